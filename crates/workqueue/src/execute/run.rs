@@ -554,21 +554,24 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
     home.core.note_panic(unseen);
 }
 
-/// A run that this thread is in.
-#[derive(Clone, Copy)]
+/// A run that this thread is in. It stays on the stack of the thread.
+#[derive(Clone)]
 struct Frame {
+    /// The enclosing run, on this stack or on that of a thread that waits for us; null if there is
+    /// none.
+    outer: *const Frame,
     /// Null for an item without handles, and once the item has ended, because it may then be freed.
-    item: *const Head,
+    item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
-    home: *const Pwq,
-    /// The record of this run, on this stack or on that of a thread that waits for us; null if
-    /// there is no run.
-    record: *const Record,
+    home: Cell<*const Pwq>,
+    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
+    /// as the item is.
+    token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
     /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`
     /// is called.
-    has_seat: bool,
+    has_seat: Cell<bool>,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
 }
@@ -577,45 +580,40 @@ impl Frame {
     fn item(&self) -> Option<&Head> {
         // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is
         // freed.
-        unsafe { self.item.as_ref() }
+        unsafe { self.item.get().as_ref() }
     }
 
     fn home(&self) -> Option<&Pwq> {
         // SAFETY: the run keeps its home alive, if the pointer is not null: see `with_current`.
-        unsafe { self.home.as_ref() }
+        unsafe { self.home.get().as_ref() }
+    }
+
+    /// Calls `body` as part of this run.
+    #[inline]
+    fn within<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _outer = Outer(INNERMOST.with(|innermost| innermost.replace(self)));
+        body()
     }
 }
 
-/// The part of a run that stays on the stack of its thread.
-struct Record {
-    /// The enclosing run.
-    outer: Frame,
-    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
-    /// as the item is.
-    token: Cell<*const Token>,
-}
+/// Ends the innermost run when it is dropped.
+struct Outer(*const Frame);
 
-impl Drop for Record {
+impl Drop for Outer {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
-            INNERMOST.with(|innermost| innermost.set(self.outer));
+            INNERMOST.with(|innermost| innermost.set(self.0));
         }
     }
 }
 
 sync::thread_local! {
-    static INNERMOST: Cell<Frame> = Cell::new(Frame {
-        item: ptr::null(),
-        home: ptr::null(),
-        record: ptr::null(),
-        depth: 0,
-        has_seat: false,
-        blocks: false,
-    })
+    /// The innermost run; null outside of runs.
+    static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
 /// The runs of one thread, which another thread can continue.
-pub(crate) struct Runs(Frame);
+pub(crate) struct Runs(*const Frame);
 
 // SAFETY: the frames stay valid while another thread reads them: see (1) of `Runs::go_on`.
 unsafe impl Send for Runs {}
@@ -625,37 +623,35 @@ impl Runs {
         Self(INNERMOST.with(Cell::get))
     }
 
-    /// Calls `body` as if this thread were inside these runs. `body` must not unwind.
+    /// Calls `body` as if this thread were inside these runs.
     ///
     /// # Safety
     ///
     /// 1. The thread that the runs belong to waits until `body` has returned.
     pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
-        let frame = Frame { depth: 0, ..self.0 };
-        let before = INNERMOST.with(|innermost| innermost.replace(frame));
-        let result = body();
-        INNERMOST.with(|innermost| innermost.set(before));
-        result
+        // SAFETY: (1).
+        match unsafe { self.0.as_ref() } {
+            Some(innermost) => Frame { depth: 0, ..innermost.clone() }.within(body),
+            None => body(),
+        }
     }
 }
 
-fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
-    let mut frame = INNERMOST.with(Cell::get);
-    loop {
-        if test(frame) {
-            return true;
-        }
-        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. By
-        // (1) of `Runs::go_on`, another thread's record stays alive, too.
-        let Some(record) = (unsafe { frame.record.as_ref() }) else {
-            return false;
-        };
-        frame = record.outer;
-    }
+/// Returns the innermost run of this thread. The caller uses it only within that run.
+#[inline]
+fn innermost<'a>() -> Option<&'a Frame> {
+    // SAFETY: a frame stays on its stack, unmoved, until the run is over. By (1) of `Runs::go_on`,
+    // another thread's frame stays alive, too.
+    unsafe { INNERMOST.with(Cell::get).as_ref() }
+}
+
+fn inside(test: impl FnMut(&Frame) -> bool) -> bool {
+    // SAFETY: as in `innermost`.
+    std::iter::successors(innermost(), |frame| unsafe { frame.outer.as_ref() }).any(test)
 }
 
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
-    inside(|frame| ptr::eq(frame.item, item.as_ptr()))
+    inside(|frame| ptr::eq(frame.item.get(), item.as_ptr()))
 }
 
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
@@ -672,7 +668,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 
 /// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| frame.has_seat && frame.home().is_some_and(&test))
+    inside(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
 }
 
 /// Returns `true` if this thread is running an item of any queue in the group with this gate.
@@ -688,7 +684,8 @@ fn runs_from(test: impl Fn(&Pwq) -> bool) -> bool {
 /// first, except the `nr_outer` outermost runs.
 pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
     inside(|frame| {
-        if let Some(home) = frame.home().filter(|_| frame.has_seat && frame.depth > nr_outer) {
+        if let Some(home) = frame.home().filter(|_| frame.has_seat.get() && frame.depth > nr_outer)
+        {
             visit(home);
         }
         // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for
@@ -698,22 +695,23 @@ pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
 }
 
 pub(crate) fn is_blocking() -> bool {
-    INNERMOST.with(Cell::get).blocks
+    innermost().is_some_and(|frame| frame.blocks)
 }
 
 /// Calls `body` with this thread's innermost run marked as being in
 /// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
-    let outer = INNERMOST.with(Cell::get);
-    let record = Record { outer, token: Cell::new(ptr::null()) };
-    let frame = Frame { record: &raw const record, blocks: true, ..outer };
-    INNERMOST.with(|innermost| innermost.set(frame));
-    body()
+    match innermost() {
+        Some(outer) => Frame { outer, blocks: true, ..outer.clone() }.within(body),
+        None => body(),
+    }
 }
 
 /// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
-    let frame = INNERMOST.with(Cell::get);
+    let Some(frame) = innermost() else {
+        return false;
+    };
     let is_cancelled = frame.item().is_some_and(|head| {
         let state = head.load();
         if head.vtable().is_work {
@@ -728,11 +726,10 @@ pub(crate) fn is_cancelled() -> bool {
 
 /// Returns `true` if the token of `item` has been cancelled, even by the item itself. `item` is the
 /// item of `frame`, and has a token.
-fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
-    // SAFETY: the run of an item has a record: see `inside`.
-    let token = unsafe { &(*frame.record).token };
+fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
+    let token = &frame.token;
     if token.get().is_null() {
-        // An earlier poll of the future requested the token, so this run's record does not have it
+        // An earlier poll of the future requested the token, so this run's frame does not have it
         // yet.
         token.set(item.token());
     }
@@ -743,12 +740,12 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
 /// Returns the token of the innermost run of this thread. The token is a child of its queue's
 /// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
-    let frame = INNERMOST.with(Cell::get);
-    let Some(home) = frame.home() else {
+    let frame = innermost();
+    let Some(home) = frame.and_then(Frame::home) else {
         return Token::new();
     };
     let token = home.core.token().child();
-    match frame.item().filter(|head| head.vtable().handle.is_some()) {
+    match frame.and_then(Frame::item).filter(|head| head.vtable().handle.is_some()) {
         Some(head) => head.watch(token),
         None => token,
     }
@@ -757,7 +754,7 @@ pub(crate) fn current_token() -> Arc<Token> {
 /// Returns the number of runs on this thread's own stack.
 #[inline]
 pub fn depth() -> u32 {
-    INNERMOST.with(|innermost| innermost.get().depth)
+    innermost().map_or(0, |frame| frame.depth)
 }
 
 pub(crate) fn is_bottom_half() -> bool {
@@ -780,33 +777,29 @@ pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&P
 }
 
 pub(crate) fn current_home() -> *const Pwq {
-    INNERMOST.with(Cell::get).home
+    innermost().map_or(ptr::null(), |frame| frame.home.get())
 }
 
 pub(crate) fn current_item() -> Option<NonNull<Head>> {
-    NonNull::new(INNERMOST.with(Cell::get).item.cast_mut())
+    NonNull::new(innermost()?.item.get().cast_mut())
 }
 
 /// Records that the item of the innermost run has ended, and that another thread may free it.
 pub(crate) fn forget_item() {
-    change_innermost(|frame| frame.item = ptr::null());
+    if let Some(frame) = innermost() {
+        frame.item.set(ptr::null());
+    }
 }
 
 /// Records that the helper in the innermost run has released its seats. If the queue's seat was
 /// `lent`, an outer run keeps the home alive. Otherwise the run no longer keeps it alive.
 pub(crate) fn forget_seats(lent: bool) {
-    change_innermost(|frame| match lent {
-        true => frame.has_seat = false,
-        false => frame.home = ptr::null(),
-    });
-}
-
-fn change_innermost(change: impl FnOnce(&mut Frame)) {
-    INNERMOST.with(|innermost| {
-        let mut frame = innermost.get();
-        change(&mut frame);
-        innermost.set(frame);
-    });
+    if let Some(frame) = innermost() {
+        match lent {
+            true => frame.has_seat.set(false),
+            false => frame.home.set(ptr::null()),
+        }
+    }
 }
 
 /// Calls `body` as part of the run of `item` from the pwq `home`, for which this thread has a seat.
@@ -840,16 +833,14 @@ pub(crate) unsafe fn within_frame<R>(
     has_seat: bool,
     body: impl FnOnce() -> R,
 ) -> R {
-    let outer = INNERMOST.with(Cell::get);
-    let record = Record { outer, token: Cell::new(ptr::null()) };
     let frame = Frame {
-        item,
-        home,
-        record: &raw const record,
-        depth: outer.depth + 1,
-        has_seat,
+        outer: INNERMOST.with(Cell::get),
+        item: Cell::new(item),
+        home: Cell::new(home),
+        token: Cell::new(ptr::null()),
+        depth: depth() + 1,
+        has_seat: Cell::new(has_seat),
         blocks: false,
     };
-    INNERMOST.with(|innermost| innermost.set(frame));
-    body()
+    frame.within(body)
 }

@@ -42,10 +42,9 @@ use topology::{CpuQuota, CpuSet};
 use super::{
     dispatch::{Dispatch, IdleWorker},
     manager::Manager,
-    pace::Wait,
     policy::{self, Census, Need},
     pwq::WaitingPwq,
-    worker::{Batch, Worker},
+    worker::Worker,
 };
 use crate::{
     cleanups,
@@ -82,8 +81,8 @@ pub(crate) struct WorkerPool {
     pub(crate) attrs: PoolAttrs,
     /// A, rarely written: the number of workers that the pool keeps awake.
     target: unmodelled::AtomicU32,
-    /// A, rarely written: a [`Wait`], the way in which workers wait.
-    wait: unmodelled::AtomicU32,
+    /// A, rarely written: set if workers that found no item yield instead of busy-polling.
+    yields: unmodelled::AtomicBool,
     /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
     /// I
@@ -121,17 +120,13 @@ pub(crate) enum ParkDecision {
     Leave,
 }
 
-/// The data of a locked pool. Dropping it unlocks the pool, and then ends the section.
-pub(crate) struct DispatchGuard<'a> {
-    dispatch: MutexGuard<'a, Dispatch>,
+/// A locked pool, with the effects on other threads that are decided under the lock, if any.
+/// Dropping it unlocks the pool, ends the section, and then applies the effects, because fields are
+/// dropped in declaration order.
+pub(crate) struct PoolGuard<'a, E = DeferredEffects<'a>> {
+    pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     _section: Section,
-}
-
-/// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
-/// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
-pub(crate) struct PoolGuard<'a> {
-    pub(crate) dispatch: DispatchGuard<'a>,
-    pub(crate) effects: DeferredEffects<'a>,
+    pub(crate) effects: E,
 }
 
 /// Effects that were decided under the lock of a pool. Dropping this applies them, with no lock
@@ -171,7 +166,7 @@ impl WorkerPool {
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
             target: unmodelled::AtomicU32::new(policy::target(attrs.cpus.len(), quota)),
-            wait: unmodelled::AtomicU32::new(Wait::Polls as u32),
+            yields: unmodelled::AtomicBool::new(false),
             attrs,
             confined: AtomicBool::new(confined),
             params,
@@ -186,12 +181,17 @@ impl WorkerPool {
 
     /// Locks the pool for operations without effects on other threads. In the lock order, a pool
     /// comes before the gate of a queue, and no thread locks two pools.
-    pub(crate) fn lock(&self) -> DispatchGuard<'_> {
+    pub(crate) fn lock(&self) -> PoolGuard<'_, ()> {
+        PoolGuard { dispatch: self.lock_dispatch(), _section: Section::enter(), effects: () }
+    }
+
+    #[inline(always)]
+    fn lock_dispatch(&self) -> MutexGuard<'_, Dispatch> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {
-            return DispatchGuard::new(self.lock_and_count());
+            return self.lock_and_count();
         }
-        DispatchGuard::new(self.dispatch.lock())
+        self.dispatch.lock()
     }
 
     /// Locks the pool, and counts the CPU time of the wait. A wait reads the CPU clock twice.
@@ -219,7 +219,8 @@ impl WorkerPool {
     #[inline]
     pub(crate) fn lock_to_act(self: &Arc<Self>) -> PoolGuard<'_> {
         PoolGuard {
-            dispatch: self.lock(),
+            dispatch: self.lock_dispatch(),
+            _section: Section::enter(),
             effects: DeferredEffects {
                 pool: self,
                 wakeq: WakeQ::new(),
@@ -385,8 +386,9 @@ impl WorkerPool {
 
     // ---- called by workers ----
 
-    /// Takes the next batch for `worker`, which is searching.
-    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Batch {
+    /// Takes the next batch for `worker`, which is searching. Returns its size, which is 0 if no item
+    /// is available or too many workers are awake.
+    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> usize {
         let mut guard = self.lock_to_act();
         // A sample may have found the worker asleep or hogging, but it is awake now.
         if !twin::armed("take: still asleep") {
@@ -394,11 +396,11 @@ impl WorkerPool {
         }
         if self.has_surplus() {
             guard.take_all_back(worker);
-            return Batch::Nothing;
+            return 0;
         }
         guard.retire(worker);
-        let taken = guard.take(worker);
-        if let Batch::Items(count) = taken {
+        let count = guard.take(worker);
+        if count > 0 {
             worker.publish(count);
             if guard.is_cpu_intensive(worker) {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
@@ -419,7 +421,7 @@ impl WorkerPool {
             guard.effects.watch |= more || count > 1;
             guard.wake_under_lock();
         }
-        taken
+        count
     }
 
     /// Releases the counts and the seat of `worker`, which is searching and takes no further batch.
@@ -456,17 +458,9 @@ impl WorkerPool {
         policy::has_surplus(self.census(), self.target())
     }
 
-    /// Records that a worker has run its batch and searches again.
-    pub(crate) fn search_again(&self) {
-        self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
-    }
-
-    /// Returns the way in which a searching worker waits after it took no item.
-    pub(crate) fn waits(&self) -> Wait {
-        match self.wait.load(Ordering::Relaxed) {
-            wait if wait == Wait::Yields as u32 => Wait::Yields,
-            _ => Wait::Polls,
-        }
+    /// Returns `true` if a searching worker that took no item yields its CPU at once; see `pace.rs`.
+    pub(crate) fn yields(&self) -> bool {
+        self.yields.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if a searching worker should try to take a batch again. This is only a hint.
@@ -525,11 +519,6 @@ impl WorkerPool {
             dispatch.idle.remove(at);
             self.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-    }
-
-    /// Returns the number of busy-poll rounds that a worker makes before it parks.
-    pub(crate) fn worker_spin_limit(&self) -> u32 {
-        self.params.worker_spin_limit
     }
 
     /// Returns `true` if all workers share one CPU, so that no producer of the pod can run while a
@@ -682,9 +671,9 @@ impl<'a> PoolGuard<'a> {
     pub(crate) fn note_pace(&mut self, now: u64) {
         let (pool, nr_taken) = (self.pool(), self.nr_taken);
         if pool.target() > 1
-            && let Some(wait) = self.pace.note(now, nr_taken)
+            && let Some(yields) = self.pace.note(now, nr_taken)
         {
-            pool.wait.store(wait as u32, Ordering::Relaxed);
+            pool.yields.store(yields, Ordering::Relaxed);
         }
     }
 
@@ -696,14 +685,7 @@ impl<'a> PoolGuard<'a> {
     }
 }
 
-impl<'a> DispatchGuard<'a> {
-    #[inline(always)]
-    fn new(dispatch: MutexGuard<'a, Dispatch>) -> Self {
-        Self { dispatch, _section: Section::enter() }
-    }
-}
-
-impl Deref for DispatchGuard<'_> {
+impl<E> Deref for PoolGuard<'_, E> {
     type Target = Dispatch;
     #[inline]
     fn deref(&self) -> &Dispatch {
@@ -711,22 +693,7 @@ impl Deref for DispatchGuard<'_> {
     }
 }
 
-impl DerefMut for DispatchGuard<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Dispatch {
-        &mut self.dispatch
-    }
-}
-
-impl Deref for PoolGuard<'_> {
-    type Target = Dispatch;
-    #[inline]
-    fn deref(&self) -> &Dispatch {
-        &self.dispatch
-    }
-}
-
-impl DerefMut for PoolGuard<'_> {
+impl<E> DerefMut for PoolGuard<'_, E> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Dispatch {
         &mut self.dispatch

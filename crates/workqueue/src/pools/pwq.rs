@@ -149,19 +149,35 @@ pub(crate) struct WaitingPwq {
     pub(crate) level: Level,
 }
 
-/// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
+/// Defines the counters of a pwq, and their sum.
+macro_rules! counts {
+    ($($(#[$about:meta])* $name:ident;)*) => {
+        /// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub(crate) struct Counts {
+            $($(#[$about])* pub(crate) $name: u64,)*
+        }
+
+        impl Counts {
+            /// Adds the counters of another pwq.
+            pub(crate) fn add(&mut self, other: &Counts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counts! {
     /// Items taken to be run, except those that did not run after all.
-    pub(crate) nr_started: u64,
+    nr_started;
     /// Items whose run has ended.
-    pub(crate) nr_completed: u64,
-    pub(crate) cpu_ns: u64,
-    pub(crate) nr_cpu_intensive: u64,
-    pub(crate) nr_cm_wakeups: u64,
-    pub(crate) nr_repatriated: u64,
-    pub(crate) nr_maydays: u64,
-    pub(crate) nr_rescued: u64,
+    nr_completed;
+    cpu_ns;
+    nr_cpu_intensive;
+    nr_cm_wakeups;
+    nr_repatriated;
+    nr_maydays;
+    nr_rescued;
 }
 
 impl Pwq {
@@ -406,27 +422,5 @@ impl Counts {
     /// Subtracts items that workers have taken but not started.
     pub(crate) fn leave_out(&mut self, nr_not_started: u64) {
         self.nr_started = self.nr_started.saturating_sub(nr_not_started);
-    }
-
-    /// Adds the counters of another pwq.
-    pub(crate) fn add(&mut self, other: &Counts) {
-        let Counts {
-            nr_started,
-            nr_completed,
-            cpu_ns,
-            nr_cpu_intensive,
-            nr_cm_wakeups,
-            nr_repatriated,
-            nr_maydays,
-            nr_rescued,
-        } = other;
-        self.nr_started += nr_started;
-        self.nr_completed += nr_completed;
-        self.cpu_ns += cpu_ns;
-        self.nr_cpu_intensive += nr_cpu_intensive;
-        self.nr_cm_wakeups += nr_cm_wakeups;
-        self.nr_repatriated += nr_repatriated;
-        self.nr_maydays += nr_maydays;
-        self.nr_rescued += nr_rescued;
     }
 }

@@ -34,7 +34,7 @@ use super::{
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
     pwq::WaitsFor,
-    worker::{self, Batch, Worker},
+    worker::{self, Worker},
 };
 use crate::{cleanups, item::list};
 
@@ -129,12 +129,12 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
 impl PoolGuard<'_> {
     /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. If `max` is 0,
     /// the rescuer releases its seat and leaves.
-    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Batch {
+    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> usize {
         self.retire(worker);
         self.record(worker);
         if max == 0 {
             self.give_up_seat(worker);
-            return Batch::Nothing;
+            return 0;
         }
         let pool = self.pool();
         self.adopt(&pool.injector);
@@ -154,7 +154,7 @@ impl PoolGuard<'_> {
                 if self.pwq(slot).waits == Some(WaitsFor::Turn) {
                     continue;
                 }
-                return Batch::Nothing;
+                return 0;
             };
             if !self.find_seat(worker, slot) {
                 self.pwq_mut(slot).inactive.push_back(item);
@@ -211,11 +211,11 @@ impl WorkerPool {
         worker: &Worker,
         slot: usize,
         leaves: bool,
-    ) -> Batch {
+    ) -> usize {
         let max = if leaves { 0 } else { BATCH };
         let mut guard = self.lock_to_act();
-        let taken = guard.take_of(worker, slot, max);
-        if let Batch::Items(count) = taken {
+        let count = guard.take_of(worker, slot, max);
+        if count > 0 {
             worker.publish(count);
             guard.pwq_mut(slot).counts.nr_rescued += count as u64;
         }
@@ -225,10 +225,10 @@ impl WorkerPool {
         }
         let core = guard.pwq(slot).core.clone();
         drop(guard);
-        if let Batch::Items(count) = taken {
+        if count > 0 {
             trace::rescue(&core.name, self.number, count);
         }
-        taken
+        count
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     dispatch::{Dispatch, home, home_slot},
     policy,
     pool::PoolGuard,
-    worker::{Batch, MAX_LOCAL_BATCH, Worker},
+    worker::{MAX_LOCAL_BATCH, Worker},
 };
 use crate::item::{
     head::Head,
@@ -18,8 +18,9 @@ use crate::item::{
 };
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire).
-    pub(crate) fn take(&mut self, worker: &Worker) -> Batch {
+    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns its
+    /// size.
+    pub(crate) fn take(&mut self, worker: &Worker) -> usize {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
         // The clock is read once per batch.
@@ -61,7 +62,7 @@ impl PoolGuard<'_> {
                 if !self.has_ready() {
                     self.rest();
                     self.note_pace(now);
-                    return Batch::Nothing;
+                    return 0;
                 }
                 continue;
             };
@@ -83,14 +84,14 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Records the batch of `worker`, taken at the time `now` in cycles.
+    /// Records the batch of `worker`, taken at the time `now` in cycles, and returns its size.
     pub(crate) fn note_batch(
         &mut self,
         worker: &Worker,
         now: u64,
         slot: usize,
         nr_taken: usize,
-    ) -> Batch {
+    ) -> usize {
         let pool = self.pool();
         self.nr_taken += nr_taken as u64;
         let pwq = self.dispatch.pwq_mut(slot);
@@ -117,7 +118,7 @@ impl PoolGuard<'_> {
         if self.is_shared() {
             self.pay(worker, slot, nr_taken);
         }
-        Batch::Items(nr_taken)
+        nr_taken
     }
 
     /// Every `every_us` microseconds, records how long the items of the pwq waited. One item

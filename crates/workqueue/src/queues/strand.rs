@@ -631,7 +631,7 @@ impl<S> Drop for Strand<S> {
         }
         // This comes before the queue is dropped, because that drop waits for the closures.
         // SAFETY: the handle belongs to the item, and is not used again.
-        unsafe { self.base().queued.handles.remove(self.item) };
+        drop(unsafe { self.base().queued.handles.leave(self.item) });
     }
 }
 
