@@ -80,7 +80,7 @@ pub(crate) unsafe fn pop_by_and_run(
                 // SAFETY: no handle, list or running thread refers to the item, and our caller's
                 // in-flight count keeps `home` alive.
                 unsafe {
-                    let dead = Dead::new(item, head.vtable());
+                    let dead = Dead::new(item);
                     with_current(ptr::null(), home, || drop(dead));
                 }
             }
@@ -128,7 +128,7 @@ unsafe fn run(
         if ending == Ending::Returned && head.load().ends_unseen() {
             forget_item();
             // SAFETY: no handle and no list refers to the item, and its run is over.
-            drop(unsafe { Dead::new(item, head.vtable()) });
+            drop(unsafe { Dead::new(item) });
         } else {
             // SAFETY: (1).
             unsafe { end_else(item, ending, true) }.finish();
@@ -256,7 +256,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         rest.waker = task.lock().take();
     }
     // SAFETY: no handle, list or running thread refers to the item.
-    rest.dead = done.free.then(|| unsafe { Dead::new(item, vtable) });
+    rest.dead = done.free.then(|| unsafe { Dead::new(item) });
     rest
 }
 
@@ -278,7 +278,6 @@ pub(crate) unsafe fn pop_and_cancel(
     let head = unsafe { item.as_ref() };
     // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
-    let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);
     let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
     if is_cancelled && from.is_counted() {
@@ -295,7 +294,7 @@ pub(crate) unsafe fn pop_and_cancel(
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
             // SAFETY: no handle, list or running thread refers to the item.
-            let dead = state.frees().then(|| unsafe { Dead::new(item, vtable) });
+            let dead = state.frees().then(|| unsafe { Dead::new(item) });
             deferred_drops.dropped.extend(dead.map(deferred_drop));
         }
     }
@@ -321,44 +320,80 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
 fn help_here(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
+    let begin = |home: &Pwq, claimed: State| {
+        // If this succeeds, no tombstone is left for a worker to remove.
+        let taken_back = home.pool.injector.take_back(item);
+        head.update(|state| {
+            let next = state.run_claimed();
+            Some(if taken_back { next.unlink() } else { next })
+        });
+        if claimed.is_counted() {
+            release_permit(home);
+        }
+        true
+    };
+    // For an item with a handle, the flag `REVIVED` means that a task may wait. Such an item is
+    // queued only once, so it is never revived.
+    let may_be_revived = head.vtable().handle.is_none();
+    // SAFETY: the caller holds a handle. Only items without a handle for a result are queued again.
+    // `begin` began the run. The item is not accessed once it has ended.
+    unsafe {
+        help_from(item, may_be_revived, begin, |home, before_end| {
+            run(item, home, true, before_end);
+        })
+    }
+}
+
+/// Claims a pending item, and calls `run` to run it on this thread if helping is allowed, a seat is
+/// free, and `begin`, which receives the item's home and its claimed state, returns `true`. `run`
+/// receives the home, and a function that it calls before the end of the run and that releases the
+/// seat. The home is not accessed after that. Returns `true` if the item ran.
+///
+/// # Safety
+///
+/// 1. The caller keeps the item alive. If `begin` returns `true`, the claim has become a run.
+/// 2. `may_be_revived` is set only as [`unclaim`] describes.
+#[inline]
+pub(crate) unsafe fn help_from(
+    item: NonNull<Head>,
+    may_be_revived: bool,
+    begin: impl FnOnce(&Pwq, State) -> bool,
+    run: impl FnOnce(*const Pwq, &mut dyn FnMut()),
+) -> bool {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
     // SAFETY: until we unlink it, the claimed item keeps the queue alive; then our seat does.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    let core = &home.core;
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so a wait
     // for another seat could be a wait for this thread itself.
-    let lent = is_seated(core);
-    let Some(seats) = lend::try_help(home, lent) else {
-        // For an item with a handle, the same flag means that a task may wait. Such an item is
-        // queued only once, so it is never revived.
-        let may_be_revived = head.vtable().handle.is_none();
-        // SAFETY: the item is ours, and only items without a handle for a result are queued again.
-        unsafe { unclaim(item, &home.pool.clone(), may_be_revived) };
-        return false;
-    };
-    // If this succeeds, no tombstone is left for a worker to remove.
-    let taken_back = home.pool.injector.take_back(item);
-    head.update(|state| {
-        let next = state.run_claimed();
-        Some(if taken_back { next.unlink() } else { next })
-    });
-    if claimed.is_counted() {
-        release_permit(home);
-    }
-    home.gate.note_helped(core, seats.of_queue);
-    let mut left = None;
+    let lent = is_seated(&home.core);
     // This is a raw pointer, because a reference would have to stay valid until the run is over.
     let place = &raw const *home;
-    // SAFETY: our transition began the run. The seat is released after the item's own code. After
-    // that, the queue is not accessed. The item is not accessed once it has ended.
-    unsafe {
-        run(item, home, true, || {
-            left = Some(Pwq::leave_last(place, seats));
-            forget_seats(lent);
-        });
-    }
+    // SAFETY: first our claim and then our seat keeps the queue alive.
+    let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
+    // The seat is acquired before the item is unlinked: see `take_back`.
+    let seats = match lend::try_help(home, lent) {
+        Some(seats) if begin(home, claimed) => seats,
+        others => {
+            // Clone the pool, because it and the queue may be destroyed once the claim is released.
+            let pool = home.pool.clone();
+            if let Some(seats) = others {
+                leave(seats).apply();
+            }
+            // SAFETY: (1), (2).
+            unsafe { unclaim(item, &pool, may_be_revived) };
+            return false;
+        }
+    };
+    home.gate.note_helped(&home.core, seats.of_queue);
+    let mut left = None;
+    run(place, &mut || {
+        left = Some(leave(seats));
+        forget_seats(lent);
+    });
     if let Some(left) = left {
         left.apply();
     }
@@ -373,7 +408,7 @@ fn help_here(item: NonNull<Head>) -> bool {
 ///
 /// 1. The caller claimed the item, and keeps its memory alive.
 /// 2. `may_be_revived` is set only as described.
-pub(crate) unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: bool) {
+unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: bool) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
     let unclaimed = head.update(|state| Some(state.unclaim().0));
@@ -401,6 +436,12 @@ pub(crate) struct CountToRelease {
 }
 
 impl CountToRelease {
+    /// Creates the count of an item whose home is `home`.
+    fn of(item: NonNull<Head>, home: &Pwq) -> Self {
+        let (pool, slot) = (home.pool.clone(), home.slot);
+        Self { pool, slot, color: list::color(item), wakers: Vec::new() }
+    }
+
     /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
     pub(crate) fn release(self) {
         let release = || self.pool.retire_one(self.slot, self.color);
@@ -417,22 +458,24 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // Clone the pool, because it and the queue may be destroyed once the item is unlinked.
-    let (pool, slot) = (home.pool.clone(), home.slot);
+    // This clones the pool, because it and the queue may be destroyed once the item is unlinked.
+    let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
-    let ((), wakers) = cleanups::with_wakers_aside(|| {
+    ((), count.wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
         // If unlinking fails, a worker is popping the item. The worker then hands the item over to
         // us or to the run.
-        while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
+        while head.update(State::take_handoff).is_none() && !count.pool.unlink(count.slot, item) {
             // The worker has not handed the item over yet.
             backoff.pause();
         }
     });
-    CountToRelease { pool, slot, color: list::color(item), wakers }
+    // The item got this color when it was adopted.
+    count.color = list::color(item);
+    count
 }
 
 /// Expires an item if it has not started, and counts the expiry. Returns `true` if the item
@@ -486,12 +529,7 @@ pub(crate) fn cancel_and(
         if head.update(State::take_handoff).is_some() {
             // SAFETY: the count, which is now ours, keeps the home alive.
             let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-            left = Some(CountToRelease {
-                pool: home.pool.clone(),
-                slot: home.slot,
-                color: list::color(item),
-                wakers: Vec::new(),
-            });
+            left = Some(CountToRelease::of(item, home));
         }
     };
     if wakes {
@@ -612,27 +650,31 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// The runs of one thread, which another thread can continue.
-pub(crate) struct Runs(*const Frame);
+/// An item with which another thread is asked to help, inside the runs of this thread.
+pub(crate) struct HelpRequest {
+    innermost: *const Frame,
+    item: NonNull<Head>,
+}
 
-// SAFETY: the frames stay valid while another thread reads them: see (1) of `Runs::go_on`.
-unsafe impl Send for Runs {}
+// SAFETY: the frames and the item stay valid while another thread uses them: see (1) of `answer`.
+unsafe impl Send for HelpRequest {}
 
-impl Runs {
-    pub(crate) fn of_this_thread() -> Self {
-        Self(INNERMOST.with(Cell::get))
+impl HelpRequest {
+    pub(crate) fn new(item: NonNull<Head>) -> Self {
+        Self { innermost: INNERMOST.with(Cell::get), item }
     }
 
-    /// Calls `body` as if this thread were inside these runs.
+    /// Calls `help` as if this thread were inside the runs.
     ///
     /// # Safety
     ///
-    /// 1. The thread that the runs belong to waits until `body` has returned.
-    pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
+    /// 1. The thread that created the request has a handle to the item, and waits until this
+    ///    function has returned.
+    pub(crate) unsafe fn answer(self, help: fn(NonNull<Head>) -> bool) -> bool {
         // SAFETY: (1).
-        match unsafe { self.0.as_ref() } {
-            Some(innermost) => Frame { depth: 0, ..innermost.clone() }.within(body),
-            None => body(),
+        match unsafe { self.innermost.as_ref() } {
+            Some(outer) => Frame { depth: 0, ..outer.clone() }.within(|| help(self.item)),
+            None => help(self.item),
         }
     }
 }
@@ -640,8 +682,8 @@ impl Runs {
 /// Returns the innermost run of this thread. The caller uses it only within that run.
 #[inline]
 fn innermost<'a>() -> Option<&'a Frame> {
-    // SAFETY: a frame stays on its stack, unmoved, until the run is over. By (1) of `Runs::go_on`,
-    // another thread's frame stays alive, too.
+    // SAFETY: a frame stays on its stack, unmoved, until the run is over. By (1) of
+    // `HelpRequest::answer`, another thread's frame stays alive, too.
     unsafe { INNERMOST.with(Cell::get).as_ref() }
 }
 

@@ -468,7 +468,6 @@ pub(crate) unsafe fn orphan(item: NonNull<Head>) {
 unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    let vtable = head.vtable();
     // If the item is idle, no other thread can change the state. A thread needs a handle to make an
     // idle item pending, and we see the transitions of all handles that were dropped. `load`
     // acquires the writes by the last run.
@@ -480,7 +479,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
         (_, state) = head.update(|state| Some(state.orphan()))?;
     }
     // SAFETY: no handle and no list link is left, and no thread runs the item.
-    state.frees().then(|| unsafe { Dead::new(item, vtable) })
+    state.frees().then(|| unsafe { Dead::new(item) })
 }
 
 /// The state word: bits 0..15 flags | bits 15..48 completion sequence number | bits 48..64 disable

@@ -49,11 +49,13 @@ pub(crate) struct List {
 // SAFETY: the items are `Send`, and the thread that owns the list owns their links.
 unsafe impl Send for List {}
 
-impl List {
-    pub(crate) const fn new() -> Self {
+impl Default for List {
+    fn default() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
     }
+}
 
+impl List {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -68,12 +70,7 @@ impl List {
 
     pub(crate) fn push_back(&mut self, item: NonNull<Head>) {
         set_next(item, ptr::null_mut());
-        match NonNull::new(self.last) {
-            Some(last) => set_next(last, item.as_ptr()),
-            None => self.first = item.as_ptr(),
-        }
-        self.last = item.as_ptr();
-        self.len += 1;
+        self.append(&mut List { first: item.as_ptr(), last: item.as_ptr(), len: 1 });
     }
 
     pub(crate) fn push_front(&mut self, item: NonNull<Head>) {
@@ -164,7 +161,7 @@ impl List {
             }
             self.last = other.last;
             self.len += other.len;
-            *other = List::new();
+            *other = List::default();
         }
     }
 
@@ -286,10 +283,10 @@ impl Injector {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we
         // must see the seat that the helper had acquired before that.
         if self.newest.top().load(Ordering::Acquire).is_null() {
-            return List::new();
+            return List::default();
         }
         let mut at = self.newest.take_all();
-        let mut list = List::new();
+        let mut list = List::default();
         while let Some(item) = NonNull::new(at) {
             at = next(item);
             list.push_front_in(item, meet(item));

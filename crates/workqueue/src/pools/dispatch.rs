@@ -228,12 +228,12 @@ impl Dispatch {
         self.workers.iter().flatten()
     }
 
-    pub(crate) fn enlist(&mut self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+    pub(crate) fn enlist(&mut self, unparker: Unparker) -> Arc<Worker> {
         let number = self.workers.iter().position(Option::is_none).unwrap_or_else(|| {
             self.workers.push(None);
             self.workers.len() - 1
         });
-        let worker = worker(number);
+        let worker = Arc::new(Worker::new(number, unparker));
         self.workers[number] = Some(Enlisted {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
@@ -525,12 +525,6 @@ impl Adopted {
         pwq.in_flight.adopt(self.count);
         pwq.nr_adopted += self.count as u64;
         pwq.add_listed(self.lane, self.count, arrival);
-    }
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -22,7 +22,11 @@
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
 //! which this claim is needed. Twin `kick: no claim`.
 
-use base::internal::{params::Params, trace, wake::WakeQ};
+use base::internal::{
+    params::Params,
+    trace,
+    wake::{Unparker, WakeQ},
+};
 use crossbeam_utils::CachePadded;
 use std::{
     mem,
@@ -556,11 +560,7 @@ impl WorkerPool {
     /// Registers a worker. `asked_for` is `true` if a kick has already counted it. Otherwise
     /// returns `None` if this is a bottom-half pool that has its one worker or has requested it,
     /// because two workers would run its items at the same time.
-    pub(crate) fn enlist(
-        &self,
-        asked_for: bool,
-        worker: impl FnOnce(usize) -> Arc<Worker>,
-    ) -> Option<Arc<Worker>> {
+    pub(crate) fn enlist(&self, asked_for: bool, unparker: Unparker) -> Option<Arc<Worker>> {
         let mut dispatch = self.lock();
         let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
         if !asked_for && self.attrs.bh && nr_workers > 0 {
@@ -572,13 +572,13 @@ impl WorkerPool {
         } else {
             self.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-        Some(dispatch.enlist(worker))
+        Some(dispatch.enlist(unparker))
     }
 
     /// Registers a rescuer, which does not count as a worker of the pool.
-    pub(crate) fn enlist_rescuer(&self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+    pub(crate) fn enlist_rescuer(&self, unparker: Unparker) -> Arc<Worker> {
         let mut dispatch = self.lock();
-        let worker = dispatch.enlist(worker);
+        let worker = dispatch.enlist(unparker);
         dispatch.away_mut(&worker).rescuing = true;
         worker
     }

@@ -298,8 +298,8 @@ impl PwqState {
         Self {
             has_lanes: pwq.core.has_lanes.load(Ordering::Relaxed),
             pwq,
-            inactive: List::new(),
-            urgent: List::new(),
+            inactive: List::default(),
+            urgent: List::default(),
             waits: None,
             turns: Turns::default(),
             account: Account::default(),

@@ -114,7 +114,7 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
                 }
             }
             Call::Cleanups(manager) => {
-                while manager.cleanups.run_fallback() {
+                while manager.cleanups.run_fallback(false) {
                     if !is_last() {
                         mayday_queue.call_for_cleanups(&manager);
                         break;
@@ -245,6 +245,6 @@ mod tests {
         let attrs = PoolAttrs { cpus: CpuSet::new(), strict: false, nice: 0, bh: true };
         let pool = WorkerPool::new(0, attrs, false, None, Params::default(), Arc::default());
         pool.lock().nr_creating = 1;
-        assert!(pool.enlist(false, |_| unreachable!()).is_none());
+        assert!(pool.enlist(false, Parker::with_spin_limit(0).unparker()).is_none());
     }
 }

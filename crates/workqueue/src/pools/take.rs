@@ -14,7 +14,7 @@ use super::{
 use crate::item::{
     head::Head,
     lane::Lane,
-    list::{self, Color},
+    list::{self, Color, List},
 };
 
 impl PoolGuard<'_> {
@@ -56,7 +56,7 @@ impl PoolGuard<'_> {
                 }
                 continue;
             }
-            let Some(item) = self.pending.pop_front() else {
+            let Some(item) = self.pending.first() else {
                 self.give_up_seat(worker);
                 // The released seat may have made a pwq of this pool ready.
                 if !self.has_ready() {
@@ -68,17 +68,14 @@ impl PoolGuard<'_> {
             };
             let slot = home_slot(item);
             if !self.find_seat(worker, slot) {
+                self.pending.pop_front();
                 self.pwq_mut(slot).inactive.push_back(item);
                 continue;
             }
-            let limit = self.limit(slot, limit(self.pending.len() + 1));
-            let color = list::color(item);
-            worker.hold(0, item);
+            let limit = self.limit(slot, limit(self.pending.len()));
             // The batch has one home, because items of a slot in different lanes go into different
             // batches.
-            let more = limit - 1;
-            let hold = |nth, next| worker.hold(nth + 1, next);
-            let nr_taken = 1 + self.pending.pop_alike(item, more, hold);
+            let (color, nr_taken) = hold_first(worker, &mut self.pending, limit);
             self.enlisted_mut(worker).color = color;
             return self.note_batch(worker, now, slot, nr_taken);
         }
@@ -189,12 +186,7 @@ impl PoolGuard<'_> {
             let pool = self.pool();
             self.adopt(&pool.injector);
         }
-        let items = self.pwq_mut(slot).next_lane();
-        let color = items.first().map(list::color).unwrap_or_default();
-        // A batch has one color, so that its in-flight counts can be released as one number.
-        let nr_taken = items
-            .first()
-            .map_or(0, |item| items.pop_alike(item, limit, |nth, item| worker.hold(nth, item)));
+        let (color, nr_taken) = hold_first(worker, self.pwq_mut(slot).next_lane(), limit);
         self.enlisted_mut(worker).color = color;
         self.request_seat(slot);
         nr_taken
@@ -273,6 +265,16 @@ impl Dispatch {
             self.charge(worker, nr_items, counts.used_ns());
         }
     }
+}
+
+/// Moves up to `limit` items from the front of a list to the local batch of `worker`. Returns their
+/// color and number. A batch has one color, so that its in-flight counts can be released as one
+/// number.
+fn hold_first(worker: &Worker, items: &mut List, limit: usize) -> (Color, usize) {
+    items.first().map_or_else(Default::default, |first| {
+        let color = list::color(first);
+        (color, items.pop_alike(first, limit, |nth, item| worker.hold(nth, item)))
+    })
 }
 
 /// Returns `true` if an item in a local batch is pending. If it was cancelled, or its joiner runs

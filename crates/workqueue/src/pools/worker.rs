@@ -376,7 +376,7 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool
 /// Runs items of the pwq `slot` on this thread, like [`help_out`].
 pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
-    let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
+    let worker = pool.enlist_rescuer(parker.unparker());
     worker.is_this_thread();
     pool.visit();
     answer_for(pool, &worker);
@@ -391,8 +391,7 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
 }
 
 fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Option<Arc<Worker>> {
-    let worker =
-        pool.enlist(asked_for, |number| Arc::new(Worker::new(number, parker.unparker())))?;
+    let worker = pool.enlist(asked_for, parker.unparker())?;
     answer_for(pool, &worker);
     Some(worker)
 }

@@ -282,7 +282,7 @@ impl Workqueue {
                 lane: self.lane,
                 pushed: Injector::new(false),
                 nr: AtomicUsize::new(0),
-                own: UnsafeCell::new(Own { taken: List::new(), nr_done: 0 }),
+                own: UnsafeCell::new(Own { taken: List::default(), nr_done: 0 }),
             },
             state: UnsafeCell::new(state),
         });
