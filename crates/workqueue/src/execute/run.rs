@@ -687,13 +687,14 @@ fn innermost<'a>() -> Option<&'a Frame> {
     unsafe { INNERMOST.with(Cell::get).as_ref() }
 }
 
-fn inside(test: impl FnMut(&Frame) -> bool) -> bool {
+/// Returns the runs of this thread, innermost first. The caller uses them as described there.
+fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
     // SAFETY: as in `innermost`.
-    std::iter::successors(innermost(), |frame| unsafe { frame.outer.as_ref() }).any(test)
+    std::iter::successors(innermost(), |frame| unsafe { frame.outer.as_ref() })
 }
 
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
-    inside(|frame| ptr::eq(frame.item.get(), item.as_ptr()))
+    frames().any(|frame| ptr::eq(frame.item.get(), item.as_ptr()))
 }
 
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
@@ -710,7 +711,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 
 /// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
+    frames().any(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
 }
 
 /// Returns `true` if this thread is running an item of any queue in the group with this gate.
@@ -718,22 +719,17 @@ pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     runs_from(|home| home.is_in(group))
 }
 
-fn runs_from(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| frame.home().is_some_and(&test))
+fn runs_from(test: impl FnMut(&Pwq) -> bool) -> bool {
+    frames().filter_map(Frame::home).any(test)
 }
 
 /// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
 /// first, except the `nr_outer` outermost runs.
-pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
-    inside(|frame| {
-        if let Some(home) = frame.home().filter(|_| frame.has_seat.get() && frame.depth > nr_outer)
-        {
-            visit(home);
-        }
-        // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for
-        // this one (its depth is 0), or when no run is left.
-        frame.depth <= nr_outer
-    });
+pub(super) fn own_homes(nr_outer: u32, visit: impl FnMut(&Pwq)) {
+    // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for this
+    // one (its depth is 0), or when no run is left.
+    let own = frames().take_while(|frame| frame.depth > nr_outer);
+    own.filter(|frame| frame.has_seat.get()).filter_map(Frame::home).for_each(visit);
 }
 
 pub(crate) fn is_blocking() -> bool {
@@ -806,16 +802,9 @@ pub(crate) fn is_bottom_half() -> bool {
 /// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
 /// any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
-    let mut body = Some(body);
-    inside(|frame| {
-        let Some(home) = frame.home().filter(|home| chosen(home)) else {
-            return false;
-        };
-        if let Some(body) = body.take() {
-            body(home);
-        }
-        true
-    });
+    if let Some(home) = frames().filter_map(Frame::home).find(|home| chosen(home)) {
+        body(home);
+    }
 }
 
 pub(crate) fn current_home() -> *const Pwq {

@@ -114,7 +114,8 @@ impl List {
             && ptr::eq(home(item), first)
         {
             let link = link(item).load(Ordering::Relaxed);
-            if link.addr() & COLOR_MASK != usize::from(color.0) {
+            let has_other = link.addr() & COLOR_MASK != usize::from(color.0);
+            if has_other && !sync::twin::armed("batch: mixes colors") {
                 break;
             }
             self.first = link.map_addr(|addr| addr & !COLOR_MASK);
@@ -128,19 +129,16 @@ impl List {
         nr_popped
     }
 
-    /// Removes the first item for which `chosen` returns `true`, after a walk over the items before
-    /// it.
-    pub(crate) fn pop_first(
-        &mut self,
-        mut chosen: impl FnMut(NonNull<Head>) -> bool,
-    ) -> Option<NonNull<Head>> {
+    /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
+    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();
-        while let Some(item) = at.filter(|&item| !chosen(item)) {
+        while at != Some(item) {
+            let Some(other) = at else { return false };
             before = at;
-            at = NonNull::new(next(item));
+            at = NonNull::new(next(other));
         }
-        let after = next(at?);
+        let after = next(item);
         match before {
             Some(before) => set_next(before, after),
             None => self.first = after,
@@ -149,7 +147,7 @@ impl List {
             self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
         }
         self.len -= 1;
-        at
+        true
     }
 
     /// Moves all items of `other` to the end of this list.
@@ -188,11 +186,6 @@ impl List {
             self.len -= 1;
         }
         self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
-    }
-
-    /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
-    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
-        self.pop_first(|other| other == item).is_some()
     }
 }
 

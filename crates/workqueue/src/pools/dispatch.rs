@@ -14,7 +14,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState, PwqTimes},
+    pwq::{Counts, Observed, Pwq, PwqState},
     worker::Worker,
 };
 use crate::{
@@ -106,7 +106,7 @@ pub(crate) struct Dispatch {
     ready: VecDeque<usize>,
     /// Pwqs whose turn came while their group was full, and that have all seats now. They are
     /// served before those in `ready`. In a pool with shares, they are in the tree, too.
-    seated: VecDeque<usize>,
+    pub(crate) seated: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
@@ -396,7 +396,7 @@ impl Dispatch {
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
         let &Home { slot, lane, .. } = home(item);
         let pwq = self.pwq_mut(slot);
-        pwq.add_listed_at_front(lane);
+        pwq.nr_listed[lane as usize] += 1;
         let waits_here = pwq.has_lanes || pwq.has_waiting();
         if waits_here || self.is_shared() {
             self.set_aside(slot, |pwq| pwq.lane_mut(lane).push_front(item));
@@ -455,7 +455,7 @@ impl Dispatch {
         let enlisted = self.enlisted_mut(worker);
         let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
         if let (Some(slot), Some(waited)) = (seat, waited)
-            && let Some(times) = self.pwq_mut(slot).times_mut()
+            && let Some(times) = &mut self.pwq_mut(slot).observed
         {
             times.wait.take_back(waited, count);
         }
@@ -485,17 +485,13 @@ impl Dispatch {
     /// Records the remaining samples for a pwq: those that it keeps, and those of all workers whose
     /// local batch is empty.
     pub(crate) fn record_rests(&mut self, slot: usize) {
-        if let Some(times) = self.pwq_mut(slot).times_mut() {
-            let rest = times.kept.take_rest();
-            times.add_rest(rest);
-        }
-        for number in 0..self.workers.len() {
-            let enlisted = self.workers[number].as_mut();
-            let idle =
-                enlisted.filter(|it| it.sampling.slot() == slot && it.worker.nr_not_started() == 0);
-            if let Some(enlisted) = idle {
-                let rest = enlisted.sampling.take_rest();
-                self.record_rest(slot, rest);
+        let Self { workers, pwqs, .. } = self;
+        let Some(times) = times_of(pwqs, slot) else { return };
+        let rest = times.kept.take_rest();
+        times.add_rest(rest);
+        for it in workers.iter_mut().flatten() {
+            if it.sampling.slot() == slot && it.worker.nr_not_started() == 0 {
+                times.add_rest(it.sampling.take_rest());
             }
         }
     }
@@ -515,8 +511,8 @@ impl Dispatch {
 }
 
 /// Returns the wait and run times of a pwq, unless it has been removed.
-fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut PwqTimes> {
-    pwqs.get_mut(slot)?.as_mut()?.times_mut()
+fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut Observed> {
+    pwqs.get_mut(slot)?.as_mut()?.observed.as_deref_mut()
 }
 
 impl Adopted {

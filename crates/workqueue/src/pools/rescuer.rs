@@ -36,7 +36,7 @@ use super::{
     pwq::WaitsFor,
     worker::{self, Worker},
 };
-use crate::{cleanups, item::list};
+use crate::{cleanups, item::list::List};
 
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
@@ -138,6 +138,16 @@ impl PoolGuard<'_> {
         }
         let pool = self.pool();
         self.adopt(&pool.injector);
+        let mut items = List::default();
+        self.pending.retain(|item| {
+            let keeps = home_slot(item) != slot;
+            if !keeps {
+                items.push_back(item);
+            }
+            keeps
+        });
+        self.pwq_mut(slot).inactive.append(&mut items);
+        self.request_seat(slot);
         loop {
             if self.seat_for_rescuer(slot) {
                 self.give_up_seat(worker);
@@ -147,37 +157,12 @@ impl PoolGuard<'_> {
                     return self.note_batch(worker, time::cycles(), slot, nr_taken);
                 }
             }
-            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
-                if !twin::armed("rescue: keeps its seat") {
-                    self.give_up_seat(worker);
-                }
-                if self.pwq(slot).waits == Some(WaitsFor::Turn) {
-                    continue;
-                }
+            if !twin::armed("rescue: keeps its seat") {
+                self.give_up_seat(worker);
+            }
+            if self.pwq(slot).waits != Some(WaitsFor::Turn) {
                 return 0;
-            };
-            if !self.find_seat(worker, slot) {
-                self.pwq_mut(slot).inactive.push_back(item);
-                continue;
             }
-            let color = list::color(item);
-            worker.hold(0, item);
-            let mut nr_taken = 1;
-            // A batch has one color. It ends before the pwq's first item of another color.
-            let mut ended = false;
-            let mut next_of_pwq = |item| {
-                let ours = home_slot(item) == slot;
-                ended |= ours && list::color(item) != color;
-                ours && (!ended || twin::armed("rescue: mixes colors"))
-            };
-            while nr_taken < self.limit(slot, max)
-                && let Some(next) = self.pending.pop_first(&mut next_of_pwq)
-            {
-                worker.hold(nr_taken, next);
-                nr_taken += 1;
-            }
-            self.enlisted_mut(worker).color = color;
-            return self.note_batch(worker, time::cycles(), slot, nr_taken);
         }
     }
 }

@@ -43,7 +43,7 @@ impl PoolGuard<'_> {
             let limit =
                 |nr_waiting| policy::batch_size(worker.item_ns(), nr_waiting, pool.target(), max);
             self.ready_first = !self.ready_first;
-            if (self.ready_first || self.pending.is_empty() || self.has_seated())
+            if (self.ready_first || self.pending.is_empty() || !self.seated.is_empty())
                 && let Some(slot) = self.next_ready(worker)
             {
                 let limit = self
@@ -111,7 +111,7 @@ impl PoolGuard<'_> {
         if every_us > 0 {
             self.sample(worker, now, (slot, lane), nr_taken, every_us);
         }
-        self.pwq_mut(slot).remove_listed_at_front(lane, nr_taken);
+        self.pwq_mut(slot).nr_listed[lane as usize] -= nr_taken;
         if self.is_shared() {
             self.pay(worker, slot, nr_taken);
         }
@@ -142,7 +142,7 @@ impl PoolGuard<'_> {
         {
             let waited = now.saturating_sub(arrived);
             let count = self.enlisted_mut(worker).sampling.record(waited, now);
-            if let Some(times) = self.pwq_mut(slot).times_mut() {
+            if let Some(times) = &mut self.pwq_mut(slot).observed {
                 times.wait.add(waited, count);
             }
         }
@@ -150,7 +150,7 @@ impl PoolGuard<'_> {
 
     /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a gate has no
     /// free seat, the pwq joins the wait queue of that gate.
-    pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
+    fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if pwq.waits.is_some() {
             // Older items of this pwq are waiting, or were cancelled.
@@ -253,7 +253,7 @@ impl Dispatch {
         if let Some(slot) = enlisted.seat {
             let ran = enlisted.sampling.ran(slot, &counts);
             let pwq = self.pwq_mut(slot);
-            if let (Some(ran), Some(times)) = (ran, pwq.times_mut()) {
+            if let (Some(ran), Some(times)) = (ran, &mut pwq.observed) {
                 times.run.add_measured(counts.first_cycles, ran.count, ran.cycles);
             }
             pwq.counts.nr_started -= u64::from(counts.nr_not_run);

@@ -16,7 +16,7 @@ use crate::{
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,
-        pwq::{Counts, Pwq, PwqState, PwqTimes},
+        pwq::{Counts, Observed, Pwq, PwqState},
         tombstones::Reaped,
     },
     route::{
@@ -31,7 +31,7 @@ use crate::{
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,
-    times: PwqTimes,
+    times: Observed,
     /// The age of the oldest pending item that no worker has taken.
     oldest: Option<Duration>,
 }
@@ -40,7 +40,7 @@ impl Gathered {
     fn add(&mut self, pwq: &PwqState) {
         self.counts.add(&pwq.counts);
         self.nr_inactive += pwq.nr_listed();
-        if let Some(times) = pwq.times() {
+        if let Some(times) = &pwq.observed {
             self.times.wait.add_all(&times.wait);
             self.times.run.add_all(&times.run);
         }
