@@ -723,13 +723,13 @@ fn runs_from(test: impl FnMut(&Pwq) -> bool) -> bool {
     frames().filter_map(Frame::home).any(test)
 }
 
-/// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
-/// first, except the `nr_outer` outermost runs.
-pub(super) fn own_homes(nr_outer: u32, visit: impl FnMut(&Pwq)) {
+/// Returns the pwq of each run on this thread's own stack that has a seat, innermost first, except
+/// the `nr_outer` outermost runs. The caller uses each only within its run.
+pub(super) fn own_homes<'a>(nr_outer: u32) -> impl Iterator<Item = &'a Pwq> {
     // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for this
     // one (its depth is 0), or when no run is left.
-    let own = frames().take_while(|frame| frame.depth > nr_outer);
-    own.filter(|frame| frame.has_seat.get()).filter_map(Frame::home).for_each(visit);
+    let own = frames().take_while(move |frame| frame.depth > nr_outer);
+    own.filter(|frame| frame.has_seat.get()).filter_map(Frame::home)
 }
 
 pub(crate) fn is_blocking() -> bool {

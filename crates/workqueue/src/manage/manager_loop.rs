@@ -23,7 +23,6 @@ use std::{mem, time::Duration};
 
 use base::internal::{panics::or_abort, params::Params, wake::Parker};
 use sync::{
-    Mutex,
     atomic::{Ordering, fence},
     thread, time, twin,
     unmodelled::{Arc, Weak},
@@ -73,12 +72,10 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
         Rescuer::start(name, manager.style.clone(), begin)
     };
     let rescuer = set_aside("rescuer")?;
-    let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
-    let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
+    let reserve = set_aside("reserve")?;
     // The manager's thread ends these threads when it exits. If that thread cannot be started, they
-    // are ended below.
-    let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
-    let ours = set_aside.clone();
+    // are ended when its closure is dropped.
+    let set_aside = [rescuer, reserve];
     // The registry reads the available CPUs from the affinity mask of this thread, which keeps the
     // mask of the thread that creates the registry.
     let name = manager.style.name("manager");
@@ -89,23 +86,18 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             manager_loop.manager.note_own_thread();
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
+            let mayday_queues = set_aside.each_ref().map(Rescuer::mayday_queue);
             let unparker = parker.unparker();
             memory::attend(&unparker, true);
             manager_loop.run(&mut parker, &mayday_queues);
             memory::attend(&unparker, false);
             manager_loop.finish(&mut parker, &mayday_queues);
-            end(&set_aside);
+            drop(set_aside);
             manager_loop.manager.end();
         });
     });
-    let thread = started.inspect_err(|_| end(&ours))?;
-    *manager.thread.lock() = Some(thread);
+    *manager.thread.lock() = Some(started?);
     Ok(())
-}
-
-fn end(set_aside: &Mutex<Vec<Rescuer>>) {
-    let set_aside = mem::take(&mut *set_aside.lock());
-    set_aside.into_iter().for_each(Rescuer::end);
 }
 
 /// Frees unused memory of items. The manager does not do this itself, because it takes too long.

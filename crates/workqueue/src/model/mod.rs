@@ -195,7 +195,7 @@ impl Machine {
     /// Returns the number of workers of all pools.
     pub fn nr_workers(&self) -> usize {
         let pools = self.registry.machine().pools();
-        pools.iter().map(|pool| pool.lock().nr_workers()).sum()
+        pools.iter().map(|pool| pool.lock().nr_workers).sum()
     }
 }
 

@@ -110,7 +110,6 @@ impl PoolGuard<'_> {
         let holders = self.seated(slot).filter(|it| it.worker.has_items());
         let holders = holders.map(|it| it.worker.clone());
         for holder in holders.collect::<Vec<_>>() {
-            self.retire(&holder);
             self.reclaim(&holder);
         }
     }

@@ -109,7 +109,8 @@ pub(crate) struct Dispatch {
     pub(crate) seated: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
-    nr_workers: usize,
+    /// The number of registered workers, including rescuers.
+    pub(crate) nr_workers: usize,
 
     /// The number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
@@ -220,10 +221,6 @@ impl Dispatch {
         Some(&mut self.pwq_mut(slot).counts)
     }
 
-    pub(crate) fn nr_workers(&self) -> usize {
-        self.nr_workers
-    }
-
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Enlisted> {
         self.workers.iter().flatten()
     }
@@ -263,18 +260,10 @@ impl Dispatch {
         !self.pending.is_empty() || self.has_ready()
     }
 
-    pub(crate) fn nr_pending(&self) -> usize {
-        self.pending.len()
-    }
-
     /// Returns the number of workers that are known to sleep inside an item.
     pub(crate) fn nr_blocked(&self) -> usize {
         let blocked = |it: &&Enlisted| it.away.sleeps();
         self.workers().filter(blocked).count()
-    }
-
-    pub(crate) fn away_mut(&mut self, worker: &Worker) -> &mut Away {
-        &mut self.enlisted_mut(worker).away
     }
 
     /// Returns `true` if `worker` is still registered.
@@ -428,26 +417,9 @@ impl Dispatch {
         busy.collect()
     }
 
-    /// Returns `true` if the local batch of `worker` belongs to a CPU-intensive queue.
-    pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
-        let seat = self.enlisted(worker).seat;
-        seat.is_some_and(|slot| self.pwq(slot).core.cpu_intensive)
-    }
-
     /// Returns `true` if no route leads to this pool.
     pub(crate) fn is_deserted(&self) -> bool {
         self.nr_led == 0
-    }
-
-    /// Puts the items of the local batch of `worker` back into the lists.
-    pub(crate) fn reclaim(&mut self, worker: &Worker) {
-        let items = worker.disown();
-        // Their wait is recorded when they are taken again.
-        self.unrecord(worker, items.len() as u64);
-        for item in items.into_iter().rev() {
-            self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
-            self.put_back(item);
-        }
     }
 
     /// Removes the recorded waits of `count` items that `worker` has taken and does not run.

@@ -314,10 +314,6 @@ impl WorkerPool {
         drop(effects);
     }
 
-    fn max_workers(&self) -> usize {
-        if self.attrs.bh { 1 } else { self.params.max_workers.max(1) }
-    }
-
     pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
         let mut guard = self.lock_to_act();
         add(&mut guard);
@@ -406,7 +402,8 @@ impl WorkerPool {
         let count = guard.take(worker);
         if count > 0 {
             worker.publish(count);
-            if guard.is_cpu_intensive(worker) {
+            let seat = guard.enlisted(worker).seat;
+            if seat.is_some_and(|slot| guard.pwq(slot).core.cpu_intensive) {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
@@ -446,7 +443,7 @@ impl WorkerPool {
         worker: &Worker,
         change: impl FnOnce(&mut Away),
     ) {
-        let away = dispatch.away_mut(worker);
+        let away = &mut dispatch.enlisted_mut(worker).away;
         let before = away.counts_as_awake();
         change(away);
         match (before, away.counts_as_awake()) {
@@ -562,7 +559,7 @@ impl WorkerPool {
     /// because two workers would run its items at the same time.
     pub(crate) fn enlist(&self, asked_for: bool, unparker: Unparker) -> Option<Arc<Worker>> {
         let mut dispatch = self.lock();
-        let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
+        let nr_workers = dispatch.nr_workers + dispatch.nr_creating;
         if !asked_for && self.attrs.bh && nr_workers > 0 {
             return None;
         }
@@ -579,7 +576,7 @@ impl WorkerPool {
     pub(crate) fn enlist_rescuer(&self, unparker: Unparker) -> Arc<Worker> {
         let mut dispatch = self.lock();
         let worker = dispatch.enlist(unparker);
-        dispatch.away_mut(&worker).rescuing = true;
+        dispatch.enlisted_mut(&worker).away.rescuing = true;
         worker
     }
 
@@ -631,6 +628,7 @@ impl<'a> PoolGuard<'a> {
     /// possible.
     fn pick(&mut self) -> bool {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
+        let max_workers = if pool.attrs.bh { 1 } else { pool.params.max_workers.max(1) };
         let dispatch = &mut *self.dispatch;
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
             effects.wakeq.push(idle.unparker.clone());
@@ -644,7 +642,7 @@ impl<'a> PoolGuard<'a> {
                 effects.wakeq.push(idle.unparker);
                 effects.picked = Some(idle.worker);
             }
-            None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {
+            None if dispatch.nr_workers + dispatch.nr_creating < max_workers => {
                 dispatch.nr_creating += 1;
                 effects.create = true;
             }

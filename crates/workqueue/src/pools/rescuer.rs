@@ -41,10 +41,11 @@ use crate::{cleanups, item::list::List};
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
-/// A rescuer's thread. It must be [ended](Self::end).
+/// A rescuer's thread. Dropping this makes the thread end after it has served its calls, and waits
+/// for that.
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
-    thread: thread::JoinHandle,
+    thread: Option<thread::JoinHandle>,
 }
 
 impl Rescuer {
@@ -66,28 +67,26 @@ impl Rescuer {
             };
             or_abort("a rescuer panicked", || style.within(answer));
         })?;
-        Ok(Self { mayday_queue, thread })
+        Ok(Self { mayday_queue, thread: Some(thread) })
     }
 
     pub(crate) fn mayday_queue(&self) -> Arc<MaydayQueue> {
         self.mayday_queue.clone()
     }
 
-    /// Makes the thread end after it has served its calls, and waits for that.
-    pub(crate) fn end(self) {
-        self.quit();
-        self.thread.join().expect("a rescuer does not panic");
-    }
-
-    /// Makes the thread end after it has served its calls.
-    pub(crate) fn quit(&self) {
-        self.mayday_queue.quit();
-    }
-
     /// Makes the thread end after it has served its calls. Returns `true` if it has ended.
     pub(crate) fn has_left(&self) -> bool {
-        self.quit();
-        self.thread.is_finished()
+        self.mayday_queue.quit();
+        self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Rescuer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take().filter(|_| !twin::torn_down()) {
+            self.mayday_queue.quit();
+            thread.join().expect("a rescuer does not panic");
+        }
     }
 }
 
@@ -152,7 +151,6 @@ impl PoolGuard<'_> {
             if self.seat_for_rescuer(slot) {
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
-                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.note_batch(worker, time::cycles(), slot, nr_taken);
                 }

@@ -50,7 +50,6 @@ impl PoolGuard<'_> {
                     .share_limit(slot, max)
                     .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
-                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.note_batch(worker, now, slot, nr_taken);
                 }
@@ -166,7 +165,7 @@ impl PoolGuard<'_> {
         // aside before that.
         let seated = self.enter_queue(slot) && self.climb(slot);
         if seated {
-            self.hold_active_slot(worker, slot);
+            self.enlisted_mut(worker).seat = Some(slot);
         }
         seated
     }
@@ -175,6 +174,7 @@ impl PoolGuard<'_> {
     /// seat again.
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
+        self.enlisted_mut(worker).seat = Some(slot);
         let pwq = self.pwq_mut(slot);
         if !pwq.gate.may_start() && !twin::armed("take: overlooks a pause") {
             // The queue was paused after the seat was transferred to this pwq.
@@ -202,6 +202,19 @@ impl PoolGuard<'_> {
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
             let color = enlisted.color;
             self.retire_from(slot, color, count);
+        }
+    }
+
+    /// Releases the in-flight counts of all items that `worker` has run, and puts the others of its
+    /// local batch back into the lists.
+    pub(crate) fn reclaim(&mut self, worker: &Worker) {
+        self.retire(worker);
+        let items = worker.disown();
+        // Their wait is recorded when they are taken again.
+        self.unrecord(worker, items.len() as u64);
+        for item in items.into_iter().rev() {
+            self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
+            self.put_back(item);
         }
     }
 
@@ -237,10 +250,6 @@ impl Dispatch {
         let pwq = self.pwq(slot);
         let item_ns = pwq.account.item_ns().unwrap_or(u64::MAX);
         Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
-    }
-
-    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
-        self.enlisted_mut(worker).seat = Some(slot);
     }
 
     /// Adds the worker's counters to its pwq. The worker calls this between two batches.
