@@ -626,11 +626,10 @@ impl Frame {
         unsafe { self.home.get().as_ref() }
     }
 
-    /// Calls `body` as part of this run.
+    /// Makes this the innermost run until the result is dropped.
     #[inline]
-    fn within<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _outer = Outer(INNERMOST.with(|innermost| innermost.replace(self)));
-        body()
+    fn enter(&self) -> Outer {
+        Outer(INNERMOST.with(|innermost| innermost.replace(self)))
     }
 }
 
@@ -672,10 +671,10 @@ impl HelpRequest {
     ///    function has returned.
     pub(crate) unsafe fn answer(self, help: fn(NonNull<Head>) -> bool) -> bool {
         // SAFETY: (1).
-        match unsafe { self.innermost.as_ref() } {
-            Some(outer) => Frame { depth: 0, ..outer.clone() }.within(|| help(self.item)),
-            None => help(self.item),
-        }
+        let theirs = unsafe { self.innermost.as_ref() };
+        let frame = theirs.map(|theirs| Frame { depth: 0, ..theirs.clone() });
+        let _outer = frame.as_ref().map(Frame::enter);
+        help(self.item)
     }
 }
 
@@ -739,10 +738,9 @@ pub(crate) fn is_blocking() -> bool {
 /// Calls `body` with this thread's innermost run marked as being in
 /// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
-    match innermost() {
-        Some(outer) => Frame { outer, blocks: true, ..outer.clone() }.within(body),
-        None => body(),
-    }
+    let frame = innermost().map(|outer| Frame { outer, blocks: true, ..outer.clone() });
+    let _outer = frame.as_ref().map(Frame::enter);
+    body()
 }
 
 /// Returns `true` if the innermost run of this thread has been cancelled and should end early.
@@ -873,5 +871,6 @@ pub(crate) unsafe fn within_frame<R>(
         has_seat: Cell::new(has_seat),
         blocks: false,
     };
-    frame.within(body)
+    let _outer = frame.enter();
+    body()
 }
