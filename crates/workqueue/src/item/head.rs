@@ -570,10 +570,10 @@ pub(crate) struct Rules {
 
 impl Rules {
     fn bits(self) -> u64 {
-        u64::from(self.help) * HELP
-            | u64::from(self.ordered) * ORDERED
-            | u64::from(self.one_cpu) * ONE_CPU
-            | u64::from(self.reclaim) * RECLAIM
+        (u64::from(self.help) * HELP)
+            | (u64::from(self.ordered) * ORDERED)
+            | (u64::from(self.one_cpu) * ONE_CPU)
+            | (u64::from(self.reclaim) * RECLAIM)
     }
 }
 

@@ -386,8 +386,8 @@ impl WorkerPool {
 
     // ---- called by workers ----
 
-    /// Takes the next batch for `worker`, which is searching. Returns its size, which is 0 if no item
-    /// is available or too many workers are awake.
+    /// Takes the next batch for `worker`, which is searching. Returns its size, which is 0 if no
+    /// item is available or too many workers are awake.
     pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> usize {
         let mut guard = self.lock_to_act();
         // A sample may have found the worker asleep or hogging, but it is awake now.
@@ -459,7 +459,7 @@ impl WorkerPool {
         policy::has_surplus(self.census(), self.target())
     }
 
-    /// Returns `true` if a searching worker that took no item yields its CPU at once; see `pace.rs`.
+    /// Returns `true` if a searching worker that took no item yields its CPU at once.
     pub(crate) fn yields(&self) -> bool {
         self.yields.load(Ordering::Relaxed)
     }
