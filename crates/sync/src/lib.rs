@@ -82,7 +82,7 @@ pub mod identity;
 pub mod lock;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod newborn;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(feature = "std")]
 pub mod pages;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod process;
@@ -128,7 +128,7 @@ pub mod unmodelled {
     /// A shared pointer that no model checks. Unlike a model's, it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
     /// Atomics that each thread reads only after its own writes, or that no model changes.
-    pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+    pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 }
 
 /// A cell written once, for process-wide state that no model touches.

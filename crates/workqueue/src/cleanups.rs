@@ -49,8 +49,8 @@ use sync::{Mutex, fork::Process, time};
 const STUCK_NS: u64 = 10_000_000;
 /// The first and the longest pause before another attempt to start a thread. The manager uses the
 /// same pauses for workers.
-const RETRY_NS: u64 = 10_000_000;
-const RETRY_MAX_NS: u64 = 1_000_000_000;
+pub(crate) const RETRY_NS: u64 = 10_000_000;
+pub(crate) const RETRY_MAX_NS: u64 = 1_000_000_000;
 /// The maximum number of reapers. It equals the maximum number of workers of a pool, because all
 /// reapers may be blocked.
 const MAX_REAPERS: usize = 512;
@@ -326,22 +326,13 @@ impl CleanupQueue {
         list.pause_ns > 0 && list.fallback_index().is_some()
     }
 
-    /// Runs the first cleanup that does not wait for items. The calling thread is not a reaper.
-    /// Returns `true` if there was such a cleanup.
-    pub(crate) fn run_fallback(&self) -> bool {
+    /// Runs the first cleanup that does not wait for items, but nothing if `only_last` is set and
+    /// several cleanups are queued. The calling thread is not a reaper. Returns `true` if a cleanup
+    /// ran.
+    pub(crate) fn run_fallback(&self, only_last: bool) -> bool {
         let mut list = self.0.lock();
-        let at = list.fallback_index();
+        let at = list.fallback_index().filter(|_| !only_last || list.waiting.len() == 1);
         let cleanup = at.and_then(|at| list.waiting.remove(at));
-        drop(list);
-        cleanup.map(Cleanup::run).is_some()
-    }
-
-    /// If only one cleanup is queued, and it does not wait for items, runs it. The calling thread
-    /// is not a reaper. Returns `true` if there was such a cleanup.
-    pub(crate) fn run_last_fallback(&self) -> bool {
-        let mut list = self.0.lock();
-        let is_last = list.waiting.len() == 1 && list.fallback_index().is_some();
-        let cleanup = is_last.then(|| list.waiting.pop_front()).flatten();
         drop(list);
         cleanup.map(Cleanup::run).is_some()
     }
@@ -432,8 +423,8 @@ mod tests {
         assert!(add(&cleanups, Second(false)) && !add(&cleanups, Nothing));
         assert!(cleanups.wants_reaper(0) && !cleanups.wants_fallback());
         cleanups.note_failed_start(0);
-        assert!(cleanups.wants_fallback() && cleanups.run_fallback());
-        assert!(!cleanups.wants_fallback() && !cleanups.run_fallback());
+        assert!(cleanups.wants_fallback() && cleanups.run_fallback(false));
+        assert!(!cleanups.wants_fallback() && !cleanups.run_fallback(false));
         assert_eq!(cleanups.0.lock().waiting.len(), 1);
     }
 
@@ -452,7 +443,7 @@ mod tests {
         impl Cleanup for Counted {}
         let (cleanups, lives) = (CleanupQueue::default(), Arc::new(()));
         assert!(add(&cleanups, Counted(lives.clone())) && !cleanups.close());
-        assert!(cleanups.run_fallback() && cleanups.close());
+        assert!(cleanups.run_fallback(false) && cleanups.close());
         let late = Counted(lives);
         let lives = Arc::downgrade(&late.0);
         assert_eq!(lives.strong_count(), 1);

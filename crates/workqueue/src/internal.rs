@@ -7,17 +7,17 @@
 use std::ptr::{self, NonNull};
 
 use base::internal::trace;
-use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
+use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuId;
 
 #[cfg(not(any(loom, shuttle)))]
 use crate::queues::registry::Registry;
 use crate::{
     execute::{
-        cancel_cut, lend,
-        run::{self, forget_seats, is_seated, with_current, with_events},
+        cancel_cut,
+        run::{self, with_current, with_events},
     },
-    item::{head::Enqueue, list},
+    item::head::Enqueue,
     pools::pwq::Pwq,
     queues::queue::{Inner, Workqueue},
 };
@@ -134,7 +134,7 @@ impl Origin {
     /// # Safety
     ///
     /// 1. The pwq stays alive until `before_end` is called. If `before_end` releases the seat that
-    ///    keeps the pwq alive, it calls [`forget_seats`].
+    ///    keeps the pwq alive, it calls `forget_seats`.
     #[inline]
     pub unsafe fn run(
         self,
@@ -185,24 +185,11 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1). The item is linked, and its in-flight count keeps the home pwq alive until the
     // claim ends.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // This is a separate reference, because the queue and the pool can be destroyed once the item
-    // is unlinked.
-    let (pool, slot) = (home.pool.clone(), home.slot);
-    let mut backoff = Backoff::new();
-    loop {
-        // The newest item of the injector is not counted yet, and is removed without walking the
-        // list.
-        if pool.injector.take_back(item) {
-            head.update(|state| Some(state.unlink()));
-            return;
-        }
-        if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
-            pool.retire_one(slot, list::color(item));
-            return;
-        }
-        // The item is in a local batch, perhaps of a worker whose current run waits for us.
-        pool.recall(head);
-        backoff.pause();
+    // The newest item of the injector is not counted yet, and is removed without walking the list.
+    if home.pool.injector.take_back(item) {
+        head.update(|state| Some(state.unlink()));
+    } else {
+        run::cut_out(item).release();
     }
 }
 
@@ -225,7 +212,7 @@ pub unsafe fn put_back(item: NonNull<Head>) {
 /// ran. `run` receives the place from which the item runs, and a function that it calls before the
 /// end of the run.
 ///
-/// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
+/// This function leaves no tombstone.
 ///
 /// # Safety
 ///
@@ -235,48 +222,9 @@ pub unsafe fn help(
     is_free: impl FnOnce() -> bool,
     run: impl FnOnce(Origin, &mut dyn FnMut()),
 ) -> bool {
-    // SAFETY: (1).
-    let head = unsafe { item.as_ref() };
-    if head.update(State::claim).is_none() {
-        return false;
-    }
-    let origin = Origin::of(head);
-    // SAFETY: the item was claimed while linked. The queue cannot be destroyed until we unlink the
-    // item, and our seat keeps it alive afterwards.
-    let home: &Pwq = unsafe { &*origin.0 };
-    // An outer run of the same queue on this thread lends its seat.
-    let lent = is_seated(&home.core);
-    // This is a raw pointer, because the queue may be destroyed before the run is over.
-    let place = &raw const *home;
-    // The item is claimed, so no further run can begin. The seat is acquired before the item is
-    // unlinked: see `take_back`.
-    let seats = is_free().then(|| lend::try_help(home, lent)).flatten();
-    // SAFETY: first our claim and then our seat keeps the queue alive.
-    let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
-    let seats = match seats {
-        Some(seats) if home.pool.injector.take_back(item) => seats,
-        others => {
-            // This is a separate reference, because the queue and the pool can be destroyed once
-            // the claim is released.
-            let pool = home.pool.clone();
-            if let Some(seats) = others {
-                leave(seats).apply();
-            }
-            // SAFETY: (1). An item in its user's memory is not a `Revivable`.
-            unsafe { run::unclaim(item, &pool, false) };
-            return false;
-        }
-    };
-    home.gate.note_helped(&home.core, seats.of_queue);
-    let mut left = None;
-    run(origin, &mut || {
-        left = Some(leave(seats));
-        forget_seats(lent);
-    });
-    if let Some(left) = left {
-        left.apply();
-    }
-    true
+    let begin = |home: &Pwq, _| is_free() && home.pool.injector.take_back(item);
+    // SAFETY: (1). An item in its user's memory is not a `Revivable`.
+    unsafe { run::help_from(item, false, begin, |home, before_end| run(Origin(home), before_end)) }
 }
 
 /// Returns the timers of the process-wide registry.

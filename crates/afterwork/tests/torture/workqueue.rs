@@ -8,7 +8,7 @@
 //! With `--hostile`, the items of all queues misbehave (`hostile.rs`), and users of other queues do
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
-//! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
+//! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `batch:
 //! mixes colors`. With `--hostile` it also finds `queue: an end unwinds`, and with `--asan` `queue:
 //! a lease without its queue`.
 

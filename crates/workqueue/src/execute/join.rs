@@ -180,27 +180,7 @@ where
     S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
-        run: if S::IN_STRAND {
-            // SAFETY: as for `pop_and_run`.
-            |item| unsafe { run::pop_by_and_run(item, |state| unclaimed(state, State::pop)) }
-        } else {
-            run::pop_and_run
-        },
-        cancel: |item, deferred_drops| {
-            let pop = |state| match S::IN_STRAND {
-                true => unclaimed(state, State::pop_to_cancel),
-                false => Some(state.pop_to_cancel()),
-            };
-            // SAFETY: as for `pop_and_cancel`.
-            unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
-        },
-        call: Self::call,
-        name: std::any::type_name::<F>,
-        free: Self::free,
         frees_no_user_data: Self::frees_no_user_data,
-        has_begun: |_| false,
-        push: None,
-        is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
@@ -218,6 +198,18 @@ where
             },
             strand: if S::IN_STRAND { Some(|item| Self::start_by(item).strand()) } else { None },
         }),
+        ..VTable::plain(
+            // SAFETY: as for `pop_and_run`.
+            |item| unsafe { run::pop_by_and_run(item, |state| Self::pop_by(state, State::pop)) },
+            |item, deferred_drops| {
+                let pop = |state| Self::pop_by(state, State::pop_to_cancel);
+                // SAFETY: as for `pop_and_cancel`.
+                unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
+            },
+            Self::call,
+            std::any::type_name::<F>,
+            Self::free,
+        )
     };
 }
 
@@ -227,6 +219,13 @@ where
     T: Send + 'static,
     S: StartBy,
 {
+    /// Decides how to pop the item. Returns `None` while a canceller has claimed a closure of a
+    /// strand. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
+    fn pop_by(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
+        let waits = S::IN_STRAND && state.is_claimed();
+        (!waits || twin::armed("strand: pops a claimed closure")).then(|| pop(state))
+    }
+
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
         // SAFETY: only items of this type have this table.
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
@@ -528,15 +527,19 @@ impl<T> JoinHandle<T> {
     /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // SAFETY: the table belongs to the item, and we are its only handle.
-        let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
-        self.is_finished()
-            || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
+        let expires = |it: &Expiry| self.left_ns(it) == 0 && self.expire(it);
+        self.is_finished() || !self.is_lost() && expiry.is_some_and(expires)
     }
 
-    fn is_over(&self, expiry: &Expiry) -> bool {
+    fn left_ns(&self, expiry: &Expiry) -> u64 {
         // SAFETY: the table belongs to the item.
-        unsafe { (expiry.left_ns)(self.item) == 0 }
+        unsafe { (expiry.left_ns)(self.item) }
+    }
+
+    /// Expires the item, whose deadline has passed. Returns `true` if it had not started.
+    fn expire(&self, expiry: &Expiry) -> bool {
+        // SAFETY: the table belongs to the item, and we are its only handle.
+        unsafe { (expiry.expire)(self.item) }
     }
 
     /// Registers `waker`, which replaces any earlier one. It is fired at the item's deadline, and
@@ -544,15 +547,15 @@ impl<T> JoinHandle<T> {
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
-        let expiry = expiry.filter(|it| !self.is_over(it));
+        let expiry = expiry.filter(|it| self.left_ns(it) > 0);
         if self.has_ended() || !self.leave_waker(waker) {
             return false;
         }
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table belongs to the item, and we are its only handle, borrowed by `&mut`.
         let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If `is_scheduled` is `false`, the deadline has just passed.
-        is_scheduled || !unsafe { (expiry.expire)(self.item) }
+        // If `is_scheduled` is `false`, the deadline has just passed.
+        is_scheduled || !self.expire(expiry)
     }
 
     /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
@@ -590,12 +593,10 @@ impl<T> JoinHandle<T> {
             return;
         };
         loop {
-            // SAFETY: the table belongs to the item.
-            let left_ns = unsafe { (expiry.left_ns)(self.item) };
+            let left_ns = self.left_ns(expiry);
             if left_ns == 0 {
-                // SAFETY: as above, and we are its only handle. If the item has started, it does
-                // not expire, and our caller waits for its end.
-                unsafe { (expiry.expire)(self.item) };
+                // If the item has started, it does not expire, and our caller waits for its end.
+                self.expire(expiry);
                 return;
             }
             let left_ns = left_ns.min(end_ns.saturating_sub(time::now_ns()));
@@ -609,9 +610,7 @@ impl<T> JoinHandle<T> {
     /// Expires an item, as its joiner does at the deadline. Returns `true` if it had not started.
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
-        let expiry = self.table().expiry.as_ref().expect("it has a deadline");
-        // SAFETY: the table belongs to the item, and we are its only handle.
-        unsafe { (expiry.expire)(self.item) }
+        self.expire(self.table().expiry.as_ref().expect("it has a deadline"))
     }
 
     fn take(&self) -> Result<T, JoinError> {
@@ -665,13 +664,6 @@ impl<T> Drop for JoinHandle<T> {
 }
 
 base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
-
-/// Decides how to pop a closure of a strand. Returns `None` while a canceller has claimed the
-/// closure. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
-fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
-    let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
-    (!waits).then(|| pop(state))
-}
 
 /// A closure without a handle. Its state is never read.
 #[repr(C)]

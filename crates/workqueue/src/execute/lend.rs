@@ -33,12 +33,13 @@ use base::internal::wake::report;
 use sync::{
     fork::{self, Handler},
     twin,
+    unmodelled::Arc,
 };
 
 use super::run::{self, depth};
 use crate::pools::{
     pwq::{Pwq, WaitingPwq},
-    seats::HelperSeats,
+    seats::{GroupGate, HelperSeats},
 };
 
 sync::thread_local! {
@@ -61,20 +62,16 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Calls `visit` with the home of each run on this stack that has a seat for its home.
-fn own_homes(visit: impl FnMut(&Pwq)) {
-    run::own_homes(NR_OF_PARENT.with(Cell::get), visit);
+/// Returns the home of each run on this stack that has a seat for its home.
+fn own_homes<'a>() -> impl Iterator<Item = &'a Pwq> {
+    run::own_homes(NR_OF_PARENT.with(Cell::get))
 }
 
 /// Acquires the seats that a helper needs to run an item of `home`. `lent` is `true` if an outer
 /// run of the queue on this thread lends its seat.
 #[inline]
 pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
-    home.try_help(lent, |group| {
-        let mut counts = false;
-        own_homes(|home| counts |= home.is_in(group));
-        counts
-    })
+    home.try_help(lent, |group| own_homes().any(|home| home.is_in(group)))
 }
 
 /// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
@@ -83,18 +80,17 @@ fn lend(lends: bool) {
         return;
     }
     // The runs do not change while the thread sleeps, so both calls find the same seats.
-    let mut known: Vec<*const Pwq> = Vec::new();
-    own_homes(|home| {
-        let Some(group) = &home.group else { return };
-        // SAFETY: the runs on this stack keep their homes alive.
-        if known.iter().any(|it| unsafe { &**it }.is_in(group)) {
-            return;
+    let mut known: Vec<&GroupGate> = Vec::new();
+    for home in own_homes() {
+        let Some(group) = &home.group else { continue };
+        if known.iter().any(|it| Arc::ptr_eq(it, group)) {
+            continue;
         }
-        known.push(home);
+        known.push(group);
         if !lends {
             group.count();
         } else if let Some(waiter) = home.leave_group() {
             WaitingPwq::take_seat(waiter);
         }
-    });
+    }
 }

@@ -80,7 +80,7 @@ pub(crate) unsafe fn pop_by_and_run(
                 // SAFETY: no handle, list or running thread refers to the item, and our caller's
                 // in-flight count keeps `home` alive.
                 unsafe {
-                    let dead = Dead::new(item, head.vtable());
+                    let dead = Dead::new(item);
                     with_current(ptr::null(), home, || drop(dead));
                 }
             }
@@ -128,7 +128,7 @@ unsafe fn run(
         if ending == Ending::Returned && head.load().ends_unseen() {
             forget_item();
             // SAFETY: no handle and no list refers to the item, and its run is over.
-            drop(unsafe { Dead::new(item, head.vtable()) });
+            drop(unsafe { Dead::new(item) });
         } else {
             // SAFETY: (1).
             unsafe { end_else(item, ending, true) }.finish();
@@ -256,7 +256,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         rest.waker = task.lock().take();
     }
     // SAFETY: no handle, list or running thread refers to the item.
-    rest.dead = done.free.then(|| unsafe { Dead::new(item, vtable) });
+    rest.dead = done.free.then(|| unsafe { Dead::new(item) });
     rest
 }
 
@@ -278,7 +278,6 @@ pub(crate) unsafe fn pop_and_cancel(
     let head = unsafe { item.as_ref() };
     // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
-    let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);
     let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
     if is_cancelled && from.is_counted() {
@@ -295,7 +294,7 @@ pub(crate) unsafe fn pop_and_cancel(
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
             // SAFETY: no handle, list or running thread refers to the item.
-            let dead = state.frees().then(|| unsafe { Dead::new(item, vtable) });
+            let dead = state.frees().then(|| unsafe { Dead::new(item) });
             deferred_drops.dropped.extend(dead.map(deferred_drop));
         }
     }
@@ -321,44 +320,80 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
 fn help_here(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
+    let begin = |home: &Pwq, claimed: State| {
+        // If this succeeds, no tombstone is left for a worker to remove.
+        let taken_back = home.pool.injector.take_back(item);
+        head.update(|state| {
+            let next = state.run_claimed();
+            Some(if taken_back { next.unlink() } else { next })
+        });
+        if claimed.is_counted() {
+            release_permit(home);
+        }
+        true
+    };
+    // For an item with a handle, the flag `REVIVED` means that a task may wait. Such an item is
+    // queued only once, so it is never revived.
+    let may_be_revived = head.vtable().handle.is_none();
+    // SAFETY: the caller holds a handle. Only items without a handle for a result are queued again.
+    // `begin` began the run. The item is not accessed once it has ended.
+    unsafe {
+        help_from(item, may_be_revived, begin, |home, before_end| {
+            run(item, home, true, before_end);
+        })
+    }
+}
+
+/// Claims a pending item, and calls `run` to run it on this thread if helping is allowed, a seat is
+/// free, and `begin`, which receives the item's home and its claimed state, returns `true`. `run`
+/// receives the home, and a function that it calls before the end of the run and that releases the
+/// seat. The home is not accessed after that. Returns `true` if the item ran.
+///
+/// # Safety
+///
+/// 1. The caller keeps the item alive. If `begin` returns `true`, the claim has become a run.
+/// 2. `may_be_revived` is set only as [`unclaim`] describes.
+#[inline]
+pub(crate) unsafe fn help_from(
+    item: NonNull<Head>,
+    may_be_revived: bool,
+    begin: impl FnOnce(&Pwq, State) -> bool,
+    run: impl FnOnce(*const Pwq, &mut dyn FnMut()),
+) -> bool {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
     let Some((_, claimed)) = head.update(State::claim) else {
         return false;
     };
     // SAFETY: until we unlink it, the claimed item keeps the queue alive; then our seat does.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    let core = &home.core;
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so a wait
     // for another seat could be a wait for this thread itself.
-    let lent = is_seated(core);
-    let Some(seats) = lend::try_help(home, lent) else {
-        // For an item with a handle, the same flag means that a task may wait. Such an item is
-        // queued only once, so it is never revived.
-        let may_be_revived = head.vtable().handle.is_none();
-        // SAFETY: the item is ours, and only items without a handle for a result are queued again.
-        unsafe { unclaim(item, &home.pool.clone(), may_be_revived) };
-        return false;
-    };
-    // If this succeeds, no tombstone is left for a worker to remove.
-    let taken_back = home.pool.injector.take_back(item);
-    head.update(|state| {
-        let next = state.run_claimed();
-        Some(if taken_back { next.unlink() } else { next })
-    });
-    if claimed.is_counted() {
-        release_permit(home);
-    }
-    home.gate.note_helped(core, seats.of_queue);
-    let mut left = None;
+    let lent = is_seated(&home.core);
     // This is a raw pointer, because a reference would have to stay valid until the run is over.
     let place = &raw const *home;
-    // SAFETY: our transition began the run. The seat is released after the item's own code. After
-    // that, the queue is not accessed. The item is not accessed once it has ended.
-    unsafe {
-        run(item, home, true, || {
-            left = Some(Pwq::leave_last(place, seats));
-            forget_seats(lent);
-        });
-    }
+    // SAFETY: first our claim and then our seat keeps the queue alive.
+    let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
+    // The seat is acquired before the item is unlinked: see `take_back`.
+    let seats = match lend::try_help(home, lent) {
+        Some(seats) if begin(home, claimed) => seats,
+        others => {
+            // Clone the pool, because it and the queue may be destroyed once the claim is released.
+            let pool = home.pool.clone();
+            if let Some(seats) = others {
+                leave(seats).apply();
+            }
+            // SAFETY: (1), (2).
+            unsafe { unclaim(item, &pool, may_be_revived) };
+            return false;
+        }
+    };
+    home.gate.note_helped(&home.core, seats.of_queue);
+    let mut left = None;
+    run(place, &mut || {
+        left = Some(leave(seats));
+        forget_seats(lent);
+    });
     if let Some(left) = left {
         left.apply();
     }
@@ -373,7 +408,7 @@ fn help_here(item: NonNull<Head>) -> bool {
 ///
 /// 1. The caller claimed the item, and keeps its memory alive.
 /// 2. `may_be_revived` is set only as described.
-pub(crate) unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: bool) {
+unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: bool) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
     let unclaimed = head.update(|state| Some(state.unclaim().0));
@@ -401,6 +436,12 @@ pub(crate) struct CountToRelease {
 }
 
 impl CountToRelease {
+    /// Creates the count of an item whose home is `home`.
+    fn of(item: NonNull<Head>, home: &Pwq) -> Self {
+        let (pool, slot) = (home.pool.clone(), home.slot);
+        Self { pool, slot, color: list::color(item), wakers: Vec::new() }
+    }
+
     /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
     pub(crate) fn release(self) {
         let release = || self.pool.retire_one(self.slot, self.color);
@@ -417,22 +458,24 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // Clone the pool, because it and the queue may be destroyed once the item is unlinked.
-    let (pool, slot) = (home.pool.clone(), home.slot);
+    // This clones the pool, because it and the queue may be destroyed once the item is unlinked.
+    let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
-    let ((), wakers) = cleanups::with_wakers_aside(|| {
+    ((), count.wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
         // If unlinking fails, a worker is popping the item. The worker then hands the item over to
         // us or to the run.
-        while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
+        while head.update(State::take_handoff).is_none() && !count.pool.unlink(count.slot, item) {
             // The worker has not handed the item over yet.
             backoff.pause();
         }
     });
-    CountToRelease { pool, slot, color: list::color(item), wakers }
+    // The item got this color when it was adopted.
+    count.color = list::color(item);
+    count
 }
 
 /// Expires an item if it has not started, and counts the expiry. Returns `true` if the item
@@ -486,12 +529,7 @@ pub(crate) fn cancel_and(
         if head.update(State::take_handoff).is_some() {
             // SAFETY: the count, which is now ours, keeps the home alive.
             let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-            left = Some(CountToRelease {
-                pool: home.pool.clone(),
-                slot: home.slot,
-                color: list::color(item),
-                wakers: Vec::new(),
-            });
+            left = Some(CountToRelease::of(item, home));
         }
     };
     if wakes {
@@ -554,21 +592,24 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
     home.core.note_panic(unseen);
 }
 
-/// A run that this thread is in.
-#[derive(Clone, Copy)]
+/// A run that this thread is in. It stays on the stack of the thread.
+#[derive(Clone)]
 struct Frame {
+    /// The enclosing run, on this stack or on that of a thread that waits for us; null if there is
+    /// none.
+    outer: *const Frame,
     /// Null for an item without handles, and once the item has ended, because it may then be freed.
-    item: *const Head,
+    item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
-    home: *const Pwq,
-    /// The record of this run, on this stack or on that of a thread that waits for us; null if
-    /// there is no run.
-    record: *const Record,
+    home: Cell<*const Pwq>,
+    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
+    /// as the item is.
+    token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
     /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`
     /// is called.
-    has_seat: bool,
+    has_seat: Cell<bool>,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
 }
@@ -577,85 +618,82 @@ impl Frame {
     fn item(&self) -> Option<&Head> {
         // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is
         // freed.
-        unsafe { self.item.as_ref() }
+        unsafe { self.item.get().as_ref() }
     }
 
     fn home(&self) -> Option<&Pwq> {
         // SAFETY: the run keeps its home alive, if the pointer is not null: see `with_current`.
-        unsafe { self.home.as_ref() }
+        unsafe { self.home.get().as_ref() }
+    }
+
+    /// Makes this the innermost run until the result is dropped.
+    #[inline]
+    fn enter(&self) -> Outer {
+        Outer(INNERMOST.with(|innermost| innermost.replace(self)))
     }
 }
 
-/// The part of a run that stays on the stack of its thread.
-struct Record {
-    /// The enclosing run.
-    outer: Frame,
-    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
-    /// as the item is.
-    token: Cell<*const Token>,
-}
+/// Ends the innermost run when it is dropped.
+struct Outer(*const Frame);
 
-impl Drop for Record {
+impl Drop for Outer {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
-            INNERMOST.with(|innermost| innermost.set(self.outer));
+            INNERMOST.with(|innermost| innermost.set(self.0));
         }
     }
 }
 
 sync::thread_local! {
-    static INNERMOST: Cell<Frame> = Cell::new(Frame {
-        item: ptr::null(),
-        home: ptr::null(),
-        record: ptr::null(),
-        depth: 0,
-        has_seat: false,
-        blocks: false,
-    })
+    /// The innermost run; null outside of runs.
+    static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// The runs of one thread, which another thread can continue.
-pub(crate) struct Runs(Frame);
+/// An item with which another thread is asked to help, inside the runs of this thread.
+pub(crate) struct HelpRequest {
+    innermost: *const Frame,
+    item: NonNull<Head>,
+}
 
-// SAFETY: the frames stay valid while another thread reads them: see (1) of `Runs::go_on`.
-unsafe impl Send for Runs {}
+// SAFETY: the frames and the item stay valid while another thread uses them: see (1) of `answer`.
+unsafe impl Send for HelpRequest {}
 
-impl Runs {
-    pub(crate) fn of_this_thread() -> Self {
-        Self(INNERMOST.with(Cell::get))
+impl HelpRequest {
+    pub(crate) fn new(item: NonNull<Head>) -> Self {
+        Self { innermost: INNERMOST.with(Cell::get), item }
     }
 
-    /// Calls `body` as if this thread were inside these runs. `body` must not unwind.
+    /// Calls `help` as if this thread were inside the runs.
     ///
     /// # Safety
     ///
-    /// 1. The thread that the runs belong to waits until `body` has returned.
-    pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
-        let frame = Frame { depth: 0, ..self.0 };
-        let before = INNERMOST.with(|innermost| innermost.replace(frame));
-        let result = body();
-        INNERMOST.with(|innermost| innermost.set(before));
-        result
+    /// 1. The thread that created the request has a handle to the item, and waits until this
+    ///    function has returned.
+    pub(crate) unsafe fn answer(self, help: fn(NonNull<Head>) -> bool) -> bool {
+        // SAFETY: (1).
+        let theirs = unsafe { self.innermost.as_ref() };
+        let frame = theirs.map(|theirs| Frame { depth: 0, ..theirs.clone() });
+        let _outer = frame.as_ref().map(Frame::enter);
+        help(self.item)
     }
 }
 
-fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
-    let mut frame = INNERMOST.with(Cell::get);
-    loop {
-        if test(frame) {
-            return true;
-        }
-        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. By
-        // (1) of `Runs::go_on`, another thread's record stays alive, too.
-        let Some(record) = (unsafe { frame.record.as_ref() }) else {
-            return false;
-        };
-        frame = record.outer;
-    }
+/// Returns the innermost run of this thread. The caller uses it only within that run.
+#[inline]
+fn innermost<'a>() -> Option<&'a Frame> {
+    // SAFETY: a frame stays on its stack, unmoved, until the run is over. By (1) of
+    // `HelpRequest::answer`, another thread's frame stays alive, too.
+    unsafe { INNERMOST.with(Cell::get).as_ref() }
+}
+
+/// Returns the runs of this thread, innermost first. The caller uses them as described there.
+fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
+    // SAFETY: as in `innermost`.
+    std::iter::successors(innermost(), |frame| unsafe { frame.outer.as_ref() })
 }
 
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
-    inside(|frame| ptr::eq(frame.item, item.as_ptr()))
+    frames().any(|frame| ptr::eq(frame.item.get(), item.as_ptr()))
 }
 
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
@@ -672,7 +710,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 
 /// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| frame.has_seat && frame.home().is_some_and(&test))
+    frames().any(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
 }
 
 /// Returns `true` if this thread is running an item of any queue in the group with this gate.
@@ -680,40 +718,36 @@ pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     runs_from(|home| home.is_in(group))
 }
 
-fn runs_from(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| frame.home().is_some_and(&test))
+fn runs_from(test: impl FnMut(&Pwq) -> bool) -> bool {
+    frames().filter_map(Frame::home).any(test)
 }
 
-/// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
-/// first, except the `nr_outer` outermost runs.
-pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
-    inside(|frame| {
-        if let Some(home) = frame.home().filter(|_| frame.has_seat && frame.depth > nr_outer) {
-            visit(home);
-        }
-        // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for
-        // this one (its depth is 0), or when no run is left.
-        frame.depth <= nr_outer
-    });
+/// Returns the pwq of each run on this thread's own stack that has a seat, innermost first, except
+/// the `nr_outer` outermost runs. The caller uses each only within its run.
+pub(super) fn own_homes<'a>(nr_outer: u32) -> impl Iterator<Item = &'a Pwq> {
+    // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for this
+    // one (its depth is 0), or when no run is left.
+    let own = frames().take_while(move |frame| frame.depth > nr_outer);
+    own.filter(|frame| frame.has_seat.get()).filter_map(Frame::home)
 }
 
 pub(crate) fn is_blocking() -> bool {
-    INNERMOST.with(Cell::get).blocks
+    innermost().is_some_and(|frame| frame.blocks)
 }
 
 /// Calls `body` with this thread's innermost run marked as being in
 /// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
-    let outer = INNERMOST.with(Cell::get);
-    let record = Record { outer, token: Cell::new(ptr::null()) };
-    let frame = Frame { record: &raw const record, blocks: true, ..outer };
-    INNERMOST.with(|innermost| innermost.set(frame));
+    let frame = innermost().map(|outer| Frame { outer, blocks: true, ..outer.clone() });
+    let _outer = frame.as_ref().map(Frame::enter);
     body()
 }
 
 /// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
-    let frame = INNERMOST.with(Cell::get);
+    let Some(frame) = innermost() else {
+        return false;
+    };
     let is_cancelled = frame.item().is_some_and(|head| {
         let state = head.load();
         if head.vtable().is_work {
@@ -728,11 +762,10 @@ pub(crate) fn is_cancelled() -> bool {
 
 /// Returns `true` if the token of `item` has been cancelled, even by the item itself. `item` is the
 /// item of `frame`, and has a token.
-fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
-    // SAFETY: the run of an item has a record: see `inside`.
-    let token = unsafe { &(*frame.record).token };
+fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
+    let token = &frame.token;
     if token.get().is_null() {
-        // An earlier poll of the future requested the token, so this run's record does not have it
+        // An earlier poll of the future requested the token, so this run's frame does not have it
         // yet.
         token.set(item.token());
     }
@@ -743,12 +776,12 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
 /// Returns the token of the innermost run of this thread. The token is a child of its queue's
 /// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
-    let frame = INNERMOST.with(Cell::get);
-    let Some(home) = frame.home() else {
+    let frame = innermost();
+    let Some(home) = frame.and_then(Frame::home) else {
         return Token::new();
     };
     let token = home.core.token().child();
-    match frame.item().filter(|head| head.vtable().handle.is_some()) {
+    match frame.and_then(Frame::item).filter(|head| head.vtable().handle.is_some()) {
         Some(head) => head.watch(token),
         None => token,
     }
@@ -757,7 +790,7 @@ pub(crate) fn current_token() -> Arc<Token> {
 /// Returns the number of runs on this thread's own stack.
 #[inline]
 pub fn depth() -> u32 {
-    INNERMOST.with(|innermost| innermost.get().depth)
+    innermost().map_or(0, |frame| frame.depth)
 }
 
 pub(crate) fn is_bottom_half() -> bool {
@@ -767,46 +800,35 @@ pub(crate) fn is_bottom_half() -> bool {
 /// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
 /// any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
-    let mut body = Some(body);
-    inside(|frame| {
-        let Some(home) = frame.home().filter(|home| chosen(home)) else {
-            return false;
-        };
-        if let Some(body) = body.take() {
-            body(home);
-        }
-        true
-    });
+    if let Some(home) = frames().filter_map(Frame::home).find(|home| chosen(home)) {
+        body(home);
+    }
 }
 
 pub(crate) fn current_home() -> *const Pwq {
-    INNERMOST.with(Cell::get).home
+    innermost().map_or(ptr::null(), |frame| frame.home.get())
 }
 
 pub(crate) fn current_item() -> Option<NonNull<Head>> {
-    NonNull::new(INNERMOST.with(Cell::get).item.cast_mut())
+    NonNull::new(innermost()?.item.get().cast_mut())
 }
 
 /// Records that the item of the innermost run has ended, and that another thread may free it.
 pub(crate) fn forget_item() {
-    change_innermost(|frame| frame.item = ptr::null());
+    if let Some(frame) = innermost() {
+        frame.item.set(ptr::null());
+    }
 }
 
 /// Records that the helper in the innermost run has released its seats. If the queue's seat was
 /// `lent`, an outer run keeps the home alive. Otherwise the run no longer keeps it alive.
 pub(crate) fn forget_seats(lent: bool) {
-    change_innermost(|frame| match lent {
-        true => frame.has_seat = false,
-        false => frame.home = ptr::null(),
-    });
-}
-
-fn change_innermost(change: impl FnOnce(&mut Frame)) {
-    INNERMOST.with(|innermost| {
-        let mut frame = innermost.get();
-        change(&mut frame);
-        innermost.set(frame);
-    });
+    if let Some(frame) = innermost() {
+        match lent {
+            true => frame.has_seat.set(false),
+            false => frame.home.set(ptr::null()),
+        }
+    }
 }
 
 /// Calls `body` as part of the run of `item` from the pwq `home`, for which this thread has a seat.
@@ -840,16 +862,15 @@ pub(crate) unsafe fn within_frame<R>(
     has_seat: bool,
     body: impl FnOnce() -> R,
 ) -> R {
-    let outer = INNERMOST.with(Cell::get);
-    let record = Record { outer, token: Cell::new(ptr::null()) };
     let frame = Frame {
-        item,
-        home,
-        record: &raw const record,
-        depth: outer.depth + 1,
-        has_seat,
+        outer: INNERMOST.with(Cell::get),
+        item: Cell::new(item),
+        home: Cell::new(home),
+        token: Cell::new(ptr::null()),
+        depth: depth() + 1,
+        has_seat: Cell::new(has_seat),
         blocks: false,
     };
-    INNERMOST.with(|innermost| innermost.set(frame));
+    let _outer = frame.enter();
     body()
 }

@@ -65,7 +65,9 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::run::{self, Runs, depth, has_seat_of, innermost_home, is_bottom_half, is_current};
+use super::run::{
+    self, HelpRequest, depth, has_seat_of, innermost_home, is_bottom_half, is_current,
+};
 use crate::{
     item::head::{Head, State},
     limit::queue_core::QueueCore,
@@ -290,14 +292,15 @@ impl Dispatch {
     fn queue_of(&self, item: *const Head) -> Option<&QueueCore> {
         let mut workers = self.workers();
         let holder = workers.find(|it| it.worker.unfinished().any(|held| ptr::eq(held, item)));
-        if let Some(holder) = holder {
-            return Some(&self.pwq(holder.seat?).core);
-        }
-        if let Some(found) = self.pending.iter().find(|it| ptr::eq(it.as_ptr(), item)) {
-            return Some(&self.pwq(home_slot(found)).core);
-        }
-        let pwq = self.pwqs().find(|pwq| pwq.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
-        Some(&pwq.core)
+        let slot = holder.map_or_else(
+            || {
+                let waiting = self.pwqs().flat_map(|pwq| pwq.waiting());
+                let mut listed = self.pending.iter().chain(waiting);
+                listed.find(|it| ptr::eq(it.as_ptr(), item)).map(home_slot)
+            },
+            |holder| holder.seat,
+        );
+        Some(&self.pwq(slot?).core)
     }
 }
 
@@ -310,25 +313,6 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 /// The number of runs that fit even on the smallest stack. Most joins therefore skip the size
 /// query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
-
-/// The item that another thread is asked to help with.
-struct HelpRequest(NonNull<Head>);
-
-// SAFETY: the sender has a handle, and waits until the other thread is done with the item.
-unsafe impl Send for HelpRequest {}
-
-impl HelpRequest {
-    fn item(&self) -> NonNull<Head> {
-        self.0
-    }
-}
-
-/// The answer to a [`HelpRequest`], and an event that is notified when the answer has been given.
-#[derive(Debug, Default)]
-struct Answer {
-    answer: Mutex<Option<bool>>,
-    given: EventCount,
-}
 
 /// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
 /// thread's stack already contains many runs, another thread calls `help`.
@@ -352,23 +336,24 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     if is_bottom_half() {
         return help(item);
     }
-    let runs = Runs::of_this_thread();
-    let (request, answer) = (HelpRequest(item), Arc::new(Answer::default()));
-    let ours = answer.clone();
+    let request = HelpRequest::new(item);
+    let ours = Arc::new((Mutex::new(None), EventCount::default()));
+    let theirs = ours.clone();
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
-            // SAFETY: the thread that the runs belong to waits below for the answer.
-            let helped = unsafe { runs.go_on(|| help(request.item())) };
-            *answer.answer.lock() = Some(helped);
-            answer.given.notify_all();
+            let (answer, given) = &*theirs;
+            // SAFETY: the thread that made the request has a handle, and waits below.
+            *answer.lock() = Some(unsafe { request.answer(help) });
+            given.notify_all();
         });
     });
     if started.is_err() {
         return help(item);
     }
     let mut helped = None;
-    ours.given.wait_until(|| {
-        helped = *ours.answer.lock();
+    let (answer, given) = &*ours;
+    given.wait_until(|| {
+        helped = *answer.lock();
         helped.is_some()
     });
     helped.is_some_and(|helped| helped)

@@ -619,7 +619,7 @@ impl Drop for Work {
             return;
         }
         // SAFETY: the dropped handle belongs to the item.
-        unsafe { self.handles().remove(self.item) };
+        drop(unsafe { self.handles().leave(self.item) });
     }
 }
 

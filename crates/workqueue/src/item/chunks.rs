@@ -80,9 +80,9 @@ impl Chunk {
     pub(super) fn free(self, blocks: u64) {
         if let Some((slab, index)) = self.place()
             && slab.free(index, blocks)
-            && WANTED.is_set()
+            && wanted().is_set()
         {
-            let notified = HOME.lock().schedule();
+            let notified = home().lock().schedule();
             notified.iter().for_each(Unparker::unpark);
         }
     }
@@ -105,18 +105,25 @@ impl Deref for Start {
     }
 }
 
-static WANTED: Wanted = Wanted::new();
+sync::process_wide! {
+    fn wanted() -> Wanted = Wanted::new()
+}
 
-/// Held during a scan, so that a fork waits until the scan has ended and the child loses no chunk.
-pub(super) static SCAN: Mutex<()> = Mutex::new(());
+sync::process_wide! {
+    /// Held during a scan, so that a fork waits until the scan has ended and the child loses no
+    /// chunk.
+    pub(super) fn scanning() -> Mutex<()> = Mutex::new(())
+}
 
-pub(super) static HOME: Mutex<Home> = Mutex::new(Home {
-    slabs: Vec::new(),
-    orphans: [const { Vec::new() }; SIZES.len()],
-    nr_in_use: 0,
-    due_ns: None,
-    managers: Vec::new(),
-});
+sync::process_wide! {
+    pub(super) fn home() -> Mutex<Home> = Mutex::new(Home {
+        slabs: Vec::new(),
+        orphans: [const { Vec::new() }; SIZES.len()],
+        nr_in_use: 0,
+        due_ns: None,
+        managers: Vec::new(),
+    })
+}
 
 pub(super) struct Home {
     slabs: Vec<Start>,
@@ -124,7 +131,7 @@ pub(super) struct Home {
     orphans: [Vec<Start>; SIZES.len()],
     /// The size in bytes of all dirty chunks.
     nr_in_use: usize,
-    /// The time of the next scan, if one is due. In that case `WANTED` is not set.
+    /// The time of the next scan, if one is due. In that case `wanted` is not set.
     due_ns: Option<u64>,
     /// The managers of all registries, which start the scans.
     managers: Vec<Unparker>,
@@ -134,14 +141,14 @@ pub(super) struct Home {
 static HANDLER: Handler = Handler {
     settle: || (),
     before: |held| {
-        held.lock(&SCAN);
-        held.lock(&HOME);
+        held.lock(scanning());
+        held.lock(home());
     },
     child: || {
-        let mut home = HOME.lock();
+        let mut home = home().lock();
         home.managers.clear();
         if home.due_ns.take().is_some() {
-            WANTED.set(true);
+            wanted().set(true);
         }
     },
 };
@@ -149,7 +156,7 @@ static HANDLER: Handler = Handler {
 /// Returns a slab without an owner.
 pub(super) fn take_slab(class: usize) -> Start {
     fork::register(&HANDLER);
-    let orphan = HOME.lock().orphans[class].pop();
+    let orphan = home().lock().orphans[class].pop();
     orphan.unwrap_or_else(|| allocate(class))
 }
 
@@ -167,7 +174,7 @@ fn allocate(class: usize) -> Start {
         unsafe { slab.write(Slab::new(class)) };
         Start(slab)
     });
-    let mut home = HOME.lock();
+    let mut home = home().lock();
     home.slabs.extend(slabs);
     home.orphans[class].extend(&slabs[1..]);
     slabs[0]
@@ -175,16 +182,16 @@ fn allocate(class: usize) -> Start {
 
 /// Adds the slabs of an owner that exits to those without an owner.
 pub(super) fn leave(class: usize, slabs: Vec<Start>) {
-    HOME.lock().orphans[class].extend(slabs);
+    home().lock().orphans[class].extend(slabs);
 }
 
 /// Records that the owner took blocks from a chunk without pages.
 #[cold]
 pub(super) fn grow(class: usize) {
-    let mut home = HOME.lock();
+    let mut home = home().lock();
     home.nr_in_use += chunk_size(class);
     if home.nr_in_use > KEPT && home.due_ns.is_none() {
-        WANTED.set(true);
+        wanted().set(true);
     }
 }
 
@@ -192,7 +199,7 @@ impl Home {
     /// Makes a scan due if none is. Returns the managers that must be woken.
     #[must_use]
     fn schedule(&mut self) -> Vec<Unparker> {
-        WANTED.set(false);
+        wanted().set(false);
         if self.due_ns.is_some() {
             return Vec::new();
         }
@@ -203,7 +210,7 @@ impl Home {
 
 /// Starts or stops notifying `manager` when a scan is due.
 pub(crate) fn attend(manager: &Unparker, attends: bool) {
-    let mut home = HOME.lock();
+    let mut home = home().lock();
     home.managers.retain(|other| !other.same_as(manager));
     if attends {
         home.managers.push(manager.clone());
@@ -212,13 +219,13 @@ pub(crate) fn attend(manager: &Unparker, attends: bool) {
 
 /// Returns the time of the next scan.
 pub(crate) fn due_ns() -> Option<u64> {
-    HOME.lock().due_ns
+    home().lock().due_ns
 }
 
 /// Returns `true` if a scan is due; the caller must then arrange for a call to [`scan`], because no
 /// other thread will.
 pub(crate) fn begin_scan(now_ns: u64) -> bool {
-    let due_ns = &mut HOME.lock().due_ns;
+    let due_ns = &mut home().lock().due_ns;
     due_ns.take_if(|due_ns| *due_ns <= now_ns).is_some()
 }
 
@@ -228,9 +235,9 @@ pub(crate) fn begin_scan(now_ns: u64) -> bool {
 ///
 /// Blocks while the system takes the pages.
 pub(crate) fn scan() {
-    WANTED.begin();
-    let slabs = HOME.lock().slabs.clone();
-    let scanning = SCAN.lock();
+    wanted().begin();
+    let slabs = home().lock().slabs.clone();
+    let lock = scanning().lock();
     let (mut is_used, mut nr_discarded) = (false, 0);
     for slab in slabs {
         let discard = |chunks: Range<usize>| {
@@ -242,11 +249,11 @@ pub(crate) fn scan() {
         is_used |= scanned.is_used;
         nr_discarded += scanned.nr_discarded * chunk_size(slab.class);
     }
-    drop(scanning);
-    let mut home = HOME.lock();
+    drop(lock);
+    let mut home = home().lock();
     home.nr_in_use -= nr_discarded;
     let has_much = home.nr_in_use > KEPT;
-    WANTED.set(has_much && home.due_ns.is_none());
+    wanted().set(has_much && home.due_ns.is_none());
     if has_much && is_used {
         let notified = home.schedule();
         drop(home);

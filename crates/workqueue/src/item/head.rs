@@ -269,24 +269,19 @@ pub(crate) struct Ended {
 }
 
 impl Head {
-    pub(crate) fn new(vtable: &'static VTable, state: State, home: *mut Home) -> Self {
-        Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            home: AtomicPtr::new(home),
-            vtable: Fixed::new(vtable),
-            state: Futex64::new(state.0),
-        }
-    }
-
     sync::const_unless_model! {
-        /// Creates the head of an item that was never queued.
-        pub fn unqueued(vtable: &'static VTable) -> Self {
+        pub(crate) fn new(vtable: &'static VTable, state: State, home: *mut Home) -> Self {
             Self {
                 next: AtomicPtr::new(ptr::null_mut()),
-                home: AtomicPtr::new(ptr::null_mut()),
+                home: AtomicPtr::new(home),
                 vtable: Fixed::new(vtable),
-                state: Futex64::new(State::IDLE.0),
+                state: Futex64::new(state.0),
             }
+        }
+
+        /// Creates the head of an item that was never queued.
+        pub fn unqueued(vtable: &'static VTable) -> Self {
+            Self::new(vtable, State::IDLE, ptr::null_mut())
         }
     }
 
@@ -458,23 +453,12 @@ impl Handles {
         }
     }
 
-    /// Removes a handle; frees the item if it was the last one and no list or thread holds the
-    /// item.
+    /// Removes a handle. Returns the item, which the caller frees by dropping it, if that was the
+    /// last handle and no list or thread holds the item.
     ///
     /// # Safety
     ///
     /// 1. `item` has these handles, and the caller owns one of them, which it does not use again.
-    pub(crate) unsafe fn remove(&self, item: NonNull<Head>) {
-        // SAFETY: (1).
-        drop(unsafe { self.leave(item) });
-    }
-
-    /// Removes a handle as [`remove`](Self::remove) does, but returns the item if it is to be
-    /// freed. Use it on threads that must not run user code.
-    ///
-    /// # Safety
-    ///
-    /// 1. The same as [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
         // If the decrement of another handle comes last, its Acquire below sees our uses of the
         // item. If ours comes last, we see the uses by all others, and the item is ours to free.
@@ -511,7 +495,6 @@ pub(crate) unsafe fn orphan(item: NonNull<Head>) {
 unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    let vtable = head.vtable();
     // If the item is idle, no other thread can change the state. A thread needs a handle to make an
     // idle item pending, and we see the transitions of all handles that were dropped. `load`
     // acquires the writes by the last run.
@@ -523,7 +506,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
         (_, state) = head.update(|state| Some(state.orphan()))?;
     }
     // SAFETY: no handle and no list link is left, and no thread runs the item.
-    state.frees().then(|| unsafe { Dead::new(item, vtable) })
+    state.frees().then(|| unsafe { Dead::new(item) })
 }
 
 /// The state word: bits 0..15 flags | bits 15..48 completion sequence number | bits 48..64 disable
@@ -535,23 +518,52 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct State(pub(crate) u64);
 
-const PENDING: u64 = 1 << 0;
-const LINKED: u64 = 1 << 1;
-const RUNNING: u64 = 1 << 2;
-const HANDOFF: u64 = 1 << 3;
-const OWED: u64 = 1 << 4;
-const CLAIMED: u64 = 1 << 5;
-const WAITED: u64 = 1 << 6;
-const ORPHAN: u64 = 1 << 7;
-const PANICKED: u64 = 1 << 8;
-const WAKER: u64 = 1 << 9;
-const HELP: u64 = 1 << 10;
-const ORDERED: u64 = 1 << 11;
-const ONE_CPU: u64 = 1 << 12;
-const RECLAIM: u64 = 1 << 13;
-/// Set while the item owns a capacity permit of its queue, until it starts or is cancelled; see
-/// `limit/capacity.rs`.
-const COUNTED: u64 = 1 << 14;
+/// Defines the flags of a state and their names. `is_set` returns `true` if the flag is set, and
+/// `set` sets it.
+macro_rules! flags {
+    ($($(#[$about:meta])* $flag:ident = $bit:literal $name:literal
+        $vis:vis $is_set:ident $(+ $set:ident)?;)*) => {
+        $(const $flag: u64 = 1 << $bit;)*
+        const NAMES: &[(u64, &str)] = &[$(($flag, $name)),*];
+
+        impl State {$(
+            $(#[$about])* #[inline] $vis fn $is_set(self) -> bool { self.has($flag) }
+            $(#[inline] pub(crate) fn $set(self) -> State { self.with($flag) })?
+        )*}
+    };
+}
+
+flags! {
+    /// Returns `true` if the item is queued, or its timer is armed.
+    PENDING = 0 "pending" pub is_pending;
+    LINKED = 1 "linked" is_linked;
+    RUNNING = 2 "running" pub(crate) is_running;
+    /// Returns `true` if the link is in no list, but was handed to a run or a claim.
+    HANDOFF = 3 "handoff" pub(crate) is_left;
+    OWED = 4 "owes a turn" owes;
+    /// Returns `true` if a thread or a timer has claimed the item.
+    CLAIMED = 5 "claimed" pub is_claimed;
+    WAITED = 6 "waited" is_waited + wait;
+    /// Returns `true` if the last handle has been dropped.
+    ORPHAN = 7 "orphan" pub(crate) is_orphan + orphan;
+    /// Returns `true` if the last run panicked.
+    PANICKED = 8 "panicked" pub(crate) has_panicked;
+    /// Returns `true` if a task has polled the handle. Do not call it for a `Work`, for which no
+    /// task waits.
+    WAKER = 9 "waker or revived" pub(crate) awaits_task + await_task;
+    /// Returns `true` if a joiner may run the item.
+    HELP = 10 "helpable" pub(crate) lets_help;
+    /// Returns `true` if the position in the list matters.
+    ORDERED = 11 "ordered" pub(crate) is_ordered;
+    /// Returns `true` if the queue's workers share one CPU.
+    ONE_CPU = 12 "on one cpu" pub(crate) is_on_one_cpu;
+    /// Returns `true` if the queue has a rescuer.
+    RECLAIM = 13 "rescued" pub(crate) has_rescuer;
+    /// Returns `true` if the item owns a capacity permit of its queue, which is released when the
+    /// item starts or is cancelled; see `limit/capacity.rs`.
+    COUNTED = 14 "counted" pub(crate) is_counted;
+}
+
 /// The flags through which another thread takes part in the end of a run, except those of handles.
 const OTHERS: u64 = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | WAKER;
 
@@ -585,11 +597,10 @@ pub(crate) struct Rules {
 
 impl Rules {
     fn bits(self) -> u64 {
-        let flag = |on, flag| if on { flag } else { 0 };
-        flag(self.help, HELP)
-            | flag(self.ordered, ORDERED)
-            | flag(self.one_cpu, ONE_CPU)
-            | flag(self.reclaim, RECLAIM)
+        (u64::from(self.help) * HELP)
+            | (u64::from(self.ordered) * ORDERED)
+            | (u64::from(self.one_cpu) * ONE_CPU)
+            | (u64::from(self.reclaim) * RECLAIM)
     }
 }
 
@@ -687,54 +698,13 @@ impl State {
         State((self.0 & !SEQ_MASK) | (self.0.wrapping_add(SEQ_ONE) & SEQ_MASK))
     }
 
-    /// Returns `true` if the item is queued, or its timer is armed.
-    #[inline]
-    pub fn is_pending(self) -> bool {
-        self.has(PENDING)
-    }
-    pub(crate) fn is_running(self) -> bool {
-        self.has(RUNNING)
-    }
-    /// Returns `true` if the position in the list matters.
-    pub(crate) fn is_ordered(self) -> bool {
-        self.has(ORDERED)
-    }
-    /// Returns `true` if a thread or a timer has claimed the item.
-    #[inline]
-    pub fn is_claimed(self) -> bool {
-        self.has(CLAIMED)
-    }
     /// Returns `true` if the position is older than the last enqueue.
     pub(crate) fn is_revived(self) -> bool {
         self.has(REVIVED)
     }
-    /// Returns `true` if the link is in no list, but was handed to a run or a claim.
-    pub(crate) fn is_left(self) -> bool {
-        self.has(HANDOFF)
-    }
     /// Records that the item was queued again into its old position.
     pub(crate) fn revived(self) -> State {
         self.with(REVIVED)
-    }
-    /// Returns `true` if a joiner may run the item.
-    pub(crate) fn lets_help(self) -> bool {
-        self.has(HELP)
-    }
-    /// Returns `true` if the queue's workers share one CPU.
-    pub(crate) fn is_on_one_cpu(self) -> bool {
-        self.has(ONE_CPU)
-    }
-    /// Returns `true` if the queue has a rescuer.
-    pub(crate) fn has_rescuer(self) -> bool {
-        self.has(RECLAIM)
-    }
-    /// Returns `true` if the last run panicked.
-    pub(crate) fn has_panicked(self) -> bool {
-        self.has(PANICKED)
-    }
-    /// Returns `true` if the last handle has been dropped.
-    pub(crate) fn is_orphan(self) -> bool {
-        self.has(ORPHAN)
     }
     /// Returns `true` if a list, or the thread that runs or claims the item, holds its link.
     pub(crate) fn has_link(self) -> bool {
@@ -765,11 +735,6 @@ impl State {
     pub(crate) fn has_reached(self, seq: u64) -> bool {
         let ahead = seq.wrapping_sub(self.completion_seq()) & (SEQ_MASK >> SEQ_SHIFT);
         ahead == 0 || ahead > 1 << (SEQ_BITS - 1)
-    }
-    /// Returns `true` if the item is pending and owns a capacity permit, which is released when the
-    /// item starts or is cancelled.
-    pub(crate) fn is_counted(self) -> bool {
-        self.has(COUNTED)
     }
     /// Gives a pending item a capacity permit of its queue if `has_permit` is set.
     #[inline]
@@ -860,7 +825,7 @@ impl State {
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
         let mut next = self.without(RUNNING | OWED | WAITED | WAKER).next_completion();
-        if self.has(OWED) {
+        if self.owes() {
             next = next.next_completion();
         }
         if handed_over {
@@ -882,7 +847,7 @@ impl State {
             relink,
             revived: self.is_revived(),
             retire_handoff: handed_over && !relink,
-            wake: self.has(WAITED),
+            wake: self.is_waited(),
             wake_task: self.has(WAKER),
             free: next.frees() && !sync::twin::armed("item: completion never frees"),
             ..Completion::default()
@@ -892,8 +857,10 @@ impl State {
     /// Starts to help: the claim keeps the home pwq alive, so the helper can access it. A worker
     /// that pops the link before the claim ends hands it, with its count, to the claim.
     pub(crate) fn claim(self) -> Option<State> {
-        let helpable =
-            self.has(PENDING) && self.has(LINKED) && self.has(HELP) && !self.has(RUNNING | CLAIMED);
+        let helpable = self.is_pending()
+            && self.is_linked()
+            && self.lets_help()
+            && !self.has(RUNNING | CLAIMED);
         helpable.then(|| self.with(CLAIMED))
     }
 
@@ -920,20 +887,6 @@ impl State {
         self.has(HANDOFF).then(|| self.without(HANDOFF))
     }
 
-    pub(crate) fn wait(self) -> State {
-        self.with(WAITED)
-    }
-    pub(crate) fn await_task(self) -> State {
-        self.with(WAKER)
-    }
-    /// Returns `true` if a task has polled the handle. Do not call it for a `Work`, for which no
-    /// task waits.
-    pub(crate) fn awaits_task(self) -> bool {
-        self.has(WAKER)
-    }
-    pub(crate) fn orphan(self) -> State {
-        self.with(ORPHAN)
-    }
     /// Clears `ORPHAN`. Returns `None` while it is not set.
     pub(crate) fn adopt(self) -> Option<State> {
         self.has(ORPHAN).then(|| self.without(ORPHAN))
@@ -942,25 +895,8 @@ impl State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [(u64, &str); 15] = [
-            (PENDING, "pending"),
-            (LINKED, "linked"),
-            (RUNNING, "running"),
-            (HANDOFF, "handoff"),
-            (OWED, "owes a turn"),
-            (CLAIMED, "claimed"),
-            (WAITED, "waited"),
-            (ORPHAN, "orphan"),
-            (PANICKED, "panicked"),
-            (WAKER, "waker or revived"),
-            (HELP, "helpable"),
-            (ORDERED, "ordered"),
-            (ONE_CPU, "on one cpu"),
-            (RECLAIM, "rescued"),
-            (COUNTED, "counted"),
-        ];
         write!(f, "turn {}", self.completion_seq())?;
-        for (flag, name) in NAMES {
+        for &(flag, name) in NAMES {
             if self.has(flag) {
                 write!(f, " {name}")?;
             }

@@ -49,11 +49,13 @@ pub(crate) struct List {
 // SAFETY: the items are `Send`, and the thread that owns the list owns their links.
 unsafe impl Send for List {}
 
-impl List {
-    pub(crate) const fn new() -> Self {
+impl Default for List {
+    fn default() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
     }
+}
 
+impl List {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -68,12 +70,7 @@ impl List {
 
     pub(crate) fn push_back(&mut self, item: NonNull<Head>) {
         set_next(item, ptr::null_mut());
-        match NonNull::new(self.last) {
-            Some(last) => set_next(last, item.as_ptr()),
-            None => self.first = item.as_ptr(),
-        }
-        self.last = item.as_ptr();
-        self.len += 1;
+        self.append(&mut List { first: item.as_ptr(), last: item.as_ptr(), len: 1 });
     }
 
     pub(crate) fn push_front(&mut self, item: NonNull<Head>) {
@@ -117,7 +114,8 @@ impl List {
             && ptr::eq(home(item), first)
         {
             let link = link(item).load(Ordering::Relaxed);
-            if link.addr() & COLOR_MASK != usize::from(color.0) {
+            let has_other = link.addr() & COLOR_MASK != usize::from(color.0);
+            if has_other && !sync::twin::armed("batch: mixes colors") {
                 break;
             }
             self.first = link.map_addr(|addr| addr & !COLOR_MASK);
@@ -131,19 +129,16 @@ impl List {
         nr_popped
     }
 
-    /// Removes the first item for which `chosen` returns `true`, after a walk over the items before
-    /// it.
-    pub(crate) fn pop_first(
-        &mut self,
-        mut chosen: impl FnMut(NonNull<Head>) -> bool,
-    ) -> Option<NonNull<Head>> {
+    /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
+    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();
-        while let Some(item) = at.filter(|&item| !chosen(item)) {
+        while at != Some(item) {
+            let Some(other) = at else { return false };
             before = at;
-            at = NonNull::new(next(item));
+            at = NonNull::new(next(other));
         }
-        let after = next(at?);
+        let after = next(item);
         match before {
             Some(before) => set_next(before, after),
             None => self.first = after,
@@ -152,7 +147,7 @@ impl List {
             self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
         }
         self.len -= 1;
-        at
+        true
     }
 
     /// Moves all items of `other` to the end of this list.
@@ -164,7 +159,7 @@ impl List {
             }
             self.last = other.last;
             self.len += other.len;
-            *other = List::new();
+            *other = List::default();
         }
     }
 
@@ -191,11 +186,6 @@ impl List {
             self.len -= 1;
         }
         self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
-    }
-
-    /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
-    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
-        self.pop_first(|other| other == item).is_some()
     }
 }
 
@@ -286,10 +276,10 @@ impl Injector {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we
         // must see the seat that the helper had acquired before that.
         if self.newest.top().load(Ordering::Acquire).is_null() {
-            return List::new();
+            return List::default();
         }
         let mut at = self.newest.take_all();
-        let mut list = List::new();
+        let mut list = List::default();
         while let Some(item) = NonNull::new(at) {
             at = next(item);
             list.push_front_in(item, meet(item));

@@ -22,6 +22,9 @@ use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
 use super::slab::SIZES;
 
+pub(crate) use super::chunks::{attend, begin_scan, due_ns, scan};
+pub(crate) use cache::flush;
+
 /// Returns the class of the smallest blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
     let mut class = 0;
@@ -34,65 +37,19 @@ const fn class_of(layout: Layout) -> Option<usize> {
     None
 }
 
-/// The alignment of every block.
-const ALIGN: usize = 64;
-
-#[cfg(any(loom, shuttle, miri))]
-mod general {
-    use super::*;
-    use base::internal::wake::Unparker;
-
-    fn layout(class: usize) -> Layout {
-        Layout::from_size_align(SIZES[class], ALIGN).expect("a constant layout")
-    }
-
-    pub(crate) fn alloc(class: usize) -> NonNull<u8> {
-        // SAFETY: the layout is not of size zero.
-        let block = unsafe { std::alloc::alloc(layout(class)) };
-        NonNull::new(block).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(class)))
-    }
-
-    /// # Safety
-    ///
-    /// 1. The same as for `cache::free`.
-    pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
-        // SAFETY: (1): the block came from `alloc` with the same class.
-        unsafe { std::alloc::dealloc(block.as_ptr(), layout(class)) };
-    }
-
-    pub(crate) fn flush() {}
-
-    pub(crate) fn attend(_: &Unparker, _: bool) {}
-
-    pub(crate) fn due_ns() -> Option<u64> {
-        None
-    }
-
-    pub(crate) fn begin_scan(_: u64) -> bool {
-        false
-    }
-
-    pub(crate) fn scan() {}
+/// Returns the class of the blocks for values of type `T`. Models and Miri use none.
+const fn class<T>() -> Option<usize> {
+    if cfg!(any(loom, shuttle, miri)) { None } else { class_of(Layout::new::<T>()) }
 }
 
-#[cfg(not(any(loom, shuttle, miri)))]
-use cache as backend;
-#[cfg(any(loom, shuttle, miri))]
-use general as backend;
-
-#[cfg(not(any(loom, shuttle, miri)))]
-pub(crate) use super::chunks::{attend, begin_scan, due_ns, scan};
-pub(crate) use backend::flush;
-use backend::{alloc, free};
-#[cfg(any(loom, shuttle, miri))]
-pub(crate) use general::{attend, begin_scan, due_ns, scan};
+/// The alignment of every block.
+const ALIGN: usize = 64;
 
 /// Moves a value to memory where it stays until [`release`].
 #[inline]
 pub(crate) fn place<T>(value: T) -> NonNull<T> {
-    let layout = Layout::new::<T>();
-    let place: NonNull<T> = match class_of(layout) {
-        Some(class) => alloc(class).cast(),
+    let place: NonNull<T> = match class::<T>() {
+        Some(class) => cache::alloc(class).cast(),
         None => NonNull::from(Box::leak(Box::<T>::new_uninit())).cast(),
     };
     // SAFETY: the memory is new, large enough and aligned.
@@ -106,9 +63,9 @@ pub(crate) fn place<T>(value: T) -> NonNull<T> {
 ///
 /// 1. `place` returned `value`, which is no longer used.
 pub(crate) unsafe fn release<T>(value: NonNull<T>) {
-    match class_of(Layout::new::<T>()) {
+    match class::<T>() {
         // SAFETY: (1): `place` chose the same class.
-        Some(class) => unsafe { free(value.cast(), class) },
+        Some(class) => unsafe { cache::free(value.cast(), class) },
         // SAFETY: (1): `place` leaked the value from such a box, and its content is not dropped
         // again.
         None => drop(unsafe { Box::from_raw(value.cast::<MaybeUninit<T>>().as_ptr()) }),
@@ -116,9 +73,7 @@ pub(crate) unsafe fn release<T>(value: NonNull<T>) {
 }
 
 /// The free blocks that each thread keeps.
-#[cfg(not(any(loom, shuttle)))]
-#[cfg_attr(miri, allow(dead_code))]
-pub(super) mod cache {
+mod cache {
     use std::{
         cell::{Cell, RefCell},
         ptr::NonNull,
@@ -174,6 +129,9 @@ pub(super) mod cache {
     /// Returns the collected blocks to their chunks. Workers call it after each batch.
     #[inline]
     pub(crate) fn flush() {
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
         let _ = LOCAL.try_with(|local| local.iter().for_each(Own::flush));
     }
 
@@ -291,13 +249,13 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_fork_waits_for_locks_of_slabs_and_scans() {
-        use super::super::chunks::{HOME, SCAN};
+        use super::super::chunks::{home, scanning};
         // Done in advance: the first slab registers the fork handler, and the first fork would
         // sleep in `init`.
-        alloc(0);
+        cache::alloc(0);
         sync::asym::init();
-        fork_waits_for(&HOME);
-        fork_waits_for(&SCAN);
+        fork_waits_for(home());
+        fork_waits_for(scanning());
     }
 
     #[cfg(not(miri))]

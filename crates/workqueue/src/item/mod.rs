@@ -10,8 +10,6 @@
 //! through which running code detects a cancel. The lane of an item
 //! (`crates/base/src/wake/lane.rs`) decides whether it runs before others.
 
-#[cfg(not(any(loom, shuttle)))]
-#[cfg_attr(miri, allow(dead_code))]
 pub(crate) mod chunks;
 pub(crate) mod deferred_drops;
 pub(crate) mod head;
@@ -19,7 +17,6 @@ pub(crate) mod list;
 pub(crate) mod memory;
 pub(crate) mod panicked;
 pub(crate) mod revival;
-#[cfg_attr(any(loom, shuttle, miri), allow(dead_code))]
 pub(crate) mod slab;
 pub(crate) mod token;
 

@@ -196,13 +196,9 @@ impl Head {
     /// already.
     pub(crate) fn watch(&self, fresh: Arc<Token>) -> Arc<Token> {
         let mut tokens = table().lock();
-        let known = tokens.get(&self.address()).cloned();
-        if known.is_none() {
-            tokens.insert(self.address(), fresh.clone());
-        }
+        let token = tokens.entry(self.address()).or_insert_with(|| fresh.clone()).clone();
         // Unlock before `fresh` may be dropped, because its drop locks its parent.
         drop(tokens);
-        let token = known.unwrap_or(fresh);
         let from = self.update(|state| Some(state.watched()));
         let is_cancelled = from.is_some_and(|(from, _)| from.is_cancelled());
         if is_cancelled && !twin::armed("token: overlooks an earlier cancel") {

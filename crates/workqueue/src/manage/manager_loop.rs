@@ -23,14 +23,13 @@ use std::{mem, time::Duration};
 
 use base::internal::{panics::or_abort, params::Params, wake::Parker};
 use sync::{
-    Mutex,
     atomic::{Ordering, fence},
     thread, time, twin,
     unmodelled::{Arc, Weak},
 };
 
 use crate::{
-    cleanups::{self, Cleanup},
+    cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS},
     item::memory,
     observe::concurrency::{ScanResult, pause_ns},
     pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
@@ -42,9 +41,6 @@ use crate::{
 /// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
 /// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-/// The first and the longest pause before a new attempt to start a thread.
-const RETRY_NS: u64 = 10_000_000;
-const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 /// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
@@ -76,12 +72,10 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
         Rescuer::start(name, manager.style.clone(), begin)
     };
     let rescuer = set_aside("rescuer")?;
-    let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
-    let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
+    let reserve = set_aside("reserve")?;
     // The manager's thread ends these threads when it exits. If that thread cannot be started, they
-    // are ended below.
-    let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
-    let ours = set_aside.clone();
+    // are ended when its closure is dropped.
+    let set_aside = [rescuer, reserve];
     // The registry reads the available CPUs from the affinity mask of this thread, which keeps the
     // mask of the thread that creates the registry.
     let name = manager.style.name("manager");
@@ -92,23 +86,18 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             manager_loop.manager.note_own_thread();
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
+            let mayday_queues = set_aside.each_ref().map(Rescuer::mayday_queue);
             let unparker = parker.unparker();
             memory::attend(&unparker, true);
             manager_loop.run(&mut parker, &mayday_queues);
             memory::attend(&unparker, false);
             manager_loop.finish(&mut parker, &mayday_queues);
-            end(&set_aside);
+            drop(set_aside);
             manager_loop.manager.end();
         });
     });
-    let thread = started.inspect_err(|_| end(&ours))?;
-    *manager.thread.lock() = Some(thread);
+    *manager.thread.lock() = Some(started?);
     Ok(())
-}
-
-fn end(set_aside: &Mutex<Vec<Rescuer>>) {
-    let set_aside = mem::take(&mut *set_aside.lock());
-    set_aside.into_iter().for_each(Rescuer::end);
 }
 
 /// Frees unused memory of items. The manager does not do this itself, because it takes too long.
@@ -173,13 +162,7 @@ impl ManagerLoop {
                 self.tick(now_ns);
             }
             self.timers.fire_put_aside();
-            match self.next_deadline_ns(now_ns) {
-                Some(deadline_ns) => {
-                    let pause_ns = deadline_ns.saturating_sub(now_ns);
-                    parker.park_timeout(Duration::from_nanos(pause_ns));
-                }
-                None => parker.park(),
-            }
+            park_until(parker, self.next_deadline_ns(now_ns), now_ns);
         }
     }
 
@@ -203,20 +186,17 @@ impl ManagerLoop {
                 // The fallback reaper may have begun a cleanup that waits for the next one.
                 if cleanups.cannot_start() {
                     rescuer.call_for_cleanups(&self.manager);
-                    if cleanups.run_last_fallback() {
+                    if cleanups.run_fallback(true) {
                         continue;
                     }
                 }
             }
             // The thread that finishes the last cleanup wakes this one.
-            match cleanups.next_ns() {
-                Some(next_ns) => {
-                    let pause_ns = next_ns.saturating_sub(time::now_ns());
-                    parker.park_timeout(Duration::from_nanos(pause_ns));
-                }
-                None if cleanups.close() => return,
-                None => parker.park(),
+            let next_ns = cleanups.next_ns();
+            if next_ns.is_none() && cleanups.close() {
+                return;
             }
+            park_until(parker, next_ns, time::now_ns());
         }
     }
 
@@ -274,7 +254,8 @@ impl ManagerLoop {
         } else {
             self.nr_quiet = 0;
         }
-        self.pause_ns = pause_ns(scan, self.pause_ns, self.tick_ns());
+        let tick_ns = self.params.watch_tick_us.saturating_mul(1000);
+        self.pause_ns = pause_ns(scan, self.pause_ns, tick_ns);
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
@@ -289,10 +270,6 @@ impl ManagerLoop {
         }
     }
 
-    fn tick_ns(&self) -> u64 {
-        self.params.watch_tick_us.saturating_mul(1000)
-    }
-
     /// Culls idle workers. Returns the time at which this thread must next wake without a request.
     fn next_deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
         let pools = self.manager.pools();
@@ -305,6 +282,16 @@ impl ManagerLoop {
         let reaper_ns = self.manager.cleanups.next_ns();
         let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns, memory::due_ns()];
         deadlines.into_iter().flatten().min()
+    }
+}
+
+/// Parks until the time `end_ns`, if it is given.
+fn park_until(parker: &mut Parker, end_ns: Option<u64>, now_ns: u64) {
+    match end_ns {
+        Some(end_ns) => {
+            parker.park_timeout(Duration::from_nanos(end_ns.saturating_sub(now_ns)));
+        }
+        None => parker.park(),
     }
 }
 

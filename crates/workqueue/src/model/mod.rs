@@ -167,7 +167,7 @@ impl Machine {
 
     /// Runs the first deferred cleanup on this thread. Returns `true` if there was one.
     pub fn run_fallback(&self) -> bool {
-        self.registry.machine().manager.cleanups.run_fallback()
+        self.registry.machine().manager.cleanups.run_fallback(false)
     }
 
     /// Drops the registry, and starts the requested reapers until its queues have been destroyed.
@@ -195,7 +195,7 @@ impl Machine {
     /// Returns the number of workers of all pools.
     pub fn nr_workers(&self) -> usize {
         let pools = self.registry.machine().pools();
-        pools.iter().map(|pool| pool.lock().nr_workers()).sum()
+        pools.iter().map(|pool| pool.lock().nr_workers).sum()
     }
 }
 

@@ -81,7 +81,6 @@ impl BlockingObserver for WorkerHook {
     fn falls_asleep(&self) {
         assert!(self.may_sleep(), "{}", report::ABOUT_TO_SLEEP);
         let mut guard = self.pool.lock_to_act();
-        guard.retire(&self.worker);
         guard.reclaim(&self.worker);
         self.pool.recount(&mut guard, &self.worker, |away| away.declared = true);
         // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.

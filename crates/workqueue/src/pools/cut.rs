@@ -35,12 +35,12 @@
 //! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the local batches`
 //! and `cancel all: forgets returned items`.
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use sync::{twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{Dispatch, Enlisted, home, home_slot},
+    dispatch::{Dispatch, home, home_slot},
     pool::{PoolGuard, WorkerPool},
     pwq::Pwq,
 };
@@ -79,13 +79,6 @@ impl WorkerPool {
         Cut { pwq: pwq.clone(), items }
     }
 
-    /// If `item` is in a worker's local batch, puts all items that the worker has not started back
-    /// into the list. `item` is only compared.
-    pub(crate) fn recall(self: &Arc<Self>, item: *const Head) {
-        let holds = |it: &Enlisted| it.worker.unfinished().any(|held| ptr::eq(held, item));
-        self.add_work(|guard| guard.recall(holds));
-    }
-
     /// Puts an item that is counted in flight back at the front of its list. Returns the item
     /// instead if a bulk cancel covers it. A `revived` item was queued more recently than its color
     /// suggests.
@@ -101,7 +94,7 @@ impl WorkerPool {
         let is_cancelled = revived.map_or_else(by_color, |item| item.is_older(pwq.last_cancel));
         if is_cancelled && !twin::armed("cancel all: forgets returned items") {
             let pwq = pwq.handle().clone();
-            let mut items = List::new();
+            let mut items = List::default();
             items.push_back(item);
             return Some(Cut { pwq, items });
         }
@@ -114,15 +107,9 @@ impl WorkerPool {
 impl PoolGuard<'_> {
     /// Puts the items of a pwq that are in local batches back into the lists.
     pub(crate) fn recall_local_batches(&mut self, slot: usize) {
-        self.recall(|it| it.seat == Some(slot));
-    }
-
-    /// Puts the items of the chosen workers' local batches back into the lists.
-    fn recall(&mut self, is_chosen: impl Fn(&Enlisted) -> bool) {
-        let holds = |it: &&Enlisted| it.worker.has_items() && is_chosen(it);
-        let holders = self.workers().filter(holds).map(|it| it.worker.clone());
+        let holders = self.seated(slot).filter(|it| it.worker.has_items());
+        let holders = holders.map(|it| it.worker.clone());
         for holder in holders.collect::<Vec<_>>() {
-            self.retire(&holder);
             self.reclaim(&holder);
         }
     }
@@ -134,7 +121,7 @@ impl Dispatch {
     fn cut(&mut self, slot: usize) -> List {
         // SAFETY: the item is linked, so it is alive, and the vtable was created for it.
         let has_begun = |item: NonNull<Head>| unsafe { (item.as_ref().vtable().has_begun)(item) };
-        let mut cut = List::new();
+        let mut cut = List::default();
         let mut sift = |item| {
             let keeps = home_slot(item) != slot || has_begun(item);
             if !keeps {

@@ -14,7 +14,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState, PwqTimes},
+    pwq::{Counts, Observed, Pwq, PwqState},
     worker::Worker,
 };
 use crate::{
@@ -106,10 +106,11 @@ pub(crate) struct Dispatch {
     ready: VecDeque<usize>,
     /// Pwqs whose turn came while their group was full, and that have all seats now. They are
     /// served before those in `ready`. In a pool with shares, they are in the tree, too.
-    seated: VecDeque<usize>,
+    pub(crate) seated: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
-    nr_workers: usize,
+    /// The number of registered workers, including rescuers.
+    pub(crate) nr_workers: usize,
 
     /// The number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
@@ -220,20 +221,16 @@ impl Dispatch {
         Some(&mut self.pwq_mut(slot).counts)
     }
 
-    pub(crate) fn nr_workers(&self) -> usize {
-        self.nr_workers
-    }
-
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Enlisted> {
         self.workers.iter().flatten()
     }
 
-    pub(crate) fn enlist(&mut self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+    pub(crate) fn enlist(&mut self, unparker: Unparker) -> Arc<Worker> {
         let number = self.workers.iter().position(Option::is_none).unwrap_or_else(|| {
             self.workers.push(None);
             self.workers.len() - 1
         });
-        let worker = worker(number);
+        let worker = Arc::new(Worker::new(number, unparker));
         self.workers[number] = Some(Enlisted {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
@@ -263,18 +260,10 @@ impl Dispatch {
         !self.pending.is_empty() || self.has_ready()
     }
 
-    pub(crate) fn nr_pending(&self) -> usize {
-        self.pending.len()
-    }
-
     /// Returns the number of workers that are known to sleep inside an item.
     pub(crate) fn nr_blocked(&self) -> usize {
         let blocked = |it: &&Enlisted| it.away.sleeps();
         self.workers().filter(blocked).count()
-    }
-
-    pub(crate) fn away_mut(&mut self, worker: &Worker) -> &mut Away {
-        &mut self.enlisted_mut(worker).away
     }
 
     /// Returns `true` if `worker` is still registered.
@@ -396,7 +385,7 @@ impl Dispatch {
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
         let &Home { slot, lane, .. } = home(item);
         let pwq = self.pwq_mut(slot);
-        pwq.add_listed_at_front(lane);
+        pwq.nr_listed[lane as usize] += 1;
         let waits_here = pwq.has_lanes || pwq.has_waiting();
         if waits_here || self.is_shared() {
             self.set_aside(slot, |pwq| pwq.lane_mut(lane).push_front(item));
@@ -428,26 +417,9 @@ impl Dispatch {
         busy.collect()
     }
 
-    /// Returns `true` if the local batch of `worker` belongs to a CPU-intensive queue.
-    pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
-        let seat = self.enlisted(worker).seat;
-        seat.is_some_and(|slot| self.pwq(slot).core.cpu_intensive)
-    }
-
     /// Returns `true` if no route leads to this pool.
     pub(crate) fn is_deserted(&self) -> bool {
         self.nr_led == 0
-    }
-
-    /// Puts the items of the local batch of `worker` back into the lists.
-    pub(crate) fn reclaim(&mut self, worker: &Worker) {
-        let items = worker.disown();
-        // Their wait is recorded when they are taken again.
-        self.unrecord(worker, items.len() as u64);
-        for item in items.into_iter().rev() {
-            self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
-            self.put_back(item);
-        }
     }
 
     /// Removes the recorded waits of `count` items that `worker` has taken and does not run.
@@ -455,7 +427,7 @@ impl Dispatch {
         let enlisted = self.enlisted_mut(worker);
         let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
         if let (Some(slot), Some(waited)) = (seat, waited)
-            && let Some(times) = self.pwq_mut(slot).times_mut()
+            && let Some(times) = &mut self.pwq_mut(slot).observed
         {
             times.wait.take_back(waited, count);
         }
@@ -485,17 +457,13 @@ impl Dispatch {
     /// Records the remaining samples for a pwq: those that it keeps, and those of all workers whose
     /// local batch is empty.
     pub(crate) fn record_rests(&mut self, slot: usize) {
-        if let Some(times) = self.pwq_mut(slot).times_mut() {
-            let rest = times.kept.take_rest();
-            times.add_rest(rest);
-        }
-        for number in 0..self.workers.len() {
-            let enlisted = self.workers[number].as_mut();
-            let idle =
-                enlisted.filter(|it| it.sampling.slot() == slot && it.worker.nr_not_started() == 0);
-            if let Some(enlisted) = idle {
-                let rest = enlisted.sampling.take_rest();
-                self.record_rest(slot, rest);
+        let Self { workers, pwqs, .. } = self;
+        let Some(times) = times_of(pwqs, slot) else { return };
+        let rest = times.kept.take_rest();
+        times.add_rest(rest);
+        for it in workers.iter_mut().flatten() {
+            if it.sampling.slot() == slot && it.worker.nr_not_started() == 0 {
+                times.add_rest(it.sampling.take_rest());
             }
         }
     }
@@ -515,8 +483,8 @@ impl Dispatch {
 }
 
 /// Returns the wait and run times of a pwq, unless it has been removed.
-fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut PwqTimes> {
-    pwqs.get_mut(slot)?.as_mut()?.times_mut()
+fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut Observed> {
+    pwqs.get_mut(slot)?.as_mut()?.observed.as_deref_mut()
 }
 
 impl Adopted {
@@ -525,12 +493,6 @@ impl Adopted {
         pwq.in_flight.adopt(self.count);
         pwq.nr_adopted += self.count as u64;
         pwq.add_listed(self.lane, self.count, arrival);
-    }
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

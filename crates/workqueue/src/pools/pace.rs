@@ -10,16 +10,6 @@
 
 use sync::time;
 
-/// The way in which a worker that found no item waits before it parks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Wait {
-    /// Busy-polls for a while, and then yields its CPU a few times.
-    #[default]
-    Polls,
-    /// Yields its CPU at once.
-    Yields,
-}
-
 const WINDOW_US: u64 = 500;
 /// The number of items in a window below which the pool counts as not loaded, and busy-polling
 /// costs nothing.
@@ -36,9 +26,9 @@ pub(crate) struct Pace {
     since: u64,
     /// The number of items taken before the window.
     nr_taken: u64,
-    /// The mode of this window, and the preferred mode.
-    wait: Wait,
-    chosen: Wait,
+    /// The mode of this window, and the preferred mode; `true` is to yield.
+    yields: bool,
+    chosen: bool,
     /// Items in a window, by mode; 0 if unknown. This is a slowly decaying maximum, because threads
     /// take some windows to settle after a change of mode.
     per_window: [u64; 2],
@@ -50,7 +40,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Records that `nr_taken` items have been taken up to the time `now`, in cycles. At the end of
     /// a window, returns the mode of the next one.
-    pub(crate) fn note(&mut self, now: u64, nr_taken: u64) -> Option<Wait> {
+    pub(crate) fn note(&mut self, now: u64, nr_taken: u64) -> Option<bool> {
         let window = WINDOW_US * time::cycles_per_us();
         // The counter of another CPU, or of the machine to which this one migrated, may be behind.
         let Some(span) = now.checked_sub(self.since) else {
@@ -64,29 +54,29 @@ impl Pace {
         let per_window = u128::from(count) * u128::from(window) / u128::from(span);
         self.since = now;
         self.nr_taken = nr_taken;
-        self.wait = self.after(per_window as u64);
-        Some(self.wait)
+        self.yields = self.after(per_window as u64);
+        Some(self.yields)
     }
 
     /// Returns the mode to use after a window in which `per_window` items were taken.
-    fn after(&mut self, per_window: u64) -> Wait {
+    fn after(&mut self, per_window: u64) -> bool {
         if per_window < LOAD {
             (self.chosen, self.per_window) = Default::default();
             (self.until_probe, self.probe_after) = (FIRST_PROBE, FIRST_PROBE);
-            return Wait::Polls;
+            return false;
         }
-        let most = &mut self.per_window[self.wait as usize];
+        let most = &mut self.per_window[usize::from(self.yields)];
         *most = per_window.max(*most - *most / 4);
-        if self.wait == self.chosen {
+        if self.yields == self.chosen {
             if self.until_probe == 0 {
-                return self.chosen.other();
+                return !self.chosen;
             }
             self.until_probe -= 1;
             return self.chosen;
         }
         // This window was a probe.
-        if self.per_window[self.wait as usize] > self.per_window[self.chosen as usize] {
-            self.chosen = self.wait;
+        if self.per_window[usize::from(self.yields)] > self.per_window[usize::from(self.chosen)] {
+            self.chosen = self.yields;
             self.probe_after = FIRST_PROBE;
         } else {
             self.probe_after = (self.probe_after * 2).min(LAST_PROBE);
@@ -96,36 +86,24 @@ impl Pace {
     }
 }
 
-impl Wait {
-    fn other(self) -> Self {
-        match self {
-            Self::Polls => Self::Yields,
-            Self::Yields => Self::Polls,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Runs `nr_windows` windows in which each mode completes the items that `items` returns.
     /// Returns the number of windows in which workers yielded.
-    fn yielded(pace: &mut Pace, nr_windows: usize, items: impl Fn(Wait) -> u64) -> usize {
+    fn yielded(pace: &mut Pace, nr_windows: usize, items: impl Fn(bool) -> u64) -> usize {
         let window = |_: &usize| {
-            let wait = pace.wait;
-            pace.wait = pace.after(items(wait));
-            wait == Wait::Yields
+            let yields = pace.yields;
+            pace.yields = pace.after(items(yields));
+            yields
         };
         (0..nr_windows).filter(window).count()
     }
 
     /// Returns the number of items in a window, by mode.
-    fn by(polls: u64, yields: u64) -> impl Fn(Wait) -> u64 {
-        move |wait| match wait {
-            Wait::Polls => polls,
-            Wait::Yields => yields,
-        }
+    fn by(polls: u64, yields: u64) -> impl Fn(bool) -> u64 {
+        move |is_yielding| if is_yielding { yields } else { polls }
     }
 
     #[test]
@@ -151,10 +129,10 @@ mod tests {
     fn window_ends_at_its_time() {
         let window = WINDOW_US * time::cycles_per_us();
         let mut pace = Pace::default();
-        assert_eq!(pace.note(window * 9, 0), Some(Wait::Polls));
+        assert_eq!(pace.note(window * 9, 0), Some(false));
         assert_eq!(pace.note(window * 10 - 1, 10_000), None);
-        assert_eq!(pace.note(window * 10, 10_000), Some(Wait::Polls));
+        assert_eq!(pace.note(window * 10, 10_000), Some(false));
         assert_eq!(pace.note(window, 10_000), None, "the counter was set back");
-        assert_eq!(pace.note(window * 2, 20_000), Some(Wait::Polls));
+        assert_eq!(pace.note(window * 2, 20_000), Some(false));
     }
 }

@@ -22,7 +22,11 @@
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
 //! which this claim is needed. Twin `kick: no claim`.
 
-use base::internal::{params::Params, trace, wake::WakeQ};
+use base::internal::{
+    params::Params,
+    trace,
+    wake::{Unparker, WakeQ},
+};
 use crossbeam_utils::CachePadded;
 use std::{
     mem,
@@ -42,10 +46,9 @@ use topology::{CpuQuota, CpuSet};
 use super::{
     dispatch::{Dispatch, IdleWorker},
     manager::Manager,
-    pace::Wait,
     policy::{self, Census, Need},
     pwq::WaitingPwq,
-    worker::{Batch, Worker},
+    worker::Worker,
 };
 use crate::{
     cleanups,
@@ -82,8 +85,8 @@ pub(crate) struct WorkerPool {
     pub(crate) attrs: PoolAttrs,
     /// A, rarely written: the number of workers that the pool keeps awake.
     target: unmodelled::AtomicU32,
-    /// A, rarely written: a [`Wait`], the way in which workers wait.
-    wait: unmodelled::AtomicU32,
+    /// A, rarely written: set if workers that found no item yield instead of busy-polling.
+    yields: unmodelled::AtomicBool,
     /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
     /// I
@@ -121,17 +124,13 @@ pub(crate) enum ParkDecision {
     Leave,
 }
 
-/// The data of a locked pool. Dropping it unlocks the pool, and then ends the section.
-pub(crate) struct DispatchGuard<'a> {
-    dispatch: MutexGuard<'a, Dispatch>,
+/// A locked pool, with the effects on other threads that are decided under the lock, if any.
+/// Dropping it unlocks the pool, ends the section, and then applies the effects, because fields are
+/// dropped in declaration order.
+pub(crate) struct PoolGuard<'a, E = DeferredEffects<'a>> {
+    pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     _section: Section,
-}
-
-/// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
-/// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
-pub(crate) struct PoolGuard<'a> {
-    pub(crate) dispatch: DispatchGuard<'a>,
-    pub(crate) effects: DeferredEffects<'a>,
+    pub(crate) effects: E,
 }
 
 /// Effects that were decided under the lock of a pool. Dropping this applies them, with no lock
@@ -171,7 +170,7 @@ impl WorkerPool {
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
             target: unmodelled::AtomicU32::new(policy::target(attrs.cpus.len(), quota)),
-            wait: unmodelled::AtomicU32::new(Wait::Polls as u32),
+            yields: unmodelled::AtomicBool::new(false),
             attrs,
             confined: AtomicBool::new(confined),
             params,
@@ -186,12 +185,17 @@ impl WorkerPool {
 
     /// Locks the pool for operations without effects on other threads. In the lock order, a pool
     /// comes before the gate of a queue, and no thread locks two pools.
-    pub(crate) fn lock(&self) -> DispatchGuard<'_> {
+    pub(crate) fn lock(&self) -> PoolGuard<'_, ()> {
+        PoolGuard { dispatch: self.lock_dispatch(), _section: Section::enter(), effects: () }
+    }
+
+    #[inline(always)]
+    fn lock_dispatch(&self) -> MutexGuard<'_, Dispatch> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {
-            return DispatchGuard::new(self.lock_and_count());
+            return self.lock_and_count();
         }
-        DispatchGuard::new(self.dispatch.lock())
+        self.dispatch.lock()
     }
 
     /// Locks the pool, and counts the CPU time of the wait. A wait reads the CPU clock twice.
@@ -219,7 +223,8 @@ impl WorkerPool {
     #[inline]
     pub(crate) fn lock_to_act(self: &Arc<Self>) -> PoolGuard<'_> {
         PoolGuard {
-            dispatch: self.lock(),
+            dispatch: self.lock_dispatch(),
+            _section: Section::enter(),
             effects: DeferredEffects {
                 pool: self,
                 wakeq: WakeQ::new(),
@@ -309,10 +314,6 @@ impl WorkerPool {
         drop(effects);
     }
 
-    fn max_workers(&self) -> usize {
-        if self.attrs.bh { 1 } else { self.params.max_workers.max(1) }
-    }
-
     pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
         let mut guard = self.lock_to_act();
         add(&mut guard);
@@ -385,8 +386,9 @@ impl WorkerPool {
 
     // ---- called by workers ----
 
-    /// Takes the next batch for `worker`, which is searching.
-    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Batch {
+    /// Takes the next batch for `worker`, which is searching. Returns its size, which is 0 if no
+    /// item is available or too many workers are awake.
+    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> usize {
         let mut guard = self.lock_to_act();
         // A sample may have found the worker asleep or hogging, but it is awake now.
         if !twin::armed("take: still asleep") {
@@ -394,13 +396,14 @@ impl WorkerPool {
         }
         if self.has_surplus() {
             guard.take_all_back(worker);
-            return Batch::Nothing;
+            return 0;
         }
         guard.retire(worker);
-        let taken = guard.take(worker);
-        if let Batch::Items(count) = taken {
+        let count = guard.take(worker);
+        if count > 0 {
             worker.publish(count);
-            if guard.is_cpu_intensive(worker) {
+            let seat = guard.enlisted(worker).seat;
+            if seat.is_some_and(|slot| guard.pwq(slot).core.cpu_intensive) {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
@@ -419,7 +422,7 @@ impl WorkerPool {
             guard.effects.watch |= more || count > 1;
             guard.wake_under_lock();
         }
-        taken
+        count
     }
 
     /// Releases the counts and the seat of `worker`, which is searching and takes no further batch.
@@ -440,7 +443,7 @@ impl WorkerPool {
         worker: &Worker,
         change: impl FnOnce(&mut Away),
     ) {
-        let away = dispatch.away_mut(worker);
+        let away = &mut dispatch.enlisted_mut(worker).away;
         let before = away.counts_as_awake();
         change(away);
         match (before, away.counts_as_awake()) {
@@ -456,17 +459,9 @@ impl WorkerPool {
         policy::has_surplus(self.census(), self.target())
     }
 
-    /// Records that a worker has run its batch and searches again.
-    pub(crate) fn search_again(&self) {
-        self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
-    }
-
-    /// Returns the way in which a searching worker waits after it took no item.
-    pub(crate) fn waits(&self) -> Wait {
-        match self.wait.load(Ordering::Relaxed) {
-            wait if wait == Wait::Yields as u32 => Wait::Yields,
-            _ => Wait::Polls,
-        }
+    /// Returns `true` if a searching worker that took no item yields its CPU at once.
+    pub(crate) fn yields(&self) -> bool {
+        self.yields.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if a searching worker should try to take a batch again. This is only a hint.
@@ -527,11 +522,6 @@ impl WorkerPool {
         }
     }
 
-    /// Returns the number of busy-poll rounds that a worker makes before it parks.
-    pub(crate) fn worker_spin_limit(&self) -> u32 {
-        self.params.worker_spin_limit
-    }
-
     /// Returns `true` if all workers share one CPU, so that no producer of the pod can run while a
     /// worker busy-polls.
     pub(crate) fn has_one_cpu(&self) -> bool {
@@ -567,13 +557,9 @@ impl WorkerPool {
     /// Registers a worker. `asked_for` is `true` if a kick has already counted it. Otherwise
     /// returns `None` if this is a bottom-half pool that has its one worker or has requested it,
     /// because two workers would run its items at the same time.
-    pub(crate) fn enlist(
-        &self,
-        asked_for: bool,
-        worker: impl FnOnce(usize) -> Arc<Worker>,
-    ) -> Option<Arc<Worker>> {
+    pub(crate) fn enlist(&self, asked_for: bool, unparker: Unparker) -> Option<Arc<Worker>> {
         let mut dispatch = self.lock();
-        let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
+        let nr_workers = dispatch.nr_workers + dispatch.nr_creating;
         if !asked_for && self.attrs.bh && nr_workers > 0 {
             return None;
         }
@@ -583,14 +569,14 @@ impl WorkerPool {
         } else {
             self.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-        Some(dispatch.enlist(worker))
+        Some(dispatch.enlist(unparker))
     }
 
     /// Registers a rescuer, which does not count as a worker of the pool.
-    pub(crate) fn enlist_rescuer(&self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+    pub(crate) fn enlist_rescuer(&self, unparker: Unparker) -> Arc<Worker> {
         let mut dispatch = self.lock();
-        let worker = dispatch.enlist(worker);
-        dispatch.away_mut(&worker).rescuing = true;
+        let worker = dispatch.enlist(unparker);
+        dispatch.enlisted_mut(&worker).away.rescuing = true;
         worker
     }
 
@@ -642,6 +628,7 @@ impl<'a> PoolGuard<'a> {
     /// possible.
     fn pick(&mut self) -> bool {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
+        let max_workers = if pool.attrs.bh { 1 } else { pool.params.max_workers.max(1) };
         let dispatch = &mut *self.dispatch;
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
             effects.wakeq.push(idle.unparker.clone());
@@ -655,7 +642,7 @@ impl<'a> PoolGuard<'a> {
                 effects.wakeq.push(idle.unparker);
                 effects.picked = Some(idle.worker);
             }
-            None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {
+            None if dispatch.nr_workers + dispatch.nr_creating < max_workers => {
                 dispatch.nr_creating += 1;
                 effects.create = true;
             }
@@ -682,9 +669,9 @@ impl<'a> PoolGuard<'a> {
     pub(crate) fn note_pace(&mut self, now: u64) {
         let (pool, nr_taken) = (self.pool(), self.nr_taken);
         if pool.target() > 1
-            && let Some(wait) = self.pace.note(now, nr_taken)
+            && let Some(yields) = self.pace.note(now, nr_taken)
         {
-            pool.wait.store(wait as u32, Ordering::Relaxed);
+            pool.yields.store(yields, Ordering::Relaxed);
         }
     }
 
@@ -696,14 +683,7 @@ impl<'a> PoolGuard<'a> {
     }
 }
 
-impl<'a> DispatchGuard<'a> {
-    #[inline(always)]
-    fn new(dispatch: MutexGuard<'a, Dispatch>) -> Self {
-        Self { dispatch, _section: Section::enter() }
-    }
-}
-
-impl Deref for DispatchGuard<'_> {
+impl<E> Deref for PoolGuard<'_, E> {
     type Target = Dispatch;
     #[inline]
     fn deref(&self) -> &Dispatch {
@@ -711,22 +691,7 @@ impl Deref for DispatchGuard<'_> {
     }
 }
 
-impl DerefMut for DispatchGuard<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Dispatch {
-        &mut self.dispatch
-    }
-}
-
-impl Deref for PoolGuard<'_> {
-    type Target = Dispatch;
-    #[inline]
-    fn deref(&self) -> &Dispatch {
-        &self.dispatch
-    }
-}
-
-impl DerefMut for PoolGuard<'_> {
+impl<E> DerefMut for PoolGuard<'_, E> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Dispatch {
         &mut self.dispatch

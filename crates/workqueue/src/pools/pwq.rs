@@ -72,14 +72,14 @@ pub(crate) struct Pwq {
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
     /// The numbers of items in `inactive` or the pool's `pending`, and in `urgent`.
-    nr_listed: [usize; 2],
+    pub(crate) nr_listed: [usize; 2],
     /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
     /// In-flight counts, by color.
     pub(crate) in_flight: Colors,
     pwq: Arc<Pwq>,
     /// `None` until the first item is adopted.
-    observed: Option<Box<Observed>>,
+    pub(crate) observed: Option<Box<Observed>>,
     /// Set if the queue has an urgent lane. All its items then wait in `urgent` and `inactive`, and
     /// none in the pool's `pending`.
     pub(crate) has_lanes: bool,
@@ -103,22 +103,16 @@ pub(crate) struct PwqState {
     pub(crate) account: Account,
 }
 
-/// Arrival times of the items in lists, by lane, and the wait and run times of earlier items.
+/// Arrival times of the items in lists, by lane, and sampled wait and run times of earlier items.
 #[derive(Default)]
 pub(crate) struct Observed {
     arrivals: [Arrivals; 2],
-    pub(crate) times: PwqTimes,
-}
-
-/// Sampled wait and run times of items.
-#[derive(Default)]
-pub(crate) struct PwqTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
     pub(crate) kept: Kept,
 }
 
-impl PwqTimes {
+impl Observed {
     /// Adds the wait and run times that a worker has not recorded yet.
     pub(crate) fn add_rest(&mut self, rest: Rest) {
         // `None` if times are not measured.
@@ -149,19 +143,35 @@ pub(crate) struct WaitingPwq {
     pub(crate) level: Level,
 }
 
-/// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
+/// Defines the counters of a pwq, and their sum.
+macro_rules! counts {
+    ($($(#[$about:meta])* $name:ident;)*) => {
+        /// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub(crate) struct Counts {
+            $($(#[$about])* pub(crate) $name: u64,)*
+        }
+
+        impl Counts {
+            /// Adds the counters of another pwq.
+            pub(crate) fn add(&mut self, other: &Counts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counts! {
     /// Items taken to be run, except those that did not run after all.
-    pub(crate) nr_started: u64,
+    nr_started;
     /// Items whose run has ended.
-    pub(crate) nr_completed: u64,
-    pub(crate) cpu_ns: u64,
-    pub(crate) nr_cpu_intensive: u64,
-    pub(crate) nr_cm_wakeups: u64,
-    pub(crate) nr_repatriated: u64,
-    pub(crate) nr_maydays: u64,
-    pub(crate) nr_rescued: u64,
+    nr_completed;
+    cpu_ns;
+    nr_cpu_intensive;
+    nr_cm_wakeups;
+    nr_repatriated;
+    nr_maydays;
+    nr_rescued;
 }
 
 impl Pwq {
@@ -282,8 +292,8 @@ impl PwqState {
         Self {
             has_lanes: pwq.core.has_lanes.load(Ordering::Relaxed),
             pwq,
-            inactive: List::new(),
-            urgent: List::new(),
+            inactive: List::default(),
+            urgent: List::default(),
             waits: None,
             turns: Turns::default(),
             account: Account::default(),
@@ -356,16 +366,6 @@ impl PwqState {
         *nr_listed += count;
     }
 
-    /// Records that an item is back at the front.
-    pub(crate) fn add_listed_at_front(&mut self, lane: Lane) {
-        self.nr_listed[lane as usize] += 1;
-    }
-
-    /// Records that `count` items were taken from the front.
-    pub(crate) fn remove_listed_at_front(&mut self, lane: Lane, count: usize) {
-        self.nr_listed[lane as usize] -= count;
-    }
-
     /// Records that `count` items were removed from positions other than the front.
     pub(crate) fn remove_listed(&mut self, lane: Lane, count: usize) {
         let nr_listed = &mut self.nr_listed[lane as usize];
@@ -380,16 +380,6 @@ impl PwqState {
         let nr_listed = self.nr_listed[lane as usize];
         let nth = (nth < nr_listed).then_some(nth)?;
         self.observed.as_ref()?.arrivals[lane as usize].arrived_at(nr_listed, nth)
-    }
-
-    /// Returns the wait and run times of its items, or `None` if none was ever queued.
-    pub(crate) fn times(&self) -> Option<&PwqTimes> {
-        self.observed.as_ref().map(|it| &it.times)
-    }
-
-    /// Does the same as [`times`](Self::times), but returns a mutable reference.
-    pub(crate) fn times_mut(&mut self) -> Option<&mut PwqTimes> {
-        self.observed.as_mut().map(|it| &mut it.times)
     }
 }
 
@@ -406,27 +396,5 @@ impl Counts {
     /// Subtracts items that workers have taken but not started.
     pub(crate) fn leave_out(&mut self, nr_not_started: u64) {
         self.nr_started = self.nr_started.saturating_sub(nr_not_started);
-    }
-
-    /// Adds the counters of another pwq.
-    pub(crate) fn add(&mut self, other: &Counts) {
-        let Counts {
-            nr_started,
-            nr_completed,
-            cpu_ns,
-            nr_cpu_intensive,
-            nr_cm_wakeups,
-            nr_repatriated,
-            nr_maydays,
-            nr_rescued,
-        } = other;
-        self.nr_started += nr_started;
-        self.nr_completed += nr_completed;
-        self.cpu_ns += cpu_ns;
-        self.nr_cpu_intensive += nr_cpu_intensive;
-        self.nr_cm_wakeups += nr_cm_wakeups;
-        self.nr_repatriated += nr_repatriated;
-        self.nr_maydays += nr_maydays;
-        self.nr_rescued += nr_rescued;
     }
 }

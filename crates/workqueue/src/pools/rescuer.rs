@@ -34,17 +34,18 @@ use super::{
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
     pwq::WaitsFor,
-    worker::{self, Batch, Worker},
+    worker::{self, Worker},
 };
-use crate::{cleanups, item::list};
+use crate::{cleanups, item::list::List};
 
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
-/// A rescuer's thread. It must be [ended](Self::end).
+/// A rescuer's thread. Dropping this makes the thread end after it has served its calls, and waits
+/// for that.
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
-    thread: thread::JoinHandle,
+    thread: Option<thread::JoinHandle>,
 }
 
 impl Rescuer {
@@ -66,28 +67,26 @@ impl Rescuer {
             };
             or_abort("a rescuer panicked", || style.within(answer));
         })?;
-        Ok(Self { mayday_queue, thread })
+        Ok(Self { mayday_queue, thread: Some(thread) })
     }
 
     pub(crate) fn mayday_queue(&self) -> Arc<MaydayQueue> {
         self.mayday_queue.clone()
     }
 
-    /// Makes the thread end after it has served its calls, and waits for that.
-    pub(crate) fn end(self) {
-        self.quit();
-        self.thread.join().expect("a rescuer does not panic");
-    }
-
-    /// Makes the thread end after it has served its calls.
-    pub(crate) fn quit(&self) {
-        self.mayday_queue.quit();
-    }
-
     /// Makes the thread end after it has served its calls. Returns `true` if it has ended.
     pub(crate) fn has_left(&self) -> bool {
-        self.quit();
-        self.thread.is_finished()
+        self.mayday_queue.quit();
+        self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Rescuer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take().filter(|_| !twin::torn_down()) {
+            self.mayday_queue.quit();
+            thread.join().expect("a rescuer does not panic");
+        }
     }
 }
 
@@ -114,7 +113,7 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
                 }
             }
             Call::Cleanups(manager) => {
-                while manager.cleanups.run_fallback() {
+                while manager.cleanups.run_fallback(false) {
                     if !is_last() {
                         mayday_queue.call_for_cleanups(&manager);
                         break;
@@ -129,55 +128,39 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
 impl PoolGuard<'_> {
     /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. If `max` is 0,
     /// the rescuer releases its seat and leaves.
-    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Batch {
+    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> usize {
         self.retire(worker);
         self.record(worker);
         if max == 0 {
             self.give_up_seat(worker);
-            return Batch::Nothing;
+            return 0;
         }
         let pool = self.pool();
         self.adopt(&pool.injector);
+        let mut items = List::default();
+        self.pending.retain(|item| {
+            let keeps = home_slot(item) != slot;
+            if !keeps {
+                items.push_back(item);
+            }
+            keeps
+        });
+        self.pwq_mut(slot).inactive.append(&mut items);
+        self.request_seat(slot);
         loop {
             if self.seat_for_rescuer(slot) {
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
-                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.note_batch(worker, time::cycles(), slot, nr_taken);
                 }
             }
-            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
-                if !twin::armed("rescue: keeps its seat") {
-                    self.give_up_seat(worker);
-                }
-                if self.pwq(slot).waits == Some(WaitsFor::Turn) {
-                    continue;
-                }
-                return Batch::Nothing;
-            };
-            if !self.find_seat(worker, slot) {
-                self.pwq_mut(slot).inactive.push_back(item);
-                continue;
+            if !twin::armed("rescue: keeps its seat") {
+                self.give_up_seat(worker);
             }
-            let color = list::color(item);
-            worker.hold(0, item);
-            let mut nr_taken = 1;
-            // A batch has one color. It ends before the pwq's first item of another color.
-            let mut ended = false;
-            let mut next_of_pwq = |item| {
-                let ours = home_slot(item) == slot;
-                ended |= ours && list::color(item) != color;
-                ours && (!ended || twin::armed("rescue: mixes colors"))
-            };
-            while nr_taken < self.limit(slot, max)
-                && let Some(next) = self.pending.pop_first(&mut next_of_pwq)
-            {
-                worker.hold(nr_taken, next);
-                nr_taken += 1;
+            if self.pwq(slot).waits != Some(WaitsFor::Turn) {
+                return 0;
             }
-            self.enlisted_mut(worker).color = color;
-            return self.note_batch(worker, time::cycles(), slot, nr_taken);
         }
     }
 }
@@ -215,11 +198,11 @@ impl WorkerPool {
         worker: &Worker,
         slot: usize,
         leaves: bool,
-    ) -> Batch {
+    ) -> usize {
         let max = if leaves { 0 } else { BATCH };
         let mut guard = self.lock_to_act();
-        let taken = guard.take_of(worker, slot, max);
-        if let Batch::Items(count) = taken {
+        let count = guard.take_of(worker, slot, max);
+        if count > 0 {
             worker.publish(count);
             guard.pwq_mut(slot).counts.nr_rescued += count as u64;
         }
@@ -229,10 +212,10 @@ impl WorkerPool {
         }
         let core = guard.pwq(slot).core.clone();
         drop(guard);
-        if let Batch::Items(count) = taken {
+        if count > 0 {
             trace::rescue(&core.name, self.number, count);
         }
-        taken
+        count
     }
 }
 
@@ -249,6 +232,6 @@ mod tests {
         let attrs = PoolAttrs { cpus: CpuSet::new(), strict: false, nice: 0, bh: true };
         let pool = WorkerPool::new(0, attrs, false, None, Params::default(), Arc::default());
         pool.lock().nr_creating = 1;
-        assert!(pool.enlist(false, |_| unreachable!()).is_none());
+        assert!(pool.enlist(false, Parker::with_spin_limit(0).unparker()).is_none());
     }
 }

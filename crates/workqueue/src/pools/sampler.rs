@@ -61,7 +61,7 @@ impl WorkerPool {
                 scan = scan.max(ScanResult::Unclear);
                 continue;
             }
-            let before = *guard.away_mut(worker);
+            let before = guard.enlisted(worker).away;
             let sleeps = *verdict == Verdict::Asleep;
             guard.note_seen(worker, *seen, sleeps);
             self.recount(&mut guard, worker, |away| match verdict {
@@ -70,7 +70,7 @@ impl WorkerPool {
                 Verdict::Runs => away.asleep = false,
                 Verdict::Unclear | Verdict::Starved => {}
             });
-            let now = *guard.away_mut(worker);
+            let now = guard.enlisted(worker).away;
             if before.counts_as_awake() && !now.counts_as_awake() {
                 scan = ScanResult::Found;
                 sleeper = sleeps.then_some(worker);
@@ -90,7 +90,7 @@ impl WorkerPool {
         }
         // A worker adopts items when nothing else is pending. A walk through a long injector here
         // would make it wait for the lock.
-        if guard.nr_pending() == 0 {
+        if guard.pending.is_empty() {
             guard.adopt(&self.injector);
         }
         let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
@@ -140,7 +140,6 @@ impl PoolGuard<'_> {
         let before = self.enlisted(worker).seen;
         let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
         if sleeps || (stands && worker.has_items()) {
-            self.retire(worker);
             self.reclaim(worker);
             seen.last.activity = worker.activity();
         }

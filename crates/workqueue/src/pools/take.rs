@@ -9,17 +9,18 @@ use super::{
     dispatch::{Dispatch, home, home_slot},
     policy,
     pool::PoolGuard,
-    worker::{Batch, MAX_LOCAL_BATCH, Worker},
+    worker::{MAX_LOCAL_BATCH, Worker},
 };
 use crate::item::{
     head::Head,
     lane::Lane,
-    list::{self, Color},
+    list::{self, Color, List},
 };
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire).
-    pub(crate) fn take(&mut self, worker: &Worker) -> Batch {
+    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns its
+    /// size.
+    pub(crate) fn take(&mut self, worker: &Worker) -> usize {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
         // The clock is read once per batch.
@@ -42,55 +43,51 @@ impl PoolGuard<'_> {
             let limit =
                 |nr_waiting| policy::batch_size(worker.item_ns(), nr_waiting, pool.target(), max);
             self.ready_first = !self.ready_first;
-            if (self.ready_first || self.pending.is_empty() || self.has_seated())
+            if (self.ready_first || self.pending.is_empty() || !self.seated.is_empty())
                 && let Some(slot) = self.next_ready(worker)
             {
                 let limit = self
                     .share_limit(slot, max)
                     .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
-                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.note_batch(worker, now, slot, nr_taken);
                 }
                 continue;
             }
-            let Some(item) = self.pending.pop_front() else {
+            let Some(item) = self.pending.first() else {
                 self.give_up_seat(worker);
                 // The released seat may have made a pwq of this pool ready.
                 if !self.has_ready() {
                     self.rest();
                     self.note_pace(now);
-                    return Batch::Nothing;
+                    return 0;
                 }
                 continue;
             };
             let slot = home_slot(item);
             if !self.find_seat(worker, slot) {
+                self.pending.pop_front();
                 self.pwq_mut(slot).inactive.push_back(item);
                 continue;
             }
-            let limit = self.limit(slot, limit(self.pending.len() + 1));
-            let color = list::color(item);
-            worker.hold(0, item);
+            let limit = self.limit(slot, limit(self.pending.len()));
             // The batch has one home, because items of a slot in different lanes go into different
             // batches.
-            let more = limit - 1;
-            let hold = |nth, next| worker.hold(nth + 1, next);
-            let nr_taken = 1 + self.pending.pop_alike(item, more, hold);
+            let (color, nr_taken) = hold_first(worker, &mut self.pending, limit);
             self.enlisted_mut(worker).color = color;
             return self.note_batch(worker, now, slot, nr_taken);
         }
     }
 
-    /// Records the batch of `worker`, taken at the time `now` in cycles.
+    /// Records the batch of `worker`, taken at the time `now` in cycles, and returns its size.
     pub(crate) fn note_batch(
         &mut self,
         worker: &Worker,
         now: u64,
         slot: usize,
         nr_taken: usize,
-    ) -> Batch {
+    ) -> usize {
         let pool = self.pool();
         self.nr_taken += nr_taken as u64;
         let pwq = self.dispatch.pwq_mut(slot);
@@ -113,11 +110,11 @@ impl PoolGuard<'_> {
         if every_us > 0 {
             self.sample(worker, now, (slot, lane), nr_taken, every_us);
         }
-        self.pwq_mut(slot).remove_listed_at_front(lane, nr_taken);
+        self.pwq_mut(slot).nr_listed[lane as usize] -= nr_taken;
         if self.is_shared() {
             self.pay(worker, slot, nr_taken);
         }
-        Batch::Items(nr_taken)
+        nr_taken
     }
 
     /// Every `every_us` microseconds, records how long the items of the pwq waited. One item
@@ -144,7 +141,7 @@ impl PoolGuard<'_> {
         {
             let waited = now.saturating_sub(arrived);
             let count = self.enlisted_mut(worker).sampling.record(waited, now);
-            if let Some(times) = self.pwq_mut(slot).times_mut() {
+            if let Some(times) = &mut self.pwq_mut(slot).observed {
                 times.wait.add(waited, count);
             }
         }
@@ -152,7 +149,7 @@ impl PoolGuard<'_> {
 
     /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a gate has no
     /// free seat, the pwq joins the wait queue of that gate.
-    pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
+    fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if pwq.waits.is_some() {
             // Older items of this pwq are waiting, or were cancelled.
@@ -168,7 +165,7 @@ impl PoolGuard<'_> {
         // aside before that.
         let seated = self.enter_queue(slot) && self.climb(slot);
         if seated {
-            self.hold_active_slot(worker, slot);
+            self.enlisted_mut(worker).seat = Some(slot);
         }
         seated
     }
@@ -177,6 +174,7 @@ impl PoolGuard<'_> {
     /// seat again.
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
+        self.enlisted_mut(worker).seat = Some(slot);
         let pwq = self.pwq_mut(slot);
         if !pwq.gate.may_start() && !twin::armed("take: overlooks a pause") {
             // The queue was paused after the seat was transferred to this pwq.
@@ -188,12 +186,7 @@ impl PoolGuard<'_> {
             let pool = self.pool();
             self.adopt(&pool.injector);
         }
-        let items = self.pwq_mut(slot).next_lane();
-        let color = items.first().map(list::color).unwrap_or_default();
-        // A batch has one color, so that its in-flight counts can be released as one number.
-        let nr_taken = items
-            .first()
-            .map_or(0, |item| items.pop_alike(item, limit, |nth, item| worker.hold(nth, item)));
+        let (color, nr_taken) = hold_first(worker, self.pwq_mut(slot).next_lane(), limit);
         self.enlisted_mut(worker).color = color;
         self.request_seat(slot);
         nr_taken
@@ -209,6 +202,19 @@ impl PoolGuard<'_> {
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
             let color = enlisted.color;
             self.retire_from(slot, color, count);
+        }
+    }
+
+    /// Releases the in-flight counts of all items that `worker` has run, and puts the others of its
+    /// local batch back into the lists.
+    pub(crate) fn reclaim(&mut self, worker: &Worker) {
+        self.retire(worker);
+        let items = worker.disown();
+        // Their wait is recorded when they are taken again.
+        self.unrecord(worker, items.len() as u64);
+        for item in items.into_iter().rev() {
+            self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
+            self.put_back(item);
         }
     }
 
@@ -246,10 +252,6 @@ impl Dispatch {
         Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
     }
 
-    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
-        self.enlisted_mut(worker).seat = Some(slot);
-    }
-
     /// Adds the worker's counters to its pwq. The worker calls this between two batches.
     pub(crate) fn record(&mut self, worker: &Worker) {
         let counts = worker.tally.take(ThreadId(worker.thread.load(Ordering::Relaxed)));
@@ -260,7 +262,7 @@ impl Dispatch {
         if let Some(slot) = enlisted.seat {
             let ran = enlisted.sampling.ran(slot, &counts);
             let pwq = self.pwq_mut(slot);
-            if let (Some(ran), Some(times)) = (ran, pwq.times_mut()) {
+            if let (Some(ran), Some(times)) = (ran, &mut pwq.observed) {
                 times.run.add_measured(counts.first_cycles, ran.count, ran.cycles);
             }
             pwq.counts.nr_started -= u64::from(counts.nr_not_run);
@@ -272,6 +274,16 @@ impl Dispatch {
             self.charge(worker, nr_items, counts.used_ns());
         }
     }
+}
+
+/// Moves up to `limit` items from the front of a list to the local batch of `worker`. Returns their
+/// color and number. A batch has one color, so that its in-flight counts can be released as one
+/// number.
+fn hold_first(worker: &Worker, items: &mut List, limit: usize) -> (Color, usize) {
+    items.first().map_or_else(Default::default, |first| {
+        let color = list::color(first);
+        (color, items.pop_alike(first, limit, |nth, item| worker.hold(nth, item)))
+    })
 }
 
 /// Returns `true` if an item in a local batch is pending. If it was cancelled, or its joiner runs

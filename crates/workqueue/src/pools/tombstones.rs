@@ -157,7 +157,6 @@ impl PoolGuard<'_> {
         // SAFETY: the item is linked, so it is alive. It is not used after the transition that
         // unlinks it.
         let head = unsafe { item.as_ref() };
-        let vtable = head.vtable();
         let Some((_, state)) = head.update(State::reap) else {
             let state = head.load();
             if state.has_link() && (!state.is_pending() || state.is_claimed()) {
@@ -172,7 +171,7 @@ impl PoolGuard<'_> {
         if state.frees() {
             // SAFETY: `state.frees()` means that no handle, list or running thread refers to the
             // item.
-            dead.push(unsafe { Dead::new(item, vtable) });
+            dead.push(unsafe { Dead::new(item) });
         }
         self.retire_from(slot, color, 1);
         true

@@ -60,11 +60,11 @@ impl WorkerPool {
         loop {
             if deserted && guard.idle.is_empty() {
                 // The other workers may park later.
-                return (guard.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_UPKEEP_NS));
+                return (guard.nr_workers > 0).then(|| now_ns.saturating_add(DESERTED_UPKEEP_NS));
             }
-            if !deserted && !policy::may_cull(guard.idle.len(), guard.nr_workers()) {
+            if !deserted && !policy::may_cull(guard.idle.len(), guard.nr_workers) {
                 // More workers may park later, including requested ones.
-                let nr_workers = guard.nr_workers() + guard.nr_creating;
+                let nr_workers = guard.nr_workers + guard.nr_creating;
                 return policy::may_cull(nr_workers, nr_workers)
                     .then(|| now_ns.saturating_add(limit_ns.max(MIN_UPKEEP_NS)));
             }
@@ -111,7 +111,7 @@ impl PoolGuard<'_> {
         }
         let next_ns = self.idle.iter().filter_map(due_ns).min();
         // Awake and requested workers may park later.
-        let nr_up = self.nr_workers() + self.nr_creating - self.idle.len();
+        let nr_up = self.nr_workers + self.nr_creating - self.idle.len();
         next_ns.or_else(|| (nr_up > 0).then(|| now_ns.saturating_add(limit_ns)))
     }
 

@@ -22,8 +22,7 @@ use sync::{
 
 use super::{
     blocking::WorkerHook,
-    pace::Wait,
-    policy::RunBudget,
+    policy::{Census, RunBudget},
     pool::{ParkDecision, WorkerPool},
 };
 use crate::{
@@ -36,15 +35,6 @@ use crate::{
 
 /// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;
-
-/// The result of taking a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Batch {
-    /// The number of items in the local batch.
-    Items(usize),
-    /// No item is available, or too many workers are awake.
-    Nothing,
-}
 
 /// bits 0..32 index of the next item to run | bits 32..64 size of the local batch
 #[derive(Clone, Copy)]
@@ -343,10 +333,10 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            let limit = pool.worker_spin_limit();
-            match pool.waits() {
-                Wait::Polls => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
-                Wait::Yields => spin.spin(limit, hint),
+            let limit = pool.params.worker_spin_limit;
+            match pool.yields() {
+                false => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
+                true => spin.spin(limit, hint),
             }
         };
         if comes {
@@ -386,12 +376,12 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool
 /// Runs items of the pwq `slot` on this thread, like [`help_out`].
 pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
-    let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
+    let worker = pool.enlist_rescuer(parker.unparker());
     worker.is_this_thread();
     pool.visit();
     answer_for(pool, &worker);
     let mut leaves = false;
-    while let Batch::Items(_) = pool.take_to_rescue(&worker, slot, leaves) {
+    while pool.take_to_rescue(&worker, slot, leaves) > 0 {
         worker.run_local_batch();
         leaves = !go_on();
     }
@@ -401,8 +391,7 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
 }
 
 fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Option<Arc<Worker>> {
-    let worker =
-        pool.enlist(asked_for, |number| Arc::new(Worker::new(number, parker.unparker())))?;
+    let worker = pool.enlist(asked_for, parker.unparker())?;
     answer_for(pool, &worker);
     Some(worker)
 }
@@ -422,9 +411,9 @@ fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
 /// `true` if no item is left.
 fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> bool {
     let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
-    while let Batch::Items(_) = pool.take(worker) {
+    while pool.take(worker) > 0 {
         worker.run_local_batch();
-        pool.search_again();
+        pool.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
         if !go_on() {
             pool.let_go(worker);
             return false;

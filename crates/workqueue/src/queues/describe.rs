@@ -16,7 +16,7 @@ use crate::{
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,
-        pwq::{Counts, Pwq, PwqState, PwqTimes},
+        pwq::{Counts, Observed, Pwq, PwqState},
         tombstones::Reaped,
     },
     route::{
@@ -31,7 +31,7 @@ use crate::{
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,
-    times: PwqTimes,
+    times: Observed,
     /// The age of the oldest pending item that no worker has taken.
     oldest: Option<Duration>,
 }
@@ -40,7 +40,7 @@ impl Gathered {
     fn add(&mut self, pwq: &PwqState) {
         self.counts.add(&pwq.counts);
         self.nr_inactive += pwq.nr_listed();
-        if let Some(times) = pwq.times() {
+        if let Some(times) = &pwq.observed {
             self.times.wait.add_all(&times.wait);
             self.times.run.add_all(&times.run);
         }
@@ -165,10 +165,10 @@ impl WorkerPool {
             cpus: self.attrs.cpus.clone(),
             strict: self.attrs.strict,
             nice: self.attrs.nice,
-            nr_workers: dispatch.nr_workers(),
+            nr_workers: dispatch.nr_workers,
             nr_idle: dispatch.idle.len(),
             nr_blocked: dispatch.nr_blocked(),
-            nr_pending: dispatch.nr_pending(),
+            nr_pending: dispatch.pending.len(),
             kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
             created: self.counters.nr_created.load(Ordering::Relaxed),
             culled: self.counters.nr_culled.load(Ordering::Relaxed),

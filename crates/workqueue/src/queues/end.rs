@@ -308,9 +308,7 @@ impl Inner {
         self.drain();
         // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
         let rescuer = self.rescuer.lock().take();
-        if let Some(rescuer) = rescuer {
-            rescuer.end();
-        }
+        drop(rescuer);
         let machine = registry.machine();
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
         let pwqs = self.plan.lock().end();

@@ -361,7 +361,7 @@ where
             contain(|| *stage = Stage::Gone);
         }
         // SAFETY: the handle is not used again.
-        unsafe { base.handles.remove(item) };
+        drop(unsafe { base.handles.leave(item) });
     }
 
     unsafe fn frees_no_user_data(item: NonNull<Head>) -> bool {
@@ -612,5 +612,5 @@ unsafe fn remove(data: *const ()) {
         return;
     }
     // SAFETY: the waker keeps the item alive, and is not used again.
-    unsafe { base(item_of(data)).handles.remove(item_of(data)) };
+    drop(unsafe { base(item_of(data)).handles.leave(item_of(data)) });
 }

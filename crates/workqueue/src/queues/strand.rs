@@ -282,7 +282,7 @@ impl Workqueue {
                 lane: self.lane,
                 pushed: Injector::new(false),
                 nr: AtomicUsize::new(0),
-                own: UnsafeCell::new(Own { taken: List::new(), nr_done: 0 }),
+                own: UnsafeCell::new(Own { taken: List::default(), nr_done: 0 }),
             },
             state: UnsafeCell::new(state),
         });
@@ -632,7 +632,7 @@ impl<S> Drop for Strand<S> {
         }
         // This comes before the queue is dropped, because that drop waits for the closures.
         // SAFETY: the handle belongs to the item, and is not used again.
-        unsafe { self.base().queued.handles.remove(self.item) };
+        drop(unsafe { self.base().queued.handles.leave(self.item) });
     }
 }
 

@@ -49,18 +49,15 @@ pub struct Attrs {
 impl Attrs {
     /// Changes the attributes that differ between `before` and `after`.
     pub(crate) fn change(&mut self, before: &Self, after: &Self) {
-        if before.affinity != after.affinity {
-            self.affinity = after.affinity;
+        fn set<T: PartialEq + Clone>(value: &mut T, before: &T, after: &T) {
+            if before != after {
+                value.clone_from(after);
+            }
         }
-        if before.strict != after.strict {
-            self.strict = after.strict;
-        }
-        if before.cpus != after.cpus {
-            self.cpus.clone_from(&after.cpus);
-        }
-        if before.nice != after.nice {
-            self.nice = after.nice;
-        }
+        set(&mut self.affinity, &before.affinity, &after.affinity);
+        set(&mut self.strict, &before.strict, &after.strict);
+        set(&mut self.cpus, &before.cpus, &after.cpus);
+        set(&mut self.nice, &before.nice, &after.nice);
     }
 
     pub(crate) fn check(&self, ordered: bool) -> Result<(), BuildError> {

@@ -264,18 +264,11 @@ fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params
 /// Returns the CPUs that workers of a queue may use: the intersection of the arguments. `unbound`
 /// is ignored if it contains no allowed CPU, and `wish` if it contains none of the remaining CPUs.
 pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &CpuSet) -> CpuSet {
-    let within = |cpus: &CpuSet, bound: Option<&CpuSet>| match bound {
-        None => cpus.clone(),
-        Some(bound) => cpus.intersection(bound),
+    let within = |cpus: CpuSet, bound: Option<&CpuSet>| {
+        let both = bound.map(|bound| cpus.intersection(bound));
+        both.filter(|both| !both.is_empty()).unwrap_or(cpus)
     };
-    let common = match within(allowed, unbound) {
-        none if none.is_empty() => allowed.clone(),
-        some => some,
-    };
-    match within(&common, wish) {
-        none if none.is_empty() => common,
-        some => some,
-    }
+    within(within(allowed.clone(), unbound), wish)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -10,10 +10,7 @@ use crate::cleanups::Cleanup;
 /// An item that is no longer reachable. Dropping this frees the item, and drops its closure, future
 /// or result.
 #[must_use = "dropping it runs users' code"]
-pub(crate) struct Dead {
-    item: NonNull<Head>,
-    vtable: &'static VTable,
-}
+pub(crate) struct Dead(NonNull<Head>);
 
 // SAFETY: the contents of items are `Send`, and no other thread can reach this one.
 unsafe impl Send for Dead {}
@@ -21,15 +18,20 @@ unsafe impl Send for Dead {}
 impl Dead {
     /// # Safety
     ///
-    /// 1. `item` has no handle and no list link, no thread runs it, and `vtable` is its vtable.
-    pub(crate) unsafe fn new(item: NonNull<Head>, vtable: &'static VTable) -> Self {
-        Self { item, vtable }
+    /// 1. `item` has no handle and no list link, and no thread runs it.
+    pub(crate) unsafe fn new(item: NonNull<Head>) -> Self {
+        Self(item)
+    }
+
+    fn vtable(&self) -> &'static VTable {
+        // SAFETY: (1) of `new` guarantees that no other thread can free the item.
+        unsafe { self.0.as_ref() }.vtable()
     }
 
     /// Returns `true` if freeing the item drops no user data.
     pub(crate) fn frees_no_user_data(&self) -> bool {
         // SAFETY: (1) of `new` guarantees that no other thread can reach the item.
-        unsafe { (self.vtable.frees_no_user_data)(self.item) }
+        unsafe { (self.vtable().frees_no_user_data)(self.0) }
     }
 }
 
@@ -40,11 +42,11 @@ impl Drop for Dead {
         if sync::twin::torn_down() {
             return;
         }
-        trace::forget(self.item.as_ptr().addr());
+        trace::forget(self.0.as_ptr().addr());
         // FOREIGN(item-free): the drop of a closure, future or result, on the thread that held the
         // item last: a worker, the thread that dropped the last handle, or a reaper; a panic is
         // contained, and leaks the item's memory.
         // SAFETY: (1) of `new` guarantees that no other thread can reach the item.
-        contain(|| unsafe { (self.vtable.free)(self.item) });
+        contain(|| unsafe { (self.vtable().free)(self.0) });
     }
 }

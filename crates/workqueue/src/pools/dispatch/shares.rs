@@ -124,11 +124,6 @@ impl Dispatch {
         self.nr_ready > 0
     }
 
-    /// Returns `true` if a pwq that has all seats waits for a worker.
-    pub(crate) fn has_seated(&self) -> bool {
-        !self.seated.is_empty()
-    }
-
     /// Makes a pwq with a seat of its queue wait for its turn.
     pub(crate) fn await_turn(&mut self, slot: usize) {
         self.note_ready(slot);
