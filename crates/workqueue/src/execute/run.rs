@@ -390,8 +390,8 @@ pub(crate) unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be
 }
 
 /// The in-flight count of an item that has been cut out of its list. Drains wait until it is
-/// released.
-#[must_use = "the waiter returns only after its release"]
+/// dropped, with no lock and no claim held: the drop calls the wakers.
+#[must_use = "its drop calls wakers"]
 pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
@@ -400,15 +400,12 @@ pub(crate) struct CountToRelease {
     wakers: Vec<Foreign<Waker>>,
 }
 
-impl CountToRelease {
-    /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
-    pub(crate) fn release(self) {
-        let release = || self.pool.retire_one(self.slot, self.color);
-        let ((), mut wakers) = cleanups::with_wakers_aside(release);
-        wakers.extend(self.wakers);
-        cleanups::fire_all(wakers);
-    }
-}
+sync::on_drop!(CountToRelease, count => {
+    let release = || count.pool.retire_one(count.slot, count.color);
+    let ((), mut wakers) = cleanups::with_wakers_aside(release);
+    wakers.append(&mut count.wakers);
+    cleanups::fire_all(wakers)
+});
 
 /// Removes a claimed item from its list. Runs no user code, because that code may wait for the
 /// claim to end.
@@ -505,9 +502,7 @@ pub(crate) fn cancel_and(
             if let Some(capacity) = capacity {
                 capacity.release(1);
             }
-            if let Some(left) = left {
-                left.release();
-            }
+            drop(left);
         });
         wakers.extend(woken);
     }

@@ -19,16 +19,10 @@ use super::future;
 #[must_use = "it does nothing by itself"]
 pub struct CancelHandle {
     /// The waker of the future; `None` if there is no item.
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
 }
 
 impl CancelHandle {
-    /// Creates a handle that cancels the future of `waker`.
-    pub(super) fn of(waker: Waker) -> Self {
-        let waker = Some(waker);
-        Self { waker }
-    }
-
     /// Cancels the item; returns `true` if it had not ended.
     ///
     /// A closure that has not started, or a future that was never polled, is dropped by this call,

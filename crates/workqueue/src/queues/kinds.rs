@@ -57,9 +57,8 @@ impl Builder {
     ///
     /// Differs from Linux: there the flag has no effect on unbound queues, whose items never count.
     #[doc(alias = "WQ_CPU_INTENSIVE")]
-    pub fn cpu_intensive(mut self) -> Self {
-        self.cpu_intensive = true;
-        self
+    pub fn cpu_intensive(self) -> Self {
+        Self { cpu_intensive: true, ..self }
     }
 
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
@@ -87,9 +86,8 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("spawn_blocking", "max_blocking_threads"))]
-    pub fn blocking(mut self) -> Self {
-        self.blocking = true;
-        self.cpu_intensive()
+    pub fn blocking(self) -> Self {
+        Self { blocking: true, cpu_intensive: true, ..self }
     }
 
     /// Reserves a thread for times when no worker can be created. Corresponds to the kernel's
@@ -106,9 +104,8 @@ impl Builder {
     /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
     /// pages are allocated at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
-    pub fn with_rescuer(mut self) -> Self {
-        self.with_rescuer = true;
-        self
+    pub fn with_rescuer(self) -> Self {
+        Self { with_rescuer: true, ..self }
     }
 
     /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
@@ -138,9 +135,8 @@ impl Builder {
     /// `cpu_intensive` or `with_rescuer`.
     #[doc(alias("WQ_BH", "tasklet_struct"))]
     #[doc(alias("tasklet_schedule", "system_bh_wq"))]
-    pub fn bh(mut self) -> Self {
-        self.bh = true;
-        self
+    pub fn bh(self) -> Self {
+        Self { bh: true, ..self }
     }
 
     /// Checks the settings of a bottom-half queue, and makes it per CPU.

@@ -6,7 +6,6 @@ use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
     fork::Process,
-    twin,
     unmodelled::Arc,
 };
 
@@ -147,10 +146,6 @@ pub(crate) enum Admission<'a> {
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
-    fn new(counts: bool) -> Self {
-        Self { word: AtomicU32::new(if counts { COUNTS } else { 0 }), process: Process::this() }
-    }
-
     /// Rejects items of other callers until the result is dropped.
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
@@ -176,13 +171,7 @@ impl Closed {
     }
 }
 
-impl Drop for Draining<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.0.word.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
+sync::on_drop!(Draining<'_>, it => it.0.word.fetch_sub(1, Ordering::Relaxed));
 
 impl Workqueue {
     /// Creates a queue from parts that have been checked.
@@ -196,11 +185,12 @@ impl Workqueue {
     ) -> Self {
         let (core, ordered) = (Arc::new(core), design.ordered);
         let (plan, routes) = Plan::new(design, &core, registry.machine());
+        let counts = if core.capacity.is_some() { COUNTS } else { 0 };
         let inner = Arc::new(Inner {
-            closed: Closed::new(core.capacity.is_some()),
+            closed: Closed { word: AtomicU32::new(counts), process: Process::this() },
             core,
             group,
-            visits: Visits::new(),
+            visits: Visits::default(),
             ordered,
             for_all,
             route_table: RouteTable::new(&routes),
@@ -216,7 +206,8 @@ impl Workqueue {
         if let Some(group) = &inner.group {
             group.add(&inner);
         }
-        let lease = Arc::new(Lease::new(&inner, registry));
+        let registry = registry.clone();
+        let lease = Arc::new(Lease { inner: inner.clone(), registry, in_background: false });
         Self { inner, lease, lane: Lane::Ordinary }
     }
 
@@ -252,7 +243,7 @@ impl Workqueue {
     }
 
     pub(crate) fn registry(&self) -> &Registry {
-        self.lease.registry()
+        &self.lease.registry
     }
 
     /// Returns the name.

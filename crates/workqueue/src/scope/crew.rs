@@ -254,13 +254,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.count_off();
-        }
-    }
-}
+sync::on_drop!(Ticket, ticket => ticket.count_off());
 
 /// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {

@@ -20,9 +20,7 @@ impl FirstPanic {
         let later = if first.is_some() { Some(payload) } else { first.replace(payload) };
         drop(first);
         core.note_panic(later.as_deref().map(|later| ("a part of a scope", later)));
-        if let Some(later) = later {
-            discard(later);
-        }
+        later.into_iter().for_each(discard);
     }
 
     /// Returns the value of the owner's own part if nothing panicked. Otherwise resumes the panic:
@@ -38,9 +36,7 @@ impl FirstPanic {
                 resume_unwind(payload)
             }
             (Err(payload), first) => {
-                if let Some(first) = first {
-                    discard(first);
-                }
+                first.into_iter().for_each(discard);
                 resume_unwind(payload)
             }
         }

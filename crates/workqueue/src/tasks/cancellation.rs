@@ -10,7 +10,7 @@ use std::{
 };
 
 use base::internal::panics::Foreign;
-use sync::{twin, unmodelled::Arc};
+use sync::unmodelled::Arc;
 
 use crate::{
     execute::{block_on::block_on, run},
@@ -243,13 +243,7 @@ impl Future for Cancelled {
     }
 }
 
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.token.remove_waker(&mut self.key);
-        }
-    }
-}
+sync::on_drop!(Cancelled, it => it.token.remove_waker(&mut it.key));
 
 base::internal::impl_debug!(CancellationToken, it => is_cancelled: it.is_cancelled());
 

@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use sync::{
-    time::{Instant, nanos},
-    twin,
-};
+use sync::time::{Instant, nanos};
 
-use crate::queues::{registry::Registry, sleeps::SleepTimer, timers::Timers};
+use crate::queues::{registry::Registry, sleeps::SleepTimer};
 
 /// Waits until `duration` has passed since this call.
 ///
@@ -100,7 +97,7 @@ pub(super) fn global() -> &'static Registry {
 /// If it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    registry: Owner,
+    pub(super) registry: Owner,
     at_ns: u64,
     /// `None` until the first poll that waits.
     timer: Option<SleepTimer>,
@@ -108,7 +105,7 @@ pub struct Sleep {
 
 /// The registry of a sleep. References to the process's registry are not counted here, because all
 /// threads would share its count.
-enum Owner {
+pub(super) enum Owner {
     Process(&'static Registry),
     Other(Registry),
 }
@@ -162,10 +159,6 @@ impl Sleep {
         Self { registry, at_ns, timer: None }
     }
 
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Returns `true` if the deadline has passed, even if the sleep has not been polled since.
     pub fn is_elapsed(&self) -> bool {
         self.registry.now_ns() >= self.at_ns
@@ -173,7 +166,7 @@ impl Sleep {
 
     /// Changes the deadline, from the next poll on. A sleep that was ready waits again.
     pub fn reset(&mut self, deadline: Instant) {
-        self.reset_ns(self.timers().clock.ns_of(deadline));
+        self.reset_ns(self.registry.timers().clock.ns_of(deadline));
     }
 
     pub(super) fn reset_ns(&mut self, at_ns: u64) {
@@ -186,12 +179,8 @@ impl Sleep {
         if let Some(timer) = self.timer.take()
             && self.registry.is_here()
         {
-            self.timers().end_sleep(timer);
+            self.registry.timers().end_sleep(timer);
         }
-    }
-
-    fn timers(&self) -> &Timers {
-        self.registry.timers()
     }
 }
 
@@ -216,12 +205,6 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.disarm();
-        }
-    }
-}
+sync::on_drop!(Sleep, sleep => sleep.disarm());
 
 base::internal::impl_debug!(Sleep, it => is_elapsed: it.is_elapsed(), has_timer: it.timer.is_some());
