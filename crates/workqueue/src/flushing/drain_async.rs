@@ -8,7 +8,7 @@ use std::{
 use base::internal::panics::Foreign;
 use sync::twin;
 
-use super::{flush::OwnQueueError, rounds::Rounds};
+use super::{drain::Rounds, flush::OwnQueueError};
 use crate::{
     limit::settled::TaskSeat,
     queues::queue::{Draining, Workqueue},

@@ -7,10 +7,9 @@ use topology::CpuId;
 
 use super::{
     admission::{Permit, TrySpawnError, admitted},
-    cancel_handle::CancelHandle,
     end::WeakQueue,
     expiry::StartBefore,
-    future,
+    future::{self, CancelHandle},
     queue::Workqueue,
 };
 use crate::{

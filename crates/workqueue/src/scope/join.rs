@@ -28,10 +28,7 @@ use std::{cell::Cell, panic::resume_unwind, ptr};
 use base::internal::panics::{Payload, contain, guarded_in_item};
 use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 
-use super::{
-    crew::{self, Crew, Ticket, Visit, whole},
-    first_panic::FirstPanic,
-};
+use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
 use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
 /// The second closure, and its return value.

@@ -15,7 +15,7 @@ use sync::unmodelled::Arc;
 use crate::{
     execute::{block_on::block_on, run},
     item::token::{Token, WakerKey},
-    time::timeout::timeout,
+    time::sleep::timeout,
 };
 
 /// Returns `true` if the item that this thread is running has been cancelled, and should end early.
