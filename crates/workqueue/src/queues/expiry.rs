@@ -38,9 +38,12 @@ pub(crate) struct StartBefore {
 }
 
 impl StartBefore {
-    pub(super) fn new(queue: &Workqueue, deadline: Instant) -> Self {
-        let inner = queue.inner.clone();
-        Self { at_ns: inner.timers.all.clock.ns_of(deadline), inner, timer: RefCell::new(None) }
+    pub(crate) fn new(queue: &Workqueue, at_ns: u64) -> Self {
+        Self { at_ns, inner: queue.inner.clone(), timer: RefCell::new(None) }
+    }
+
+    pub(super) fn at(queue: &Workqueue, deadline: Instant) -> Self {
+        Self::new(queue, queue.inner.timers.all.clock.ns_of(deadline))
     }
 
     /// Makes this a hard deadline: the item's token is cancelled at that time. The item's run calls

@@ -604,7 +604,9 @@ impl<S> Clone for Strand<S> {
 }
 
 // This comes before the queue is dropped, because that drop waits for the closures.
-// SAFETY: the handle belongs to the item, and is not used again.
-sync::on_drop!(Strand[S], it => unsafe { it.base().queued.handles.remove(it.item) });
+sync::on_drop!(Strand[S], it => {
+    // SAFETY: the handle belongs to the item, and is not used again.
+    unsafe { it.base().queued.handles.remove(it.item) };
+});
 
 base::internal::impl_debug!(Strand[S], it => queue: it.queue.name(), backlog: it.backlog());

@@ -452,7 +452,7 @@ impl<'a> TaskOptions<'a> {
         let Some(deadline) = self.deadline else {
             return Ok(None);
         };
-        let start_by = StartBefore::new(self.queue, deadline);
+        let start_by = StartBefore::at(self.queue, deadline);
         if start_by.is_over() {
             self.queue.inner.must_be_at_home();
             self.queue.inner.core.nr_expired.fetch_add(1, Ordering::Relaxed);
@@ -464,7 +464,7 @@ impl<'a> TaskOptions<'a> {
     /// Returns the deadline at which running work is cancelled.
     fn end_by(&self) -> Option<StartBefore> {
         let deadline = self.deadline.filter(|_| self.is_hard);
-        deadline.map(|deadline| StartBefore::new(self.queue, deadline))
+        deadline.map(|deadline| StartBefore::at(self.queue, deadline))
     }
 
     /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
