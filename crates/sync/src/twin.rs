@@ -50,6 +50,23 @@ pub const fn armed(_name: &str) -> bool {
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
+/// Implements `Drop` for a type, whose generic parameters follow it in brackets: evaluates `$end`
+/// with a `&mut` to the value, unless a failed model is [being torn down](torn_down).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! on_drop {
+    ($name:ident $(<$($lifetime:lifetime),+>)? $([$param:ident])?, $this:ident => $end:expr) => {
+        impl $(<$param>)? ::core::ops::Drop for $name $(<$($lifetime),+>)? $(<$param>)? {
+            fn drop(&mut self) {
+                if !$crate::twin::torn_down() {
+                    let $this = self;
+                    $end;
+                }
+            }
+        }
+    };
+}
+
 /// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
 /// The threads of a failed run are unwound one by one, after the model's objects have become

@@ -80,23 +80,21 @@ pub use flushing::flush::OwnQueueError;
 pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 #[cfg(not(any(loom, shuttle)))]
 pub use manage::for_tests::TestRegistry;
-pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
-pub use observe::report::{BusyWorker, ItemName, Report, Stall};
+pub use observe::report::{BusyWorker, ItemName, ItemPanic, Report, Stall};
 pub use observe::tally::Histogram;
 pub use pools::blocking::blocking;
 pub use queues::admission::{Reserve, TrySpawnError};
 pub use queues::builder::Builder;
-pub use queues::cancel_handle::CancelHandle;
+pub use queues::future::CancelHandle;
 pub use queues::group::{Group, GroupBuilder};
-pub use queues::queue::Workqueue;
+pub use queues::queue::{WeakWorkqueue, Workqueue};
 pub use queues::registry::{Registry, StillInUse};
 pub use queues::strand::Strand;
 pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::task::TaskOptions;
-pub use queues::weak::WeakWorkqueue;
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
 pub use route::registry_error::{RegistryError, TopologyInUse};
 pub use route::stats::{GroupStats, PoolStats, QueueReport, QueueStats};
@@ -114,6 +112,5 @@ pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use time::retry::{Backoff, retry, retry_if};
-pub use time::sleep::{Sleep, sleep, sleep_until};
-pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
+pub use time::sleep::{Elapsed, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

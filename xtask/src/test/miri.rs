@@ -91,7 +91,7 @@ const ROWS: &[Row] = &[
         &[(
             "item::list::tests:: item::head::tests:: limit::account:: limit::tree:: \
                 limit::active::tests::seats_match_a_model_that_lists_the_holders \
-                observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::rounds:: \
+                observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::drain:: \
                 time::interval::",
             WITHOUT_POINTERS,
         )],

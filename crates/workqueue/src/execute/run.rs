@@ -425,8 +425,8 @@ unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: b
 }
 
 /// The in-flight count of an item that has been cut out of its list. Drains wait until it is
-/// released.
-#[must_use = "the waiter returns only after its release"]
+/// dropped, with no lock and no claim held: the drop calls the wakers.
+#[must_use = "its drop calls wakers"]
 pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
@@ -543,9 +543,7 @@ pub(crate) fn cancel_and(
             if let Some(capacity) = capacity {
                 capacity.release(1);
             }
-            if let Some(left) = left {
-                left.release();
-            }
+            drop(left);
         });
         wakers.extend(woken);
     }

@@ -8,7 +8,7 @@ use std::{
 use base::internal::panics::Foreign;
 use sync::twin;
 
-use super::{flush::OwnQueueError, rounds::Rounds};
+use super::{drain::Rounds, flush::OwnQueueError};
 use crate::{
     limit::settled::TaskSeat,
     queues::queue::{Draining, Workqueue},
@@ -134,12 +134,6 @@ impl Drain<'_> {
     }
 }
 
-impl Drop for Drain<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.under_way_is_over();
-        }
-    }
-}
+sync::on_drop!(Drain<'_>, it => it.under_way_is_over());
 
 base::internal::impl_debug!(Drain<'_>, it => queue: it.queue.name(), is_under_way: it.under_way.is_some());

@@ -1,7 +1,7 @@
 //! Waits for all items of a queue. `flush.rs` waits for the items that are in flight now.
 //! `drain.rs` waits until the queue is empty, and `drain_async.rs` does the same for tasks.
-//! `rounds.rs` counts the rounds of a drain. `cancel_all.rs` cancels without waiting, and
-//! `shutdown.rs` cancels after a time limit. `group.rs` drains and cancels all queues of a group.
+//! `cancel_all.rs` cancels without waiting, and `shutdown.rs` cancels after a time limit.
+//! `group.rs` drains and cancels all queues of a group.
 
 pub(crate) mod flush;
 
@@ -12,5 +12,4 @@ pub(crate) mod drain_async;
 pub(crate) mod cancel_all;
 
 pub(crate) mod group;
-pub(crate) mod rounds;
 pub(crate) mod shutdown;

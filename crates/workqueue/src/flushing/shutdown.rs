@@ -1,6 +1,6 @@
 //! Shuts queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with a time limit (`rounds.rs` contains the loop): it closes the queue,
+//! A shutdown is a drain with a time limit (`drain.rs` contains the loop): it closes the queue,
 //! waits until it is drained, and at the limit cancels the remaining items. Several queues are shut
 //! down one after another. A queue stays open until those before it have been drained, because
 //! their items may queue items there. At the limit all remaining queues are closed before the first
@@ -17,7 +17,7 @@ use crate::{
         queue::{Inner, Workqueue},
         timers::Due,
     },
-    time::timeout::Timeout,
+    time::sleep::Timeout,
 };
 
 impl Workqueue {
@@ -253,7 +253,9 @@ impl Inner {
     /// Closes the queue and waits until it is drained. This thread runs the user code of the items
     /// whose timers are cancelled.
     pub(crate) fn destroy(&self) {
-        Due::drop_all(self.close());
+        // FOREIGN(item-free): items without handles, on the closing thread; a panic is contained by
+        // `Dead`.
+        self.close().into_iter().for_each(|due| drop(due.leave()));
         self.drain();
     }
 }

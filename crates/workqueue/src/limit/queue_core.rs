@@ -11,7 +11,7 @@ use sync::{
 };
 
 use super::{account::or_default, capacity::Capacity, settled::Settled};
-use crate::{item::token::Token, observe::item_panic::ItemPanic};
+use crate::{item::token::Token, observe::report::ItemPanic};
 
 /// The panic handler of a queue. Dropping it runs user code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;

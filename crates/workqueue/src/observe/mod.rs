@@ -2,11 +2,10 @@
 //!
 //! `concurrency.rs` decides which workers count as running, and `stall.rs` when a pool is stalled.
 //! `tally.rs` contains the counts of runs, the histograms of durations, and the ages of pending
-//! items. `report.rs` contains the reports to handlers, `item_panic.rs` the report of a panic, and
-//! `left.rs` the error of a drain that timed out.
+//! items. `report.rs` contains the reports to handlers, and `left.rs` the error of a drain that timed
+//! out.
 
 pub(crate) mod concurrency;
-pub(crate) mod item_panic;
 pub(crate) mod left;
 pub(crate) mod report;
 pub(crate) mod stall;

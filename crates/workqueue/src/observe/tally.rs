@@ -387,33 +387,29 @@ impl Histogram {
 
     /// Returns the upper end of the bucket that contains the quantile `q` (0 to 1), in nanoseconds.
     pub fn quantile_ns(&self, q: f64) -> u64 {
-        let rank = (q * self.count as f64).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, &count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank.max(1) {
-                return 2 << bucket;
-            }
-        }
-        0
+        self.find(q).map_or(0, |(bucket, _)| 2 << bucket)
     }
 
     /// Returns an estimate of the quantile `q` (0 to 1) in nanoseconds, as if the durations of a
     /// bucket were spread evenly over it. The error is less than a factor of two.
     /// [`quantile_ns`](Self::quantile_ns) is never too low, except in the last bucket.
     pub fn about_ns(&self, q: f64) -> u64 {
+        self.find(q).map_or(0, |(bucket, part)| {
+            let least = if bucket == 0 { 0.0 } else { (1_u64 << bucket) as f64 };
+            let most = (2_u64 << bucket) as f64;
+            (least + (most - least) * part) as u64
+        })
+    }
+
+    /// Returns the bucket that contains the quantile `q`, and the part of the bucket below it.
+    fn find(&self, q: f64) -> Option<(usize, f64)> {
         let rank = (q * self.count as f64).ceil().max(1.0);
         let mut seen = 0.0;
-        for (bucket, &count) in self.buckets.iter().enumerate() {
-            let count = count as f64;
-            if count > 0.0 && seen + count >= rank {
-                let least = if bucket == 0 { 0.0 } else { (1_u64 << bucket) as f64 };
-                let most = (2_u64 << bucket) as f64;
-                return (least + (most - least) * (rank - seen - 0.5) / count) as u64;
-            }
+        self.buckets.iter().enumerate().find_map(|(bucket, &count)| {
+            let (below, count) = (seen, count as f64);
             seen += count;
-        }
-        0
+            (seen >= rank).then(|| (bucket, (rank - below - 0.5) / count))
+        })
     }
 
     /// Adds the counts of another histogram.
@@ -471,8 +467,8 @@ fn most(place: usize) -> u64 {
 
 impl Cycles {
     pub(crate) fn add(&mut self, cycles: u64, count: u64) {
-        self.counts[place(cycles)] += count;
         self.total += u128::from(cycles) * u128::from(count);
+        self.add_measured(cycles, count, 0);
     }
 
     /// Adds `count` durations of about `cycles` each, whose sum is `total`.

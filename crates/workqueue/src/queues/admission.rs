@@ -70,6 +70,18 @@ impl TrySpawnError {
     }
 }
 
+/// Evaluates to the value of `$entry`; if that is an error, returns it with `$work`, which is moved
+/// only in this case.
+macro_rules! admitted {
+    ($entry:expr, $work:ident) => {
+        match $entry {
+            Ok(has_permit) => has_permit,
+            Err(error) => return Err(error.with($work)),
+        }
+    };
+}
+pub(super) use admitted;
+
 impl<F> TrySpawnError<F> {
     /// Returns the rejected work.
     pub fn into_inner(self) -> F {
@@ -100,11 +112,12 @@ impl<F> TrySpawnError<F> {
         (self.work, error)
     }
 
-    fn message(&self) -> &'static str {
+    fn describe(&self) -> (io::ErrorKind, &'static str) {
+        use io::ErrorKind::{BrokenPipe, Other, WouldBlock};
         match self.reason {
-            Reason::Full => "the workqueue is full",
-            Reason::Closed => "the workqueue is being drained, or is shut down",
-            Reason::Disabled => "the work item is disabled",
+            Reason::Full => (WouldBlock, "the workqueue is full"),
+            Reason::Closed => (BrokenPipe, "the workqueue is being drained, or is shut down"),
+            Reason::Disabled => (Other, "the work item is disabled"),
         }
     }
 }
@@ -113,7 +126,7 @@ base::internal::impl_debug!(TrySpawnError[F], it => reason: it.reason);
 
 impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message())
+        f.write_str(self.describe().1)
     }
 }
 
@@ -124,12 +137,8 @@ impl<F> std::error::Error for TrySpawnError<F> {}
 /// [`Other`](io::ErrorKind::Other).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        let kind = match error.reason {
-            Reason::Full => io::ErrorKind::WouldBlock,
-            Reason::Closed => io::ErrorKind::BrokenPipe,
-            Reason::Disabled => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error.message())
+        let (kind, message) = error.describe();
+        io::Error::new(kind, message)
     }
 }
 
@@ -153,13 +162,9 @@ impl<'a> Permit<'a> {
     }
 }
 
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        if let Some(capacity) = self.0 {
-            capacity.release(1);
-        }
-    }
-}
+sync::on_drop!(Permit<'_>, it => if let Some(capacity) = it.0 {
+    capacity.release(1);
+});
 
 /// The future returned by [`TaskOptions::reserve`].
 #[must_use = "a future does nothing unless it is awaited"]
@@ -193,13 +198,9 @@ impl<'a> Future for Reserve<'a> {
     }
 }
 
-impl Drop for Reserve<'_> {
-    fn drop(&mut self) {
-        if let Some(capacity) = &self.queue.inner.core.capacity {
-            capacity.leave(self.ticket);
-        }
-    }
-}
+sync::on_drop!(Reserve<'_>, it => if let Some(capacity) = &it.queue.inner.core.capacity {
+    capacity.leave(it.ticket);
+});
 
 base::internal::impl_debug!(Reserve<'_>, it => queue: it.queue.name());
 

@@ -63,9 +63,9 @@ use crate::{
 /// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
     pub(super) inner: Arc<Inner>,
-    registry: Registry,
+    pub(super) registry: Registry,
     /// Set if the thread that drops the lease must not wait.
-    in_background: bool,
+    pub(super) in_background: bool,
 }
 
 /// The end of a queue that remains to be carried out.
@@ -77,29 +77,24 @@ struct End {
 /// The number of visitors: threads that push an item without a handle to the queue.
 ///
 /// bits 0..31 visitors | bit 31 closed
+#[derive(Default)]
 pub(crate) struct Visits(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
 
 /// A weak reference through which a thread can visit the queue until it is destroyed.
 #[derive(Clone, Debug)]
-pub(crate) struct WeakQueue(Weak<Inner>, Lane);
+pub(crate) struct WeakQueue {
+    inner: Weak<Inner>,
+    /// The lane of the handle from which this reference was created.
+    pub(super) lane: Lane,
+}
 
 /// A short-lived use of a queue. It delays the end of the queue. No user code runs during a visit;
 /// events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
-}
-
-impl Lease {
-    pub(crate) fn new(inner: &Arc<Inner>, registry: &Registry) -> Self {
-        Self { inner: inner.clone(), registry: registry.clone(), in_background: false }
-    }
-
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.registry
-    }
 }
 
 impl Workqueue {
@@ -113,28 +108,23 @@ impl Workqueue {
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let end = End { inner: self.inner.clone(), registry: self.registry.clone() };
-        if !self.inner.is_at_home() {
-            // The workers exist in the parent only, and their items still point to the queue.
-            return mem::forget(end);
-        }
-        self.inner.visits.close();
-        if !self.in_background && self.inner.may_end_here() {
-            drop(end.sweep());
-            // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
-            // queue, with no lock held; a panic is contained.
-            drop(end.carry_out());
-        } else {
-            let manager = self.inner.manager.clone();
-            manager.leave_to_reapers([end]);
-        }
+sync::on_drop!(Lease, lease => {
+    let inner = &lease.inner;
+    let end = End { inner: inner.clone(), registry: lease.registry.clone() };
+    if !inner.is_at_home() {
+        // The workers exist in the parent only, and their items still point to the queue.
+        return mem::forget(end);
     }
-}
+    inner.visits.0.fetch_or(CLOSED, Ordering::Relaxed);
+    if !lease.in_background && inner.may_end_here() {
+        drop(end.sweep());
+        // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
+        // queue, with no lock held; a panic is contained.
+        drop(end.carry_out());
+    } else {
+        inner.manager.clone().leave_to_reapers([end]);
+    }
+});
 
 impl End {
     /// Waits until the last visit has ended, and returns the items held by timers, to be dropped by
@@ -200,10 +190,6 @@ impl Cleanup for End {
 impl Cleanup for Handler {}
 
 impl Visits {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);
         // ORDER(outlast): publish and consume; both ends update this word.
@@ -224,14 +210,6 @@ impl Visits {
         self.0.fetch_sub(1, Ordering::Release) & CLOSED != 0
     }
 
-    fn close(&self) {
-        self.0.fetch_or(CLOSED, Ordering::Relaxed);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & CLOSED != 0
-    }
-
     fn nr_visitors(&self) -> u32 {
         // ORDER(visit): other end in `leave`.
         // Test: a_queue_does_not_end_while_a_timer_leaves_an_item
@@ -241,17 +219,12 @@ impl Visits {
 
 impl WeakQueue {
     pub(crate) fn new(inner: &Arc<Inner>, lane: Lane) -> Self {
-        Self(Arc::downgrade(inner), lane)
-    }
-
-    /// Returns the lane of the handle from which this reference was created.
-    pub(crate) fn lane(&self) -> Lane {
-        self.1
+        Self { inner: Arc::downgrade(inner), lane }
     }
 
     /// Returns the state of the queue if it still exists. Drop the result with no lock held.
     pub(crate) fn upgrade(&self) -> Option<Arc<Inner>> {
-        self.0.upgrade()
+        self.inner.upgrade()
     }
 }
 
@@ -279,7 +252,7 @@ impl Inner {
 
     /// Returns `true` if the last handle was dropped.
     pub(crate) fn has_ended(&self) -> bool {
-        self.visits.is_closed()
+        self.visits.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     /// Returns `true` if this thread may wait for the end.
@@ -331,10 +304,6 @@ impl Deref for Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() && self.inner.visits.leave() {
-            self.inner.core.settled.notify_all();
-        }
-    }
-}
+sync::on_drop!(Visit<'_>, it => if it.inner.visits.leave() {
+    it.inner.core.settled.notify_all();
+});

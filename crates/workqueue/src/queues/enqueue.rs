@@ -67,9 +67,8 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Claimed<'_> {
-    /// Pushes the item. Returns its in-flight count on another pwq, to be released with no lock
+    /// Pushes the item. Returns its in-flight count on another pwq, to be dropped with no lock
     /// held.
-    #[must_use = "the waiter returns only after its release"]
     pub(crate) fn push(self) -> Option<CountToRelease> {
         self.planned.carry_out(self.work, self.home);
         self.left
@@ -98,14 +97,6 @@ impl Chain {
             home.pool.push_chain(newest, oldest);
         }
     }
-}
-
-/// Sets `home` as the home pwq of an item that the caller has claimed.
-fn move_here(work: &Work, home: &Pwq) -> Planned {
-    let head = work.head();
-    head.home.store(home.as_home(), Ordering::Relaxed);
-    head.update(|state| Some(state.publish()));
-    Planned::Push
 }
 
 impl Workqueue {
@@ -176,27 +167,26 @@ impl Workqueue {
         let mut chain = Chain(None);
         let mut left = Vec::new();
         for work in works {
-            let cut = |item| {
-                // Push the chain before waiting: another thread may wait for an item in this chain
-                // while it holds the item that this thread waits for.
+            // Push the chain before waiting: another thread may wait for an item in this chain
+            // while it holds the item that this thread waits for.
+            let before_wait = || {
                 if !twin::armed("enqueue all: waits with an unpushed chain") {
                     chain.push_to(home);
                 }
-                left.push(run::cut_out(item));
             };
-            let planned = self.inner.plan(work, home, false, cut);
-            nr_queued += usize::from(planned.is_queued());
-            if planned == Planned::Push {
+            let claimed = self.inner.plan(work, home, false, before_wait);
+            nr_queued += usize::from(claimed.planned.is_queued());
+            if claimed.planned == Planned::Push {
                 let item = work.item();
                 // SAFETY: the item was just made pending, and `work` keeps it alive.
                 unsafe { home.emit_queued(item) };
                 chain.add(item);
             } else {
-                planned.carry_out(work, home);
+                claimed.planned.carry_out(work, home);
             }
+            left.extend(claimed.left);
         }
         chain.push_to(home);
-        left.into_iter().for_each(CountToRelease::release);
         nr_queued
     }
 }
@@ -212,60 +202,65 @@ impl Inner {
         home: &Pwq,
         has_permit: bool,
     ) -> Result<bool, TrySpawnError> {
-        let mut left = None;
-        let cut = |item| left = Some(run::cut_out(item));
-        let planned = self.plan(work, home, has_permit, cut);
-        planned.carry_out(work, home);
-        if let Some(left) = left {
-            left.release();
-        }
+        let claimed = self.plan(work, home, has_permit, || ());
+        let planned = claimed.planned;
+        drop(claimed.push());
         if planned == Planned::Disabled {
-            Err(TrySpawnError::DISABLED)
-        } else {
-            Ok(planned.is_queued())
+            return Err(TrySpawnError::DISABLED);
         }
+        Ok(planned.is_queued())
     }
 
     /// Queues `work` at `home`, without an event. Calls `pushed` as soon as a flush can find the
     /// item, and runs no user code before that.
     pub(crate) fn plan_and_push_then(&self, work: &Work, home: &Pwq, pushed: impl FnOnce()) {
-        let mut left = None;
-        let cut = |item| left = Some(run::cut_out(item));
-        let is_pushed = self.plan(work, home, false, cut) == Planned::Push;
+        let claimed = self.plan(work, home, false, || ());
+        let is_pushed = claimed.planned == Planned::Push;
         let finds_worker = is_pushed && home.pool.injector.push(work.item());
         pushed();
         if finds_worker {
             home.pool.find_worker();
         }
-        if let Some(left) = left {
-            left.release();
-        }
     }
 
-    /// Claims `work` for this queue, and returns whether its list link must be pushed to `home`. If
-    /// the link is on another list, calls `cut`, which removes it there; the caller then releases
-    /// the item's in-flight count on that list's pwq.
+    /// Claims `work` for this queue, and plans whether its list link must be pushed to `home`. If
+    /// the link is on another list, calls `before_wait`, waits until it has removed it there, and
+    /// returns the item's in-flight count on that list's pwq, too.
     #[inline]
-    fn plan(
+    fn plan<'a>(
         &self,
-        work: &Work,
-        home: &Pwq,
+        work: &'a Work,
+        home: &'a Pwq,
         has_permit: bool,
-        cut: impl FnOnce(NonNull<Head>),
-    ) -> Planned {
+        before_wait: impl FnOnce(),
+    ) -> Claimed<'a> {
+        let mut left = None;
         // An item whose tombstone is in the other lane is moved.
         let is_ours = |candidate| self.route_table.routes().has(candidate, home.lane);
-        match (work.head()).enqueue(home, is_ours, has_permit, Some(work.revivable())) {
+        let head = work.head();
+        let enqueue = head.enqueue(home, is_ours, has_permit, Some(work.revivable()));
+        let planned = match enqueue {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
-            Enqueue::Claim(_) => move_here(work, home),
-            Enqueue::Elsewhere(_) => {
-                cut(work.item());
-                move_here(work, home)
+            Enqueue::Claim(_) | Enqueue::Elsewhere(_) => {
+                if matches!(enqueue, Enqueue::Elsewhere(_)) {
+                    before_wait();
+                    left = Some(run::cut_out(work.item()));
+                }
+                head.home.store(home.as_home(), Ordering::Relaxed);
+                head.update(|state| Some(state.publish()));
+                Planned::Push
             }
             Enqueue::Pending => Planned::Pending,
             Enqueue::Disabled => Planned::Disabled,
-        }
+        };
+        Claimed { home, work, planned, left }
+    }
+
+    /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU.
+    pub(super) fn home(&self, cpu: Option<CpuId>, lane: Lane) -> &Pwq {
+        let routes = &self.route_table;
+        cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu)).in_lane(lane)
     }
 
     /// Returns `true` if queueing `work` in `lane` must wait until its list link has been removed
@@ -284,14 +279,8 @@ impl Inner {
         work: &'a Work,
         lane: Lane,
     ) -> Option<Claimed<'a>> {
-        let routes = &self.route_table;
-        let home = cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
-        let home = home.in_lane(lane);
-        let mut left = None;
-        let cut = |item| left = Some(run::cut_out(item));
-        let planned = self.plan(work, home, false, cut);
-        let claimed = Claimed { home, work, planned, left };
-        planned.is_queued().then_some(claimed)
+        let claimed = self.plan(work, self.home(cpu, lane), false, || ());
+        claimed.planned.is_queued().then_some(claimed)
     }
 
     /// Claims `work`, which is not pending, for queueing on `cpu`, even during a drain. Returns
@@ -305,11 +294,7 @@ impl Inner {
         if !self.closed.is_destroyed() {
             return self.claim(Some(cpu), work, lane);
         }
-        Some(Claimed {
-            home: self.route_table.at_cpu(cpu).in_lane(lane),
-            work,
-            planned: Planned::Disabled,
-            left: None,
-        })
+        let home = self.home(Some(cpu), lane);
+        Some(Claimed { home, work, planned: Planned::Disabled, left: None })
     }
 }

@@ -16,7 +16,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use sync::{atomic::Ordering, time::Instant, twin, unmodelled::Arc};
+use sync::{time::Instant, twin, unmodelled::Arc};
 
 use super::{
     queue::{Inner, Workqueue},
@@ -41,9 +41,11 @@ impl StartBefore {
     pub(crate) fn new(queue: &Workqueue, at_ns: u64) -> Self {
         Self { at_ns, inner: queue.inner.clone(), timer: RefCell::new(None) }
     }
-}
 
-impl StartBefore {
+    pub(super) fn at(queue: &Workqueue, deadline: Instant) -> Self {
+        Self::new(queue, queue.inner.timers.all.clock.ns_of(deadline))
+    }
+
     /// Makes this a hard deadline: the item's token is cancelled at that time. The item's run calls
     /// this, and its code owns the value, so that its drop ends the timer.
     pub(super) fn arm(self) -> Self {
@@ -72,17 +74,10 @@ impl StartBy for StartBefore {
     }
 }
 
-impl Drop for StartBefore {
-    fn drop(&mut self) {
-        // In a child of `fork` the lock may be held forever.
-        if !twin::torn_down()
-            && let Some(timer) = self.timer.take()
-            && self.inner.is_at_home()
-        {
-            self.inner.timers.all.end_sleep(timer);
-        }
-    }
-}
+// In a child of `fork` the lock may be held forever.
+sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() && it.inner.is_at_home() {
+    it.inner.timers.all.end_sleep(timer);
+});
 
 /// The waker of a hard deadline.
 struct AtEnd(Arc<Token>);
@@ -90,23 +85,5 @@ struct AtEnd(Arc<Token>);
 impl Wake for AtEnd {
     fn wake(self: Arc<Self>) {
         self.0.cancel();
-    }
-}
-
-impl Workqueue {
-    /// Returns the start deadline. If it has passed, counts an expired item and returns `None`.
-    pub(super) fn start_before(&self, deadline: Instant) -> Option<StartBefore> {
-        let start_by = StartBefore::new(self, self.inner.timers.all.clock.ns_of(deadline));
-        if start_by.is_over() {
-            self.inner.must_be_at_home();
-            self.inner.core.nr_expired.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(start_by)
-    }
-
-    pub(super) fn end_before(&self, deadline: Instant) -> StartBefore {
-        let at_ns = self.inner.timers.all.clock.ns_of(deadline);
-        StartBefore::new(self, at_ns)
     }
 }

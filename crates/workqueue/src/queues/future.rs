@@ -26,11 +26,16 @@
 //!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
 //!   again; the thread that dropped the last of them drops it.
 //!
+//! A [`CancelHandle`] contains a waker: a future counts its wakers, so an additional one costs the
+//! others nothing. The item of a closure has a single, uncounted handle, and the canceller writes
+//! the outcome without synchronization. A closure with a cancel handle is therefore a future with a
+//! single poll.
+//!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
 //! The closest equivalent is a work item that queues itself again.
 
 use std::{
-    cell::UnsafeCell,
+    cell::{Cell, UnsafeCell},
     future::Future,
     mem::ManuallyDrop,
     pin::Pin,
@@ -75,19 +80,12 @@ struct Base {
     handles: Handles,
     /// I: keeps the queue's memory valid. The queue may be destroyed once the future has ended.
     queue: Arc<Inner>,
-    /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
-    /// it, and the thread that frees the item reads it.
-    held_pwq: UnsafeCell<HeldPwq>,
+    /// The pwq on which the future holds an in-flight count, and the color of the count; `None`
+    /// until the first suspension. The thread that runs the item writes it, and the thread that
+    /// frees the item reads it.
+    held_pwq: Cell<Option<(NonNull<Pwq>, Color)>>,
     /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
-}
-
-/// The pwq with an in-flight count, and the color of the count.
-#[derive(Clone, Copy)]
-struct HeldPwq {
-    /// Null until the first suspension.
-    pwq: *const Pwq,
-    color: Color,
 }
 
 #[repr(C)]
@@ -133,7 +131,7 @@ where
             ),
             handles: Handles::one(),
             queue,
-            held_pwq: UnsafeCell::new(HeldPwq { pwq: ptr::null(), color: Color::default() }),
+            held_pwq: Cell::new(None),
             task: UnsafeCell::new(None),
         },
         start_by,
@@ -434,16 +432,13 @@ impl Base {
     /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
     /// The caller runs the item.
     fn suspend(&self) -> Ending {
-        let place = self.held_pwq.get();
-        // SAFETY: only the thread that runs the item accesses the held pwq.
-        let keeps_count = unsafe { (*place).pwq.is_null() } && !twin::armed("future: no held pwq");
+        let keeps_count = self.held_pwq.get().is_none() && !twin::armed("future: no held pwq");
         if keeps_count {
-            let pwq = Pwq::of(self.head.home.load(Ordering::Relaxed));
-            let color = list::color(NonNull::from(&self.head));
-            // SAFETY: only the thread that runs the item accesses the held pwq.
-            unsafe { place.write(HeldPwq { pwq, color }) };
             // SAFETY: the pwq from which an item runs exists.
-            unsafe { &*pwq }.hold_for_future(self.head.vtable());
+            let pwq = unsafe { &*Pwq::of(self.head.home.load(Ordering::Relaxed)) };
+            let color = list::color(NonNull::from(&self.head));
+            self.held_pwq.set(Some((NonNull::from(pwq), color)));
+            pwq.hold_for_future(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }
@@ -458,14 +453,11 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs the item, or is about to free it.
+    /// 1. The caller runs the item, or is about to free it: no other thread writes the field.
     /// 2. The result is used only while the count is held.
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
-        // SAFETY: (1): no other thread writes it.
-        let held_pwq = unsafe { *self.held_pwq.get() };
         // SAFETY: (2): the count keeps the pwq alive.
-        let pwq = unsafe { held_pwq.pwq.as_ref() }?;
-        Some((pwq, held_pwq.color))
+        self.held_pwq.get().map(|(pwq, color)| unsafe { (pwq.as_ref(), color) })
     }
 }
 
@@ -614,3 +606,41 @@ unsafe fn remove(data: *const ()) {
     // SAFETY: the waker keeps the item alive, and is not used again.
     drop(unsafe { base(item_of(data)).handles.leave(item_of(data)) });
 }
+
+/// Cancels a closure or future independently of its [`JoinHandle`](crate::JoinHandle); set by
+/// [`TaskOptions::cancel_handle`](crate::TaskOptions::cancel_handle).
+///
+/// Dropping the handle does not cancel the item. The handle keeps a future alive, even without
+/// other wakers. The default handle belongs to no item, like the handle to rejected work.
+#[doc(alias = "AbortHandle")]
+#[derive(Clone, Default)]
+#[must_use = "it does nothing by itself"]
+pub struct CancelHandle {
+    /// The waker of the future; `None` if there is no item.
+    pub(super) waker: Option<Waker>,
+}
+
+impl CancelHandle {
+    /// Cancels the item; returns `true` if it had not ended.
+    ///
+    /// A closure that has not started, or a future that was never polled, is dropped by this call,
+    /// and a panic in the drop is propagated to the caller. A worker of the queue drops a future
+    /// that was polled. An item that is executing continues to its end, or to its next `.await`;
+    /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
+    ///
+    /// # Blocking
+    ///
+    /// The same as [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns
+    /// `false` for a parent's item.
+    #[doc(alias = "abort")]
+    pub fn cancel(&self) -> bool {
+        self.waker.as_ref().is_some_and(cancel_by)
+    }
+
+    /// Returns `true` if the item has ended, or if there is none.
+    pub fn is_finished(&self) -> bool {
+        self.waker.as_ref().is_none_or(has_ended)
+    }
+}
+
+base::internal::impl_debug!(CancelHandle, it => is_finished: it.is_finished());

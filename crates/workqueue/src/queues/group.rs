@@ -23,7 +23,7 @@
 //! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
 //! the thread that drops its last handle waits for its items.
 
-use std::fmt;
+use std::ptr;
 
 use base::internal::page::Record;
 use sync::{
@@ -193,9 +193,8 @@ pub struct GroupBuilder {
 impl GroupBuilder {
     /// Sets how many threads run items of the group at once, from 1 to
     /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). The default is no ceiling.
-    pub fn max_active(mut self, max_active: u32) -> Self {
-        self.ceiling = Ceiling::Max(max_active);
-        self
+    pub fn max_active(self, max_active: u32) -> Self {
+        Self { ceiling: Ceiling::Max(max_active), ..self }
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
@@ -203,9 +202,8 @@ impl GroupBuilder {
     /// above 0 and at most 64.
     ///
     /// The ceiling follows changes to the machine and to the quota.
-    pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
-        self.ceiling = Ceiling::PerCpu(factor);
-        self
+    pub fn max_active_per_cpu(self, factor: f64) -> Self {
+        Self { ceiling: Ceiling::PerCpu(factor), ..self }
     }
 
     /// Sets the group's share of the CPU time of each pool in which its queues have items, from 1
@@ -234,9 +232,8 @@ impl GroupBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("weight", "cpu_weight"))]
-    pub fn shares(mut self, shares: u32) -> Self {
-        self.shares = Some(shares);
-        self
+    pub fn shares(self, shares: u32) -> Self {
+        Self { shares: Some(shares), ..self }
     }
 
     /// Builds the group for queues of the process-wide registry.
@@ -552,32 +549,14 @@ impl Follower for GroupInner {
     }
 }
 
-impl Drop for GroupInner {
-    fn drop(&mut self) {
-        // In a child of `fork` the lock may be held forever.
-        if !twin::torn_down() && self.process.is_this() {
-            let this: *const Self = self;
-            self.machine.remove_queue(this);
-        }
-    }
-}
+// In a child of `fork` the lock may be held forever.
+sync::on_drop!(GroupInner, it => if it.process.is_this() {
+    it.machine.remove_queue(ptr::from_ref(it));
+});
 
-impl Drop for GroupDrain<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.0.change_drains(|nr_drains| nr_drains - 1);
-        }
-    }
-}
+sync::on_drop!(GroupDrain<'_>, it => it.0.change_drains(|nr_drains| nr_drains - 1));
 
-impl fmt::Debug for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group")
-            .field("name", &self.inner.name)
-            .field("nr_active", &self.inner.gate.nr_active())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Group, it => name: it.inner.name, nr_active: it.inner.gate.nr_active());
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

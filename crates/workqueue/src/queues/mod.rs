@@ -1,12 +1,11 @@
 //! Workqueues: queueing, the registry of pools, timers, destruction.
 //!
-//! `queue.rs` contains the queue and `builder.rs` its builder, with the kernel's kinds in
-//! `kinds.rs` and the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it.
-//! `spawn.rs` queues closures and futures (`future.rs`), and `spawn_all.rs` many closures.
-//! `task.rs` queues work with options: within a capacity (`admission.rs`), with a deadline
-//! (`expiry.rs`), ahead of other items (`urgent.rs`), with a handle that only cancels
-//! (`cancel_handle.rs`). `strand.rs` runs closures one after the other, with a state. `weak.rs`
-//! contains weak handles. `shares.rs` sets CPU shares. `group.rs` contains groups of queues.
+//! `queue.rs` contains the queue, with its urgent lane and CPU shares, and its weak handles.
+//! `builder.rs` contains its builder, and `system.rs` the kernel's queues. `enqueue.rs` claims an
+//! item and pushes it. `spawn.rs` queues closures and futures (`future.rs`, with handles that only
+//! cancel), and `spawn_all.rs` many closures. `task.rs` queues work with options: within a capacity
+//! (`admission.rs`), with a deadline (`expiry.rs`). `strand.rs` runs closures one after the other,
+//! with a state. `group.rs` contains groups of queues.
 //! `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared pools and the
 //! timers (`timers.rs`), which queue items later and wake tasks (`sleeps.rs`). The timers are in a
 //! wheel (`wheel.rs`), and follow the registry's clock (`clock.rs`). `end.rs` describes the
@@ -23,23 +22,18 @@ pub(crate) mod task;
 pub(crate) mod enqueue;
 
 pub(crate) mod admission;
-pub(crate) mod cancel_handle;
 pub(crate) mod clock;
 pub(crate) mod describe;
 pub(crate) mod end;
 pub(crate) mod expiry;
 pub(crate) mod future;
 pub(crate) mod group;
-pub(crate) mod kinds;
 pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod reroute;
-pub(crate) mod shares;
 pub(crate) mod sleeps;
 pub(crate) mod spawn_all;
 pub(crate) mod strand;
 pub(crate) mod system;
 pub(crate) mod timers;
-pub(crate) mod urgent;
-pub(crate) mod weak;
 pub(crate) mod wheel;

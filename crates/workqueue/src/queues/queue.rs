@@ -6,8 +6,7 @@ use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
     fork::Process,
-    twin,
-    unmodelled::Arc,
+    unmodelled::{Arc, Weak},
 };
 
 use super::{
@@ -22,7 +21,7 @@ use crate::{
     limit::{capacity::Capacity, queue_core::QueueCore},
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
-        attrs::{BuildError, MAX_ACTIVE},
+        attrs::{BuildError, MAX_ACTIVE, check_shares},
         plan::{Design, Plan},
         routes::RouteTable,
         stats::{QueueReport, QueueStats},
@@ -147,10 +146,6 @@ pub(crate) enum Admission<'a> {
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
-    fn new(counts: bool) -> Self {
-        Self { word: AtomicU32::new(if counts { COUNTS } else { 0 }), process: Process::this() }
-    }
-
     /// Rejects items of other callers until the result is dropped.
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
@@ -176,13 +171,7 @@ impl Closed {
     }
 }
 
-impl Drop for Draining<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.0.word.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
+sync::on_drop!(Draining<'_>, it => it.0.word.fetch_sub(1, Ordering::Relaxed));
 
 impl Workqueue {
     /// Creates a queue from parts that have been checked.
@@ -196,11 +185,12 @@ impl Workqueue {
     ) -> Self {
         let (core, ordered) = (Arc::new(core), design.ordered);
         let (plan, routes) = Plan::new(design, &core, registry.machine());
+        let counts = if core.capacity.is_some() { COUNTS } else { 0 };
         let inner = Arc::new(Inner {
-            closed: Closed::new(core.capacity.is_some()),
+            closed: Closed { word: AtomicU32::new(counts), process: Process::this() },
             core,
             group,
-            visits: Visits::new(),
+            visits: Visits::default(),
             ordered,
             for_all,
             route_table: RouteTable::new(&routes),
@@ -216,7 +206,8 @@ impl Workqueue {
         if let Some(group) = &inner.group {
             group.add(&inner);
         }
-        let lease = Arc::new(Lease::new(&inner, registry));
+        let registry = registry.clone();
+        let lease = Arc::new(Lease { inner: inner.clone(), registry, in_background: false });
         Self { inner, lease, lane: Lane::Ordinary }
     }
 
@@ -252,7 +243,7 @@ impl Workqueue {
     }
 
     pub(crate) fn registry(&self) -> &Registry {
-        self.lease.registry()
+        &self.lease.registry
     }
 
     /// Returns the name.
@@ -299,6 +290,118 @@ impl Workqueue {
         self.inner.must_be_at_home();
         self.inner.report_all()
     }
+
+    /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
+    /// [`Builder::shares`](crate::Builder::shares).
+    ///
+    /// The share also applies to items that are already waiting.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires the lock of each of its pools. The first call visits each pending item.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
+    /// Nothing has changed in these cases.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let compaction = Workqueue::builder("compaction").shares(100).build()?;
+    /// // The disk fills up: it must not fall behind now.
+    /// compaction.set_shares(1000)?;
+    /// assert_eq!(compaction.report().shares, Some(1000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "cpu_weight")]
+    pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
+        check_shares(shares)?;
+        self.inner.must_not_be_for_all()?;
+        self.inner.must_be_at_home();
+        // The lock ensures that a pwq created at the same time gets the shares, too.
+        let plan = self.inner.plan.lock();
+        self.inner.core.shares.store(shares, Ordering::Relaxed);
+        for pwq in &plan.pwqs {
+            pwq.pool.lock().set_shares(pwq.slot, shares);
+        }
+        Ok(())
+    }
+
+    /// Returns a handle to this queue. Items that are queued through it are *urgent*: they start
+    /// before ordinary ones.
+    ///
+    /// Use it for a few items among many: a read that a user waits for on a queue of prefetches, or
+    /// a flush on a queue of compactions. The handle belongs to the same queue, with one
+    /// `max_active`, one capacity, one drain, and one set of statistics.
+    ///
+    /// # Guarantees
+    ///
+    /// - An urgent item starts before all ordinary items of the queue that wait in the same pool,
+    ///   and after older urgent ones. Running items are not interrupted.
+    /// - Ordinary items are not starved: while items of both kinds wait in a pool, every tenth item
+    ///   that starts is ordinary.
+    /// - Urgent items do not overtake items of other queues.
+    ///
+    /// Other operations treat the lanes as follows:
+    ///
+    /// - An ordered queue has no urgent lane.
+    /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
+    /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
+    ///   urgent item.
+    /// - A seat is held, as in the kernel, while an item waits for a worker of its pool. With a
+    ///   small `max_active`, items in other pools wait for that worker, too.
+    /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
+    ///   arrival.
+    /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
+    ///   both lanes, through any handle.
+    /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
+    ///   them each time they are queued.
+    /// - Joiners help with items of either lane.
+    ///
+    /// # Cost
+    ///
+    /// After the first call, workers take the queue's items of both lanes one at a time. This costs
+    /// about 100 ns for each item, which is not measurable for items of a microsecond or more. A
+    /// queue on which this is never called pays nothing.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires the lock of each of the queue's pools.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let queue = Workqueue::builder("disk").max_active(1).build()?;
+    /// let urgent = queue.urgent()?;
+    /// let (send, order) = std::sync::mpsc::channel();
+    /// queue.pause();
+    /// for name in ["prefetch", "scrub"] {
+    ///     let send = send.clone();
+    ///     queue.spawn_detached(move || send.send(name).unwrap())?;
+    /// }
+    /// urgent.spawn_detached(move || send.send("read").unwrap())?;
+    /// queue.resume();
+    /// assert_eq!(order.iter().collect::<Vec<_>>(), ["read", "prefetch", "scrub"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("priority", "spawn_urgent", "enqueue_urgent", "queue_front"))]
+    pub fn urgent(&self) -> Result<Workqueue, BuildError> {
+        self.inner.must_be_at_home();
+        if self.inner.ordered {
+            return Err(BuildError::OrderedUrgent);
+        }
+        self.inner.open_lanes();
+        Ok(Self { lane: Lane::Urgent, ..self.clone() })
+    }
 }
 
 impl Inner {
@@ -330,9 +433,37 @@ impl Inner {
              queue there"
         );
     }
+
+    /// Sets the shares that the queue's group has in the CPU time of the queue's pools.
+    pub(super) fn set_group_shares(&self, shares: u32) {
+        // The lock has the same purpose as in `set_shares`.
+        let plan = self.plan.lock();
+        self.core.group_shares.store(shares, Ordering::Relaxed);
+        for pwq in &plan.pwqs {
+            pwq.pool.lock().set_group_shares(pwq.slot, shares);
+        }
+    }
+
+    /// Makes urgent items overtake ordinary ones in all pools of the queue from now on.
+    pub(super) fn open_lanes(&self) {
+        if self.core.has_lanes.load(Ordering::Relaxed) {
+            return;
+        }
+        self.must_be_at_home();
+        // The lock ensures that a pwq created at the same time has lanes, too.
+        let plan = self.plan.lock();
+        self.core.has_lanes.store(true, Ordering::Relaxed);
+        let pwqs = plan.pwqs.clone();
+        drop(plan);
+        // The pwqs stay valid without the lock, because a queue in use keeps its pwqs.
+        for pwq in pwqs {
+            pwq.pool.open_lanes(pwq.slot);
+        }
+    }
 }
 
 // A panic unwinds before the first change to the queue, or is contained.
+
 impl UnwindSafe for Workqueue {}
 impl RefUnwindSafe for Workqueue {}
 
@@ -344,3 +475,57 @@ base::internal::impl_debug!(Workqueue, it =>
     ordered: it.inner.ordered,
     lane: it.lane,
 );
+
+/// A handle that does not keep its queue alive.
+///
+/// Use it for values that are owned by a queue and also queue there, such as an item that queues
+/// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
+/// would keep the queue alive forever.
+#[derive(Clone)]
+#[must_use = "it keeps no queue alive, and does nothing by itself"]
+pub struct WeakWorkqueue {
+    lease: Weak<Lease>,
+    lane: Lane,
+}
+
+impl WeakWorkqueue {
+    /// Creates a handle that does not keep `queue` alive.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{WeakWorkqueue, Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let weak = WeakWorkqueue::new(&queue);
+    /// let again = Work::with_handle(move |this| {
+    ///     // Ends with the queue.
+    ///     if let Some(queue) = weak.upgrade() {
+    ///         queue.enqueue(this);
+    ///     }
+    /// });
+    /// queue.enqueue(&again);
+    /// drop(queue);
+    /// assert!(!again.is_busy());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "downgrade")]
+    pub fn new(queue: &Workqueue) -> Self {
+        Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
+    }
+
+    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
+    ///
+    /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Workqueue> {
+        let lease = self.lease.upgrade()?;
+        Some(Workqueue { inner: lease.inner.clone(), lease, lane: self.lane })
+    }
+}
+
+base::internal::impl_debug!(WeakWorkqueue, it => nr_handles: it.lease.strong_count());

@@ -285,19 +285,11 @@ impl Registry {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        if !self.process.is_this() {
-            // The manager is not in this process, and its locks may be held forever.
-            return;
-        }
-        // Every queue held a reference, so all pools have been killed.
-        self.machine.manager.quit();
-    }
-}
+// In a child of `fork` the manager is not in this process, and its locks may be held forever.
+sync::on_drop!(Inner, it => if it.process.is_this() {
+    // Every queue held a reference, so all pools have been killed.
+    it.machine.manager.quit();
+});
 
 base::internal::impl_debug!(Registry, it => params: it.params());
 

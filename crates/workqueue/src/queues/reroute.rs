@@ -110,49 +110,38 @@ impl Workqueue {
     /// ```
     #[doc(alias("apply_workqueue_attrs", "workqueue_attrs"))]
     pub fn set_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), BuildError> {
-        self.inner.must_be_at_home();
-        let before = self.inner.plan.lock().design.attrs.clone();
+        let inner = &self.inner;
+        inner.must_be_at_home();
+        let before = inner.plan.lock().design.attrs.clone();
         let mut attrs = before.clone();
         // The caller's closure runs with no lock held. It may unwind, because nothing has changed.
         change(&mut attrs);
-        self.check(&attrs)?;
-        // Another thread may change other attributes at the same time.
-        self.change(&|it| it.change(&before, &attrs))
-    }
-
-    fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
-        self.inner.must_not_be_for_all()?;
-        if self.inner.core.bh {
+        inner.must_not_be_for_all()?;
+        if inner.core.bh {
             return Err(BuildError::Bh);
         }
-        attrs.check(self.inner.ordered)
-    }
-
-    fn change(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
-        if self.inner.ordered {
+        attrs.check(inner.ordered)?;
+        if inner.ordered {
             if trace::is_emitting() {
                 return Err(BuildError::OwnQueue);
             }
             // This check comes first, because the queue may be destroyed while one of its items
             // runs.
-            self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
+            inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
-        if self.inner.closed.is_destroyed() {
+        if inner.closed.is_destroyed() {
             return Err(BuildError::Destroyed);
         }
         let machine = self.registry().machine();
-        let reroute = || match self.inner.reroute(machine, change) {
-            true => Ok(()),
-            false => Err(BuildError::Destroyed),
-        };
-        if !self.inner.ordered {
-            return reroute();
-        }
-        if self.inner.is_routed(machine, change) {
+        // Another thread may change other attributes at the same time.
+        let change = |it: &mut Attrs| it.change(&before, &attrs);
+        if inner.ordered && inner.is_routed(machine, &change) {
             return Ok(());
         }
-        let _draining = self.inner.closed.while_draining();
-        self.inner.drain();
-        reroute()
+        let draining = inner.ordered.then(|| inner.closed.while_draining());
+        if draining.is_some() {
+            inner.drain();
+        }
+        inner.reroute(machine, &change).then_some(()).ok_or(BuildError::Destroyed)
     }
 }

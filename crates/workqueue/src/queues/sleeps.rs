@@ -225,10 +225,13 @@ impl Timers {
     /// Arranges for `waker` to be fired at `at_ns`, by `timer`, which is created if it is `None`.
     /// Returns `false` if the timer has expired.
     pub(crate) fn sleep(&self, timer: &mut Option<SleepTimer>, at_ns: u64, waker: &Waker) -> bool {
+        if timer.as_ref().is_some_and(SleepTimer::has_expired) {
+            return false;
+        }
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; a panic unwinds to the caller.
+        let mut ours = Foreign::new(waker.clone());
         let Some(there) = timer else {
-            // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no
-            // lock held; a panic unwinds to the caller.
-            let ours = Foreign::new(waker.clone());
             let shard = self.sleeps.here();
             let sleeper = Box::new(Sleeper {
                 node: Node::new(()),
@@ -247,38 +250,17 @@ impl Timers {
             }
             return true;
         };
-        if there.has_expired() {
-            return false;
-        }
-        let shard = there.shard(&self.sleeps);
-        let lock = shard.lock();
-        // SAFETY: the lock of the shard is held.
-        let is_there = there
-            .waker()
-            .with(|place| unsafe { (*place).as_ref().map(|there| there.will_wake(waker)) });
-        drop(lock);
-        match is_there {
-            Some(true) => return true,
-            Some(false) if twin::armed("sleep: a poll keeps the first waker") => return true,
-            Some(false) => {}
-            None => return false,
-        }
-        // FOREIGN(waker-clone): as above.
-        let ours = Foreign::new(waker.clone());
-        let lock = shard.lock();
+        let keeps = twin::armed("sleep: a poll keeps the first waker");
+        let lock = there.shard(&self.sleeps).lock();
         // The time may have come while the waker was cloned.
         // SAFETY: the lock of the shard is held.
-        let before = there.waker().with_mut(|place| unsafe {
-            match &mut *place {
-                Some(there) => Ok(mem::replace(there, ours)),
-                None => Err(ours),
-            }
+        let waits = there.waker().with_mut(|place| unsafe {
+            (*place).as_mut().map(|waker| (!keeps).then(|| mem::swap(waker, &mut ours))).is_some()
         });
         drop(lock);
-        let waits = before.is_ok();
         // Drop it with no lock held, because the drop may drop a user's future.
         // FOREIGN(sleep-drop): as in `end_sleep`, on the polling thread.
-        drop(before);
+        drop(ours);
         waits
     }
 

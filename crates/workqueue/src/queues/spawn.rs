@@ -1,6 +1,10 @@
 //! Queues closures and futures, which run once.
 
-use super::{admission::TrySpawnError, queue::Workqueue, task::rejected};
+use super::{
+    admission::{TrySpawnError, admitted},
+    queue::Workqueue,
+    task::rejected,
+};
 use crate::{
     execute::{
         deadline::{AnyTime, AsTicket},
@@ -53,10 +57,7 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let has_permit = match self.try_permit() {
-            Ok(has_permit) => has_permit,
-            Err(error) => return Err(error.with(func)),
-        };
+        let has_permit = admitted!(self.try_permit(), func);
         let home = self.here();
         let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, home, has_permit);
         home.push(item);
@@ -82,13 +83,9 @@ impl Workqueue {
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.try_permit() {
-            Ok(has_permit) => {
-                self.here().push_detached(func, has_permit);
-                Ok(())
-            }
-            Err(error) => Err(error.with(func)),
-        }
+        let has_permit = admitted!(self.try_permit(), func);
+        self.here().push_detached(func, has_permit);
+        Ok(())
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle

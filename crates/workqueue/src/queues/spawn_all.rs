@@ -134,11 +134,7 @@ fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
     }
 }
 
-impl Drop for Gathered<'_> {
-    fn drop(&mut self) {
-        // If the iterator forked, the closures in the child belong to the parent.
-        if self.options.queue.inner.is_at_home() {
-            self.push();
-        }
-    }
-}
+// If the iterator forked, the closures in the child belong to the parent.
+sync::on_drop!(Gathered<'_>, it => if it.options.queue.inner.is_at_home() {
+    it.push();
+});

@@ -64,7 +64,7 @@ use sync::{
 };
 
 use super::{
-    admission::TrySpawnError,
+    admission::{TrySpawnError, admitted},
     queue::{Inner, Workqueue},
     task::rejected,
 };
@@ -205,14 +205,6 @@ struct Own {
     nr_done: usize,
 }
 
-impl Own {
-    fn refill(&mut self, pushed: &Injector) {
-        if self.taken.is_empty() {
-            self.taken = pushed.take(|_| Color::default());
-        }
-    }
-}
-
 #[repr(C)]
 struct Item<S> {
     base: Base,
@@ -336,10 +328,7 @@ impl<S: Send + 'static> Strand<S> {
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
     {
-        let has_permit = match self.queue.try_permit() {
-            Ok(has_permit) => has_permit,
-            Err(error) => return Err(error.with(func)),
-        };
+        let has_permit = admitted!(self.queue.try_permit(), func);
         // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
         let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
         let mut state = Lent(state);
@@ -443,40 +432,30 @@ impl Base {
         let _ = self.queue.plan_and_push(&work, home, false);
     }
 
-    /// Returns the next closure if it was spawned before the last bulk cancel. Only the run calls
-    /// this.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn next_cancelled(&self) -> Option<NonNull<Head>> {
-        // SAFETY: (1). The reference ends before the closure is taken.
-        let own = unsafe { &mut *self.own.get() };
-        own.refill(&self.pushed);
-        let closure = own.taken.first()?;
+    /// Returns `true` if a closure of the strand was spawned before the last bulk cancel.
+    fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
         // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
-        let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
-        let is_cancelled = mark.nr_cancels != nr_cancels;
-        // SAFETY: (1).
-        is_cancelled.then(|| unsafe { self.next() }).flatten()
+        mark.nr_cancels != self.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Takes the next closure. Only the run calls this.
+    /// Takes the next closure if it `is_wanted`. Only the run calls this.
     ///
     /// # Safety
     ///
     /// 1. The caller runs the item.
-    unsafe fn next(&self) -> Option<NonNull<Head>> {
+    unsafe fn next(&self, is_wanted: impl FnOnce(&NonNull<Head>) -> bool) -> Option<NonNull<Head>> {
         // SAFETY: (1). The reference ends before the closure is called.
         let own = unsafe { &mut *self.own.get() };
-        own.refill(&self.pushed);
-        let closure = own.taken.pop_front()?;
+        if own.taken.is_empty() {
+            own.taken = self.pushed.take(|_| Color::default());
+        }
+        own.taken.first().filter(is_wanted)?;
         own.nr_done += 1;
-        Some(closure)
+        own.taken.pop_front()
     }
 
     /// Returns `true` if no closure is counted, so that the caller's run must end. Only the run
@@ -503,7 +482,7 @@ impl Base {
     /// 1. The caller runs the item, from `home`.
     unsafe fn run_next(&self, home: &Pwq) -> bool {
         // SAFETY: (1).
-        let Some(closure) = (unsafe { self.next() }) else {
+        let Some(closure) = (unsafe { self.next(|_| true) }) else {
             return false;
         };
         // SAFETY: a linked item is alive.
@@ -598,7 +577,7 @@ impl<S: Send + 'static> Item<S> {
         // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
-        while let Some(closure) = unsafe { base.next_cancelled() } {
+        while let Some(closure) = unsafe { base.next(|&it| base.is_cancelled(it)) } {
             // SAFETY: the closure is linked, and we hold its only link.
             let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
             deferred_drops.nr_more += isize::from(popped.ran());
@@ -625,15 +604,10 @@ impl<S> Clone for Strand<S> {
     }
 }
 
-impl<S> Drop for Strand<S> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        // This comes before the queue is dropped, because that drop waits for the closures.
-        // SAFETY: the handle belongs to the item, and is not used again.
-        drop(unsafe { self.base().queued.handles.leave(self.item) });
-    }
-}
+// This comes before the queue is dropped, because that drop waits for the closures.
+sync::on_drop!(Strand[S], it => {
+    // SAFETY: the handle belongs to the item, and is not used again.
+    drop(unsafe { it.base().queued.handles.leave(it.item) });
+});
 
 base::internal::impl_debug!(Strand[S], it => queue: it.queue.name(), backlog: it.backlog());

@@ -52,14 +52,7 @@ use crate::{
 #[doc(alias = "flush_scheduled_work")]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || Workqueue::builder("events").per_cpu().for_all())
-}
-
-impl Builder {
-    fn for_all(mut self) -> Result<Workqueue, BuildError> {
-        self.for_all = true;
-        self.build()
-    }
+    once(&QUEUE, "events", true, Builder::per_cpu)
 }
 
 /// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
@@ -74,10 +67,7 @@ impl Builder {
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || {
-        let queue = Workqueue::builder("events_highpri").per_cpu();
-        queue.highpri_if_permitted().for_all()
-    })
+    once(&QUEUE, "events_highpri", true, |queue| queue.per_cpu().highpri_if_permitted())
 }
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
@@ -90,7 +80,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || Workqueue::builder("events_long").per_cpu().for_all())
+    once(&QUEUE, "events_long", true, Builder::per_cpu)
 }
 
 /// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
@@ -103,10 +93,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || {
-        let queue = Workqueue::builder("events_unbound").max_active(MAX_ACTIVE);
-        queue.for_all()
-    })
+    once(&QUEUE, "events_unbound", true, |queue| queue.max_active(MAX_ACTIVE))
 }
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
@@ -204,18 +191,20 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
 /// Returns the queue for items that run on a given CPU and that a caller waits for.
 fn on_cpus() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || Workqueue::builder("events_on_cpu").per_cpu().build())
+    once(&QUEUE, "events_on_cpu", false, Builder::per_cpu)
 }
 
 fn once(
     place: &'static PerProcess<Workqueue>,
-    build: impl FnOnce() -> Result<Workqueue, BuildError>,
+    name: &str,
+    for_all: bool,
+    options: impl FnOnce(Builder) -> Builder,
 ) -> Result<&'static Workqueue, BuildError> {
     if let Some(queue) = place.get() {
         return Ok(queue);
     }
-    let queue = build()?;
-    Ok(place.get_or_set(queue))
+    let builder = Builder { for_all, ..options(Workqueue::builder(name)) };
+    Ok(place.get_or_set(builder.build()?))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

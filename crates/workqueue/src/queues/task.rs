@@ -2,20 +2,19 @@
 
 use std::mem;
 
-use sync::time;
+use sync::{atomic::Ordering, time};
 use topology::CpuId;
 
 use super::{
-    admission::{Permit, TrySpawnError},
-    cancel_handle::CancelHandle,
+    admission::{Permit, TrySpawnError, admitted},
     end::WeakQueue,
     expiry::StartBefore,
-    future,
+    future::{self, CancelHandle},
     queue::Workqueue,
 };
 use crate::{
     execute::{
-        deadline::AnyTime,
+        deadline::{AnyTime, StartBy},
         join::{self, JoinHandle},
         wait::must_not_be_lost,
         work::Work,
@@ -323,10 +322,7 @@ impl<'a> TaskOptions<'a> {
         let Ok(start_by) = self.start_by() else {
             return Ok(keep(join::expired(func)));
         };
-        let has_permit = match self.admit() {
-            Ok(has_permit) => has_permit,
-            Err(error) => return Err(error.with(func)),
-        };
+        let has_permit = admitted!(self.admit(), func);
         let Some(end_by) = self.end_by() else {
             return Ok(self.push_closure(name, func, start_by, has_permit, keep));
         };
@@ -362,10 +358,7 @@ impl<'a> TaskOptions<'a> {
         let Ok(start_by) = self.start_by() else {
             return Ok(join::expired(future));
         };
-        let has_permit = match self.admit() {
-            Ok(has_permit) => has_permit,
-            Err(error) => return Err(error.with(future)),
-        };
+        let has_permit = admitted!(self.admit(), future);
         let name = Name::of(&future);
         let Some(end_by) = self.end_by() else {
             return Ok(self.push_future(name, future, start_by, has_permit, |handle| handle));
@@ -389,13 +382,9 @@ impl<'a> TaskOptions<'a> {
         if self.deadline.is_some() || self.cancel.is_some() {
             return self.try_push(Name::of(&func), func, drop);
         }
-        match self.admit() {
-            Ok(has_permit) => {
-                self.home().push_detached(func, has_permit);
-                Ok(())
-            }
-            Err(error) => Err(error.with(func)),
-        }
+        let has_permit = admitted!(self.admit(), func);
+        self.home().push_detached(func, has_permit);
+        Ok(())
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
@@ -465,13 +454,19 @@ impl<'a> TaskOptions<'a> {
         let Some(deadline) = self.deadline else {
             return Ok(None);
         };
-        self.queue.start_before(deadline).map(Some).ok_or(())
+        let start_by = StartBefore::at(self.queue, deadline);
+        if start_by.is_over() {
+            self.queue.inner.must_be_at_home();
+            self.queue.inner.core.nr_expired.fetch_add(1, Ordering::Relaxed);
+            return Err(());
+        }
+        Ok(Some(start_by))
     }
 
     /// Returns the deadline at which running work is cancelled.
     fn end_by(&self) -> Option<StartBefore> {
-        let deadline = self.deadline.filter(|_| self.is_hard)?;
-        Some(self.queue.end_before(deadline))
+        let deadline = self.deadline.filter(|_| self.is_hard);
+        deadline.map(|deadline| StartBefore::at(self.queue, deadline))
     }
 
     /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
@@ -486,9 +481,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     pub(super) fn home(&self) -> &'a Pwq {
-        let routes = &self.queue.inner.route_table;
-        let home = self.cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
-        home.in_lane(self.lane)
+        self.queue.inner.home(self.cpu, self.lane)
     }
 
     /// Returns the queue, the CPU and the lane with which a timer queues an item later.
@@ -539,7 +532,7 @@ impl<'a> TaskOptions<'a> {
         };
         if let Some(cancel) = self.cancel {
             // SAFETY: the handle keeps the item alive, and the item belongs to a future.
-            *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
+            cancel.waker = Some(unsafe { future::counted_waker(item) });
         }
         let kept = keep(handle);
         home.push(item);

@@ -63,7 +63,7 @@ use topology::CpuId;
 use super::{
     admission::TrySpawnError,
     clock::Clock,
-    end::{Visit, WeakQueue},
+    end::WeakQueue,
     enqueue::Claimed,
     queue::Inner,
     sleeps::Sleeps,
@@ -271,7 +271,7 @@ impl Timer {
         if is_too_late || !queue.admits() {
             return Arming::Refused(TrySpawnError::CLOSED);
         }
-        let claimed = is_now.then(|| queue.inner.claim(cpu, work, weak.lane())).flatten();
+        let claimed = is_now.then(|| queue.inner.claim(cpu, work, weak.lane)).flatten();
         // An armed item that cannot be claimed now stays armed.
         if claimed.is_none() && (is_now || work.is_pending()) {
             return Arming::Pending;
@@ -290,36 +290,37 @@ impl Timer {
             wakes = is_first.then(|| queue.inner.manager.clone());
         }
         drop(state);
-        let left = claimed.and_then(Claimed::push);
+        let _left = claimed.and_then(Claimed::push);
         drop(disarmed);
-        if let Some(left) = left {
-            left.release();
-        }
         if let Some(manager) = wakes {
             manager.wake();
         }
         Arming::Done
     }
 
-    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
-    /// the item is pending or disabled, or if the queue's cancel count differs from `nr_cancels`.
+    /// Arms the timer for `inner`, to expire at `at_ns`. Does nothing if the item is pending or
+    /// disabled, or if the queue has lost its last handle, was destroyed, or has a cancel count
+    /// that differs from `nr_cancels`.
     pub(crate) fn arm_at(
         self: &Arc<Self>,
         work: &Work,
-        queue: &Visit<'_>,
+        inner: &Inner,
         weak: WeakQueue,
         at_ns: u64,
         nr_cancels: u64,
     ) {
-        // This is dropped after the lock is released.
+        // These are dropped after the lock is released and the visit has ended.
         let _disarmed;
         let mut dust = Dust::default();
+        let Some(queue) = inner.visit().filter(|_| !inner.closed.is_destroyed()) else {
+            return;
+        };
         let mut state = self.lock(&mut dust);
         let is_disabled = work.is_disabled() && !twin::armed("every: arms a disabled item");
         if state.armed.is_some() || is_disabled || work.is_pending() {
             return;
         }
-        let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
+        let is_first = state.put(self, work, &queue, (weak, cpu::current()), at_ns);
         // If the queue cancels everything after this check, it finds the timer in the wheel.
         let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
         if state.armed.as_ref().is_some_and(is_old) && !twin::armed("every: arms a cancelled item")
@@ -364,14 +365,11 @@ impl Timer {
         queue.must_be_at_home();
         // If the queue is being destroyed, the next attempt finds the timer disarmed.
         let queue = queue.visit()?;
-        let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane())?;
+        let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane)?;
         disarmed = state.disarm(self);
         drop(state);
-        let left = claimed.push();
+        let _left = claimed.push();
         drop((queue, disarmed));
-        if let Some(left) = left {
-            left.release();
-        }
         Some(true)
     }
 }
@@ -525,19 +523,16 @@ impl OwnTimers {
     }
 
     fn take_out(&self, wheel: &mut Wheel) -> Vec<Due> {
-        let mut all = Vec::new();
-        loop {
+        let take_out = |own: NonNull<Link>| {
             // SAFETY: the caller holds the lock of `wheel`, which contains all timers of the ring.
             unsafe {
-                let own = Link::first(self.ring.get());
-                if own.is_null() {
-                    return all;
-                }
-                let place = own.byte_sub(offset_of!(Place, own)).cast::<Place>();
+                let place = own.byte_sub(offset_of!(Place, own)).cast::<Place>().as_ptr();
                 wheel.remove(Place::node(place));
-                all.extend(Place::take(place));
+                Place::take(place)
             }
-        }
+        };
+        // SAFETY: as above.
+        unsafe { Link::members(self.ring.get()) }.filter_map(take_out).collect()
     }
 }
 
@@ -604,14 +599,6 @@ impl Due {
         self.work.leave()
     }
 
-    /// Drops these handles, and frees the items whose last handles they were. This runs user code,
-    /// whose panics are contained.
-    pub(crate) fn drop_all(due: Vec<Self>) {
-        // FOREIGN(item-free): items without handles, on the cancelling thread; a panic is contained
-        // by `Dead`.
-        due.into_iter().for_each(|due| drop(due.leave()));
-    }
-
     /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
     /// it runs user code.
     pub(crate) fn fire(self, timers: &Timers) -> Option<Dead> {
@@ -650,7 +637,7 @@ impl Due {
         if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets firing timers") {
             return Some(None);
         }
-        let lane = armed.queue.lane();
+        let lane = armed.queue.lane;
         if !may_cut && queue.must_cut_out(&self.work, lane) {
             state.armed = Some(armed);
             return None;
@@ -672,21 +659,14 @@ impl Due {
 impl Cleanup for Late {
     fn run(self: Box<Self>) {
         let Self(due) = *self;
-        let fired = due.fire_locked(due.timer.state.lock(), true);
-        if let Some(left) = fired.flatten() {
-            left.release();
-        }
+        drop(due.fire_locked(due.timer.state.lock(), true));
         // FOREIGN(item-free): an item without handles, on a reaper; a panic is contained by `Dead`.
         drop(due.leave());
     }
 }
 
 // The count of an item that was fired by a thread that must not run user code.
-impl Cleanup for CountToRelease {
-    fn run(self: Box<Self>) {
-        self.release();
-    }
-}
+impl Cleanup for CountToRelease {}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

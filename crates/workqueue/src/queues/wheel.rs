@@ -13,7 +13,7 @@
 //! A timer is linked through a [`Node`] in the memory of its user, so neither insertion nor removal
 //! allocates. A user can also link its timers into a [`Link`] ring, in order to remove all of them.
 
-use std::{marker::PhantomData, ptr, ptr::NonNull};
+use std::{iter, marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
@@ -115,25 +115,17 @@ impl Link {
         }
     }
 
-    /// Returns the first member of a ring, or null if it is empty.
+    /// Returns the members of a ring. The member returned last may be removed.
     ///
     /// # Safety
     ///
-    /// 1. The caller has exclusive access to the ring.
-    pub(crate) unsafe fn first(ring: *mut Self) -> *mut Self {
-        // SAFETY: (1).
-        unsafe { Self::after(ring, ring) }
-    }
-
-    /// Returns the member after `member`, or null if that is the last one.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller has exclusive access to the ring, and `member` is its head or a member.
-    unsafe fn after(ring: *mut Self, member: *mut Self) -> *mut Self {
-        // SAFETY: (1).
-        let next = unsafe { (*member).next };
-        if ptr::eq(next, ring) { ptr::null_mut() } else { next }
+    /// 1. Until the iterator is dropped, the caller has exclusive access to the ring.
+    pub(crate) unsafe fn members(ring: *mut Self) -> impl Iterator<Item = NonNull<Self>> {
+        let after = move |member: *mut Self| {
+            // SAFETY: (1).
+            NonNull::new(unsafe { (*member).next }).filter(|next| next.as_ptr() != ring)
+        };
+        iter::successors(after(ring), move |member| after(member.as_ptr()))
     }
 }
 
@@ -213,7 +205,8 @@ impl<K> Wheel<K> {
             // SAFETY: we have exclusive access to rings and nodes, by (1) of `insert`. Each node is
             // removed before it is inserted into a lower level.
             unsafe {
-                while let Some(node) = NonNull::new(Link::first(ring).cast::<Node<K>>()) {
+                while let Some(node) = Link::members(ring).next() {
+                    let node = node.cast();
                     self.remove(node);
                     if level == 0 {
                         return Some(node);
@@ -233,12 +226,7 @@ impl<K> Wheel<K> {
         for index in 0..self.slots.len() {
             let ring = self.ring(index / NR_SLOTS, index % NR_SLOTS);
             // SAFETY: rings and nodes are ours, by (1) of `insert`; an empty ring ends at once.
-            let mut at = unsafe { Link::first(ring) };
-            while let Some(node) = NonNull::new(at.cast()) {
-                // SAFETY: as above, and `each` has not been called with this node yet.
-                at = unsafe { Link::after(ring, at) };
-                each(self, node);
-            }
+            unsafe { Link::members(ring) }.for_each(|node| each(self, node.cast()));
         }
     }
 
@@ -270,7 +258,7 @@ impl<K> Wheel<K> {
             let slot = self.occupied[level].trailing_zeros() as usize;
             let ring = self.ring(level, slot);
             // SAFETY: we have exclusive access to the ring, which a timer has initialized.
-            if !unsafe { Link::first(ring) }.is_null() {
+            if unsafe { Link::members(ring) }.next().is_some() {
                 return Some((level, slot));
             }
             self.occupied[level] &= !(1 << slot);
@@ -280,16 +268,8 @@ impl<K> Wheel<K> {
     fn first_tick(&mut self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;
         let ring = self.ring(level, slot);
-        let mut earliest = self.last_tick();
         // SAFETY: we have exclusive access to rings and nodes, by (1) of `insert`.
-        unsafe {
-            let mut at = Link::first(ring);
-            while !at.is_null() {
-                earliest = earliest.min((*at.cast::<Node<K>>()).tick);
-                at = Link::after(ring, at);
-            }
-        }
-        Some(earliest)
+        unsafe { Link::members(ring).map(|node| node.cast::<Node<K>>().as_ref().tick).min() }
     }
 
     fn start_of(&self, level: usize, slot: usize) -> u64 {

@@ -31,8 +31,10 @@
 //! is set and cleared by transitions of the word that counts guests. The waking thread therefore
 //! either sees the flag, or its transition precedes the one that sets it.
 
+use std::panic::resume_unwind;
+
 use base::internal::{
-    panics::or_abort,
+    panics::{Payload, contain, discard, or_abort},
     wake::{report, spin_as_waiter, yield_as_waiter},
 };
 use sync::{
@@ -43,7 +45,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
+use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]
@@ -254,13 +256,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.count_off();
-        }
-    }
-}
+sync::on_drop!(Ticket, ticket => ticket.count_off());
 
 /// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
@@ -319,4 +315,40 @@ impl Tickets {
 /// Runs the end of a scope. Aborts on a panic, because guests may still use the owner's stack.
 pub(super) fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a scope panicked", part)
+}
+
+/// Keeps the first panic, so that the owner can resume it after all parts have ended.
+#[derive(Debug, Default)]
+pub(super) struct FirstPanic(Mutex<Option<Payload>>);
+
+impl FirstPanic {
+    /// Records a panic in work of the queue `core`. Any panic but the first is reported to the
+    /// queue's handler and dropped.
+    #[cold]
+    pub(super) fn note(&self, core: &QueueCore, payload: Payload) {
+        let mut first = self.0.lock();
+        let later = if first.is_some() { Some(payload) } else { first.replace(payload) };
+        drop(first);
+        core.note_panic(later.as_deref().map(|later| ("a part of a scope", later)));
+        later.into_iter().for_each(discard);
+    }
+
+    /// Returns the value of the owner's own part if nothing panicked. Otherwise resumes the panic:
+    /// the owner's own if its part panicked, otherwise the first recorded one.
+    pub(super) fn go_on<R>(&self, own: Result<R, Payload>) -> R {
+        let first = self.0.lock().take();
+        match (own, first) {
+            (Ok(value), None) => value,
+            (Ok(value), Some(payload)) => {
+                // FOREIGN(scope-run): the drop of the value of the owner's part, on the owner,
+                // which resumes another panic; a panic in the drop is contained.
+                contain(|| drop(value));
+                resume_unwind(payload)
+            }
+            (Err(payload), first) => {
+                first.into_iter().for_each(discard);
+                resume_unwind(payload)
+            }
+        }
+    }
 }

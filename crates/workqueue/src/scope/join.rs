@@ -28,10 +28,7 @@ use std::{cell::Cell, panic::resume_unwind, ptr};
 use base::internal::panics::{Payload, contain, guarded_in_item};
 use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 
-use super::{
-    crew::{self, Crew, Ticket, Visit, whole},
-    first_panic::FirstPanic,
-};
+use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
 use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
 /// The second closure, and its return value.
@@ -119,13 +116,8 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
         };
         // FOREIGN(scope-run): the second part of a join, on a guest; a panic is contained.
         match guarded_in_item(second) {
-            Ok(value) => {
-                let place = |returned: *mut Option<R>| {
-                    // SAFETY: as above.
-                    unsafe { *returned = Some(value) };
-                };
-                this.returned.with_mut(place);
-            }
+            // SAFETY: as above.
+            Ok(value) => this.returned.with_mut(|place| unsafe { *place = Some(value) }),
             Err(payload) => this.first_panic.note(this.core, payload),
         }
     }
@@ -230,12 +222,8 @@ impl Outermost {
     /// on this thread.
     #[inline(never)]
     fn settle(&self, is_here: bool) {
-        let shorter = if is_here {
-            let second_took = time::cycles().saturating_sub(self.second_began);
-            second_took.min(self.first_took)
-        } else {
-            self.first_took
-        };
+        let ended = if is_here { time::cycles() } else { u64::MAX };
+        let shorter = self.first_took.min(ended.saturating_sub(self.second_began));
         let saved = shorter.saturating_sub(wake_cycles());
         if saved > 0 {
             let more = saved / time::cycles_per_us();
@@ -405,10 +393,7 @@ impl Workqueue {
         let is_here = second.is_some();
         let second = match second {
             Some(second) => second(),
-            None => {
-                let returned = pair.returned.into_inner();
-                returned.expect("it returned, or panicked")
-            }
+            None => pair.returned.into_inner().expect("it returned, or panicked"),
         };
         if let Some(outermost) = outermost {
             outermost.settle(is_here);

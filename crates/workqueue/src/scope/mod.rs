@@ -4,7 +4,7 @@
 //! `crew.rs` describes the protocol: a ticket, which is an item of the queue, brings a worker to
 //! the owner's work, and no worker is still inside when the owner continues. `scoped.rs` contains
 //! scopes, whose pending items are in `pending.rs`. `pieces.rs` cuts a slice into pieces as threads
-//! take them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
+//! take them, and `join.rs` calls two closures.
 //!
 //! # The owner helps with its own work only
 //!
@@ -25,13 +25,11 @@
 //! started, but not for parts that the owner has yet to run.
 
 mod crew;
-mod first_panic;
 mod join;
 #[cfg(any(loom, shuttle))]
 pub(crate) mod model;
 mod pending;
 mod pieces;
-mod scope_state;
 mod scoped;
 
 pub use scoped::Scope;

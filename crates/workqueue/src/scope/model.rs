@@ -7,7 +7,7 @@ use super::{
     crew::{Crew, Ticket},
     pending,
     pieces::Untaken,
-    scope_state::ScopeState,
+    scoped::ScopeState,
 };
 use crate::limit::queue_core::QueueCore;
 

@@ -22,10 +22,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{
-    crew::{Crew, Ticket, Tickets, whole},
-    first_panic::FirstPanic,
-};
+use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
 
 /// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a

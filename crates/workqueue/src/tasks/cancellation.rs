@@ -10,12 +10,12 @@ use std::{
 };
 
 use base::internal::panics::Foreign;
-use sync::{twin, unmodelled::Arc};
+use sync::unmodelled::Arc;
 
 use crate::{
     execute::{block_on::block_on, run},
     item::token::{Token, WakerKey},
-    time::timeout::timeout,
+    time::sleep::timeout,
 };
 
 /// Returns `true` if the item that this thread is running has been cancelled, and should end early.
@@ -243,13 +243,7 @@ impl Future for Cancelled {
     }
 }
 
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.token.remove_waker(&mut self.key);
-        }
-    }
-}
+sync::on_drop!(Cancelled, it => it.token.remove_waker(&mut it.key));
 
 base::internal::impl_debug!(CancellationToken, it => is_cancelled: it.is_cancelled());
 

@@ -58,16 +58,14 @@ impl<F: Future> Future for InTokio<F> {
     }
 }
 
-impl<F> Drop for InTokio<F> {
-    fn drop(&mut self) {
-        // If the thread is exiting, tokio's thread-local may be destroyed. In that case, drop the
-        // future without a context.
-        let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
-        let is_gone = Handle::try_current().err().is_some_and(is_gone);
-        let _inside = (!is_gone).then(|| self.runtime.enter());
-        // SAFETY: dropped only here, and not used again.
-        unsafe { ManuallyDrop::drop(&mut self.future) };
-    }
-}
+sync::on_drop!(InTokio[F], it => {
+    // If the thread is exiting, tokio's thread-local may be destroyed. In that case, drop the
+    // future without a context.
+    let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
+    let is_gone = Handle::try_current().err().is_some_and(is_gone);
+    let _inside = (!is_gone).then(|| it.runtime.enter());
+    // SAFETY: dropped only here, and not used again.
+    unsafe { ManuallyDrop::drop(&mut it.future) };
+});
 
 base::internal::impl_debug!(InTokio[F], it => runtime: it.runtime);

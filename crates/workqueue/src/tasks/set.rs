@@ -129,25 +129,15 @@ fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
 
 impl Ended {
     fn add(&self, place: usize) {
+        let check = || self.0.lock().waiter.take();
+        let early = twin::armed("task set: checks for a waiter first").then(check);
         let mut list = self.0.lock();
-        let waiter = if twin::armed("task set: checks for a waiter first") {
-            let waiter = list.waiter.take();
-            drop(list);
-            self.0.lock().places.push_back(place);
-            waiter
-        } else {
-            list.places.push_back(place);
-            let waiter = list.waiter.take();
-            drop(list);
-            waiter
-        };
+        list.places.push_back(place);
+        let waiter = early.unwrap_or_else(|| list.waiter.take());
+        drop(list);
         if let Some(waiter) = waiter {
             cleanups::fire(waiter);
         }
-    }
-
-    fn take(&self) -> Option<usize> {
-        self.0.lock().places.pop_front()
     }
 
     /// Registers `waker` for the next item that ends; returns `false` if one has ended.
@@ -300,7 +290,7 @@ impl<T> TaskSet<T> {
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
-            let place = self.ended.take()?;
+            let place = self.ended.0.lock().places.pop_front()?;
             let Some(handle) = self.handles.get_mut(&place) else { continue };
             // Without a result, this is the entry of an item whose deadline passed after it had
             // started.
@@ -405,13 +395,9 @@ impl<T: Send + 'static> TaskSet<T> {
     }
 }
 
-impl<T> Drop for TaskSet<T> {
-    fn drop(&mut self) {
-        if !twin::torn_down() && self.process.is_this() {
-            self.cancel_all();
-        }
-    }
-}
+sync::on_drop!(TaskSet[T], it => if it.process.is_this() {
+    it.cancel_all();
+});
 
 base::internal::impl_debug!(TaskSet[T], it => queue: it.queue.name(), len: it.len());
 
@@ -455,7 +441,7 @@ mod tests {
         let ended = Ended::default();
         ended.add(0);
         assert!(!ended.wait(Waker::noop()));
-        assert_eq!(ended.take(), Some(0));
+        assert_eq!(ended.0.lock().places.pop_front(), Some(0));
         assert!(ended.wait(Waker::noop()));
         assert!(ended.wait(Waker::noop()));
     }

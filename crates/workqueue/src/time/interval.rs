@@ -147,7 +147,7 @@ impl Interval {
             return Poll::Pending;
         }
         self.nr_at_once += 1;
-        let now_ns = self.sleep.registry().now_ns();
+        let now_ns = self.sleep.registry.now_ns();
         self.due_ns = self.missed.next_ns(self.due_ns, now_ns, self.period_ns);
         self.sleep.reset_ns(self.due_ns);
         Poll::Ready(())
@@ -160,7 +160,7 @@ impl Interval {
 
     /// Makes the next tick due one period from now, and starts a new grid there.
     pub fn reset(&mut self) {
-        let now_ns = self.sleep.registry().now_ns();
+        let now_ns = self.sleep.registry.now_ns();
         self.due_ns = now_ns.saturating_add(self.period_ns);
         self.sleep.reset_ns(self.due_ns);
     }

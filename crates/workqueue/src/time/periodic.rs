@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use sync::{Mutex, twin, unmodelled::Arc};
+use sync::{Mutex, unmodelled::Arc};
 
 use super::{
     delayed::DelayedWork,
@@ -17,10 +17,7 @@ use super::{
 };
 use crate::{
     item::head::Name,
-    queues::{
-        end::WeakQueue,
-        queue::{Inner, Workqueue},
-    },
+    queues::{end::WeakQueue, queue::Workqueue},
 };
 
 /// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
@@ -118,39 +115,22 @@ impl Workqueue {
             let _again = Again(&mut ticks, work);
             func();
         });
-        self.inner.arm_at(&work, due_ns, self.to_weak(), nr_cancels);
+        work.timer.arm_at(&work.work, &self.inner, self.to_weak(), due_ns, nr_cancels);
         Ok(Periodic { work, missed, cancels: true })
     }
 }
 
-impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue has lost its last handle, been
-    /// destroyed, or cancelled everything more than `nr_cancels` times.
-    fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
-        let visit = self.visit().filter(|_| !self.closed.is_destroyed());
-        if let Some(visit) = visit {
-            work.timer.arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
-        }
+sync::on_drop!(Again<'_>, it => {
+    let Again(ticks, work) = it;
+    // A child of `fork` that unwinds inside its parent's item has none of the parent's workers.
+    if let Some(queue) = ticks.queue.upgrade().filter(|queue| queue.is_at_home()) {
+        let missed = *ticks.missed.lock();
+        let now_ns = queue.timers.all.clock.now_ns();
+        ticks.due_ns = missed.next_ns(ticks.due_ns, now_ns, ticks.period_ns);
+        let weak = ticks.queue.clone();
+        work.timer.arm_at(&work.work, &queue, weak, ticks.due_ns, ticks.nr_cancels);
     }
-}
-
-impl Drop for Again<'_> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let Self(ticks, work) = self;
-        // A child of `fork` that unwinds inside its parent's item has none of the parent's workers.
-        let queue = ticks.queue.upgrade().filter(|queue| queue.is_at_home());
-        if let Some(queue) = queue {
-            let missed = *ticks.missed.lock();
-            let now_ns = queue.timers.all.clock.now_ns();
-            ticks.due_ns = missed.next_ns(ticks.due_ns, now_ns, ticks.period_ns);
-            let weak = ticks.queue.clone();
-            queue.arm_at(work, ticks.due_ns, weak, ticks.nr_cancels);
-        }
-    }
-}
+});
 
 impl Periodic {
     /// Sets the behavior for ticks that are missed from now on. By default they are skipped.
@@ -180,12 +160,8 @@ impl Periodic {
     }
 }
 
-impl Drop for Periodic {
-    fn drop(&mut self) {
-        if self.cancels && !twin::torn_down() && !self.work.timer.is_lost() {
-            self.work.disable();
-        }
-    }
-}
+sync::on_drop!(Periodic, it => if it.cancels && !it.work.timer.is_lost() {
+    it.work.disable();
+});
 
 base::internal::impl_debug!(Periodic, it => work: it.work);

@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use sync::{
-    time::{Instant, nanos},
-    twin,
-};
+use sync::time::{Instant, nanos};
 
-use crate::queues::{registry::Registry, sleeps::SleepTimer, timers::Timers};
+use crate::queues::{registry::Registry, sleeps::SleepTimer};
 
 /// Waits until `duration` has passed since this call.
 ///
@@ -100,7 +97,7 @@ pub(super) fn global() -> &'static Registry {
 /// If it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    registry: Owner,
+    pub(super) registry: Owner,
     at_ns: u64,
     /// `None` until the first poll that waits.
     timer: Option<SleepTimer>,
@@ -108,7 +105,7 @@ pub struct Sleep {
 
 /// The registry of a sleep. References to the process's registry are not counted here, because all
 /// threads would share its count.
-enum Owner {
+pub(super) enum Owner {
     Process(&'static Registry),
     Other(Registry),
 }
@@ -162,10 +159,6 @@ impl Sleep {
         Self { registry, at_ns, timer: None }
     }
 
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Returns `true` if the deadline has passed, even if the sleep has not been polled since.
     pub fn is_elapsed(&self) -> bool {
         self.registry.now_ns() >= self.at_ns
@@ -173,7 +166,7 @@ impl Sleep {
 
     /// Changes the deadline, from the next poll on. A sleep that was ready waits again.
     pub fn reset(&mut self, deadline: Instant) {
-        self.reset_ns(self.timers().clock.ns_of(deadline));
+        self.reset_ns(self.registry.timers().clock.ns_of(deadline));
     }
 
     pub(super) fn reset_ns(&mut self, at_ns: u64) {
@@ -186,12 +179,8 @@ impl Sleep {
         if let Some(timer) = self.timer.take()
             && self.registry.is_here()
         {
-            self.timers().end_sleep(timer);
+            self.registry.timers().end_sleep(timer);
         }
-    }
-
-    fn timers(&self) -> &Timers {
-        self.registry.timers()
     }
 }
 
@@ -216,12 +205,98 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.disarm();
-        }
+sync::on_drop!(Sleep, sleep => sleep.disarm());
+
+base::internal::impl_debug!(Sleep, it => is_elapsed: it.is_elapsed(), has_timer: it.timer.is_some());
+
+/// Waits for `future` for at most `duration` from this call.
+///
+/// # Panics
+///
+/// The same as [`sleep`](crate::sleep).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{block_on, timeout, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// queue.pause();
+/// let handle = queue.spawn(|| 7);
+/// // The timeout drops the handle; `&mut handle` would keep it.
+/// assert!(block_on(timeout(Duration::from_millis(1), handle)).is_err());
+/// queue.resume();
+/// assert_eq!(block_on(timeout(Duration::MAX, queue.spawn(|| 7)))??, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::of(sleep(duration), future)
+}
+
+/// Waits for `future` until `deadline` at the latest.
+///
+/// # Panics
+///
+/// The same as [`sleep`](crate::sleep).
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::of(sleep_until(deadline), future)
+}
+
+impl Registry {
+    /// Waits for `future` for at most `duration` from this call. This is like [`timeout`], except
+    /// that this registry's thread wakes the task.
+    pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+        Timeout::of(self.sleep(duration), future)
     }
 }
 
-base::internal::impl_debug!(Sleep, it => is_elapsed: it.is_elapsed(), has_timer: it.timer.is_some());
+/// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
+///
+/// Each poll polls the future first, so a future that is ready is never too late. A poll that does
+/// not return is not interrupted. A future that is too late is dropped together with the `Timeout`.
+///
+/// # Cost
+///
+/// A future that is ready at its first poll costs nothing. Otherwise the cost is that of a
+/// [`Sleep`].
+///
+/// # Errors
+///
+/// Returns [`Elapsed`] if the time has passed.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Timeout<F> {
+    future: F,
+    sleep: Sleep,
+}
+
+/// The error returned if a future was not ready in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elapsed;
+
+impl<F: Future> Timeout<F> {
+    pub(crate) fn of(sleep: Sleep, future: impl IntoFuture<IntoFuture = F>) -> Self {
+        let future = future.into_future();
+        Self { future, sleep }
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: nothing is moved out of `this` below.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: `F` stays pinned: `Self` is not packed, has no `Drop`, is `Unpin` only if `F` is.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        if let Poll::Ready(value) = future.poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        let elapsed = Pin::new(&mut this.sleep).poll(context);
+        elapsed.map(|()| Err(Elapsed))
+    }
+}
+
+base::internal::impl_debug!(Timeout[F], it => sleep: it.sleep);
+
+base::internal::into_io_error!(Elapsed, |_| ErrorKind::TimedOut, "the timeout has passed");
