@@ -5,16 +5,16 @@
 //!   peers. [`output`] prints the results.
 //! - [`bench`](mod@bench) contains the benchmarks.
 //!
-//! The binary only calls [`main`]. The rest is public so that tests can use it.
+//! The binary only calls [`main`]. The records are public so that tests can read them.
 
 // This is not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is
 // unsafe.
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-pub mod bench;
-pub mod cli;
-pub mod harness;
+mod bench;
+mod cli;
+mod harness;
 pub mod output;
 
 /// The snippets of the book. They are part of this crate because some of them use the peers.
@@ -29,7 +29,6 @@ use crate::cli::{Cli, Command, TEACHING};
 use crate::output::page;
 
 /// Runs the command with the arguments of this process.
-#[must_use]
 pub fn main() -> ExitCode {
     top::end(Cli::read(std::env::args_os()), run)
 }

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use top::exit::Stop;
 
-use super::child::{Failed, forwarded, measure, own_args, sample, this_program};
+use super::child::{forwarded, measure, own_args, sample, this_program};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::metric::{Better, Metric};
@@ -85,7 +85,7 @@ struct Side {
     args: Vec<OsString>,
     bench: &'static str,
     metrics: &'static [Metric],
-    /// The results of the current repetition, or `None` before the first repetition.
+    /// The results of the current repetition. `None` before the first repetition, and after SIGINT.
     records: Option<Vec<Record>>,
     /// The variants whose result of the current repetition has been returned.
     taken: HashSet<String>,
@@ -97,16 +97,11 @@ impl Side {
     fn take(&mut self, variant: &str) -> Result<Option<Sample>, Stop> {
         if self.records.is_none() || self.taken.contains(variant) {
             self.taken.clear();
-            match measure(&self.program, &self.args) {
-                Ok(records) => self.records = Some(records),
-                Err(Failed::Interrupted) => return Ok(None),
-                Err(failed) => return Err(failed.into()),
-            }
+            self.records = measure(&self.program, &self.args)?;
         }
         self.taken.insert(variant.into());
-        let records = self.records.iter().flatten();
-        let of_bench = records.filter(|record| record.bench == self.bench);
-        Ok(Some(sample(of_bench, variant, self.metrics)))
+        let records = self.records.as_ref();
+        Ok(records.map(|records| sample(records, self.bench, variant, self.metrics)))
     }
 }
 

@@ -76,7 +76,6 @@ impl Which {
     /// Returns all benches with default options, except [`Which::Groups`] and [`Which::Scale`],
     /// which run only if they are named, and [`Which::Seeds`], which measures cases of the other
     /// benches.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
             Self::Workqueue(Default::default()),
@@ -91,7 +90,6 @@ impl Which {
     }
 
     /// Returns the cases and peers of the bench.
-    #[must_use]
     pub fn menu(&self) -> Menu {
         match self {
             Self::Workqueue(_) => workqueue::MENU,
@@ -109,7 +107,6 @@ impl Which {
     }
 
     /// Returns `true` if `--pin` has an effect on the bench.
-    #[must_use]
     pub fn pins_producers(&self) -> bool {
         matches!(self, Self::Workqueue(_) | Self::Mpscq(_) | Self::Everyday)
     }

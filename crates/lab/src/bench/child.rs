@@ -23,26 +23,9 @@ const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--l
 /// The maximum size of a case list in bytes. The list of this version takes 20 kB.
 const LONGEST_LIST: u64 = 1 << 20;
 
-/// The reason why a child returned no results.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failed {
-    /// SIGINT ended the child. The terminal sends it to all processes of the foreground group.
-    Interrupted,
-    /// Any other reason, as a line for the user.
-    Because(String),
-}
-
-impl From<Failed> for Stop {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Interrupted => Self::CouldNotRun("interrupted".into()),
-            Failed::Because(reason) => Self::CouldNotRun(reason),
-        }
-    }
-}
-
 /// Runs `program` with `args`, which must select JSON output, and returns the records that it
-/// prints.
+/// prints. Returns `None` if SIGINT ended the program. The terminal sends it to all processes of
+/// the foreground group.
 ///
 /// # Blocking
 ///
@@ -51,21 +34,33 @@ impl From<Failed> for Stop {
 /// # Errors
 ///
 /// Returns an error if the program cannot be started, fails, or prints anything other than records.
-pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
-    let output = printed(program, args)?;
+pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>, Stop> {
+    let name = program.display();
+    let failed = |reason: &str| Err(Stop::CouldNotRun(format!("{name}: {reason}")));
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
+    if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
+        return Ok(None);
+    }
+    if !output.status.success() {
+        let talk = String::from_utf8_lossy(&output.stderr);
+        return failed(&format!("{} ({})", output.status, reason(&talk)));
+    }
+    if output.stdout.is_empty() {
+        return failed("it printed nothing");
+    }
     let mut records = Vec::new();
-    for text in output.lines() {
+    for text in String::from_utf8_lossy(&output.stdout).lines() {
         match serde_json::from_str(text) {
             Ok(Line::Record(record)) => records.push(record),
             Ok(_) => {}
-            Err(_) => {
-                let name = program.display();
-                let reason = format!("{name}: the output is not that of a bench");
-                return Err(Failed::Because(reason));
-            }
+            Err(_) => return failed("the output is not that of a bench"),
         }
     }
-    Ok(records)
+    Ok(Some(records))
 }
 
 /// Removes the cases that `program` does not list. If `bench` is given, only this bench is listed.
@@ -124,28 +119,6 @@ pub fn retain_known(
     Ok(())
 }
 
-/// Runs `program` and returns its output. Empty output is an error.
-fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
-    let name = program.display();
-    let because = |reason: String| Failed::Because(format!("{name}: {reason}"));
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Failed::Because(format!("cannot start {name}: {error}")))?;
-    if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
-        return Err(Failed::Interrupted);
-    }
-    if !output.status.success() {
-        let talk = String::from_utf8_lossy(&output.stderr);
-        return Err(because(format!("{} ({})", output.status, reason(&talk))));
-    }
-    if output.stdout.is_empty() {
-        return Err(because("it printed nothing".into()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// Returns the line of a failed program's output that gives the reason, without a backtrace.
 fn reason(talk: &str) -> String {
     let lines: Vec<&str> = talk.lines().collect();
@@ -186,7 +159,6 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
 }
 
 /// Removes the options that are not forwarded to child processes.
-#[must_use]
 pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut args = args.iter();
@@ -205,7 +177,6 @@ pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
 }
 
 /// Returns the arguments of this process without the program name.
-#[must_use]
 pub fn own_args() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
@@ -216,16 +187,10 @@ pub fn this_program() -> Result<PathBuf, Stop> {
         .map_err(|error| Stop::because("cannot find this program's own file", error))
 }
 
-/// Creates a sample from the `records` of one variant.
-#[must_use]
-pub fn sample<'a>(
-    records: impl IntoIterator<Item = &'a Record>,
-    variant: &str,
-    metrics: &[Metric],
-) -> Sample {
+/// Creates a sample from the `records` of one variant of a bench.
+pub fn sample(records: &[Record], bench: &str, variant: &str, metrics: &[Metric]) -> Sample {
     let mut sample = Sample::default();
-    let of_variant = records.into_iter().filter(|it| it.variant == variant);
-    for record in of_variant {
+    for record in records.iter().filter(|it| it.bench == bench && it.variant == variant) {
         if let Some(metric) = metrics.iter().find(|it| it.name == record.metric) {
             sample.set(*metric, record.median);
         }
@@ -238,7 +203,6 @@ pub fn sample<'a>(
 ///
 /// The child gets `--inside` and measures in its own process. Variants in brackets are limits,
 /// which are computed in this process.
-#[must_use]
 pub fn apart(mut case: Case, settings: &Settings) -> Case {
     if settings.inside {
         return case;
@@ -252,15 +216,11 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
             args.push(format!("--inside={}", std::process::id()).into());
             args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
-            match measure(&this_program()?, &args) {
-                Err(Failed::Interrupted) => Ok(None),
-                _ if interrupt.requested() => Ok(None),
-                measured => {
-                    let records = measured?;
-                    let of_bench = records.iter().filter(|record| record.bench == bench);
-                    Ok(Some(sample(of_bench, &of, metrics)))
-                }
+            let measured = measure(&this_program()?, &args);
+            if interrupt.requested() {
+                return Ok(None);
             }
+            Ok(measured?.map(|records| sample(&records, bench, &of, metrics)))
         });
     }
     case
@@ -281,13 +241,13 @@ mod tests {
         assert_eq!(forwarded(&words(args)), left);
     }
 
-    fn shell(script: &str) -> Result<Vec<Record>, Failed> {
+    fn shell(script: &str) -> Result<Option<Vec<Record>>, Stop> {
         measure(Path::new("/bin/sh"), &["-c".into(), script.into()])
     }
 
     fn failure(script: &str) -> String {
         match shell(script) {
-            Err(Failed::Because(reason)) => reason,
+            Err(Stop::CouldNotRun(reason)) => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -296,7 +256,7 @@ mod tests {
     fn numbers_are_read_and_the_rest_is_left() {
         let record = r#"{"bench":"b","case":"c","variant":"v","metric":"m","unit":"ns","median":1.5,"mad":0,"n":1,"peer":false}"#;
         let run = r#"{"bench":"b","case":"c","variant":"v","run":1,"values":[["m",1.5]]}"#;
-        let records = shell(&format!("echo '{record}'; echo '{run}'")).unwrap();
+        let records = shell(&format!("echo '{record}'; echo '{run}'")).unwrap().unwrap();
         assert_eq!((records.len(), records[0].median), (1, 1.5));
     }
 
@@ -308,9 +268,9 @@ mod tests {
         assert!(failure("true").contains("printed nothing"));
         let missing = measure(Path::new("/nowhere/at/all"), &[]);
         assert!(
-            matches!(missing, Err(Failed::Because(reason)) if reason.starts_with("cannot start /nowhere/at/all: "))
+            matches!(missing, Err(Stop::CouldNotRun(reason)) if reason.starts_with("cannot start /nowhere/at/all: "))
         );
-        assert_eq!(shell("exit 130"), Err(Failed::Interrupted));
+        assert!(shell("exit 130").unwrap().is_none());
     }
 
     #[test]

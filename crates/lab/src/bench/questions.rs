@@ -100,7 +100,6 @@ pub struct TryArgs {
 
 impl TryArgs {
     /// Returns the options of a bench that measures the cases of the questions.
-    #[must_use]
     pub fn bench(&self) -> BenchArgs {
         BenchArgs {
             which: None,
@@ -119,7 +118,6 @@ impl TryArgs {
 }
 
 /// Creates the case of each question, with the variants that its rows name.
-#[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let benches = Which::all();
     let case = |question: &Question| {

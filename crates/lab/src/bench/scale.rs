@@ -20,7 +20,7 @@ use super::workqueue::peers::Crossbeam;
 use super::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
-use crate::harness::metric::{Metric, lower};
+use crate::harness::metric::{Metric, Text, lower};
 
 const BENCH: &str = "scale";
 const QUEUES: &str = "queues";
@@ -42,22 +42,21 @@ const NR_DOMAINS: Numbers = [1, 10, 100, 1_200];
 const GROWTH: Metric = lower("growth", "x", ("times, as n", "doubles"), 1.0);
 /// The time at each number, the growth, and the memory at the last number.
 type Metrics = [Metric; 6];
-const OF_QUEUES: &Metrics = &[
-    lower("ns@1", "ns", ("ns per item, by number of queues", "1"), 1.0),
-    lower("ns@10", "ns", ("ns per item, by number of queues", "10"), 1.0),
-    lower("ns@100", "ns", ("ns per item, by number of queues", "100"), 1.0),
-    lower("ns@1000", "ns", ("ns per item, by number of queues", "1k"), 1.0),
-    GROWTH,
-    lower("bytes@1000", "B", ("", "bytes"), 1.0),
-];
-const OF_DOMAINS: &Metrics = &[
-    lower("ns@1", "ns", ("ns per domain, by number of domains", "1"), 1.0),
-    lower("ns@10", "ns", ("ns per domain, by number of domains", "10"), 1.0),
-    lower("ns@100", "ns", ("ns per domain, by number of domains", "100"), 1.0),
-    lower("ns@1200", "ns", ("ns per domain, by number of domains", "1.2k"), 1.0),
-    GROWTH,
-    lower("bytes@1200", "B", ("", "bytes"), 1.0),
-];
+const OF_QUEUES: &Metrics =
+    &metrics("ns per item, by number of queues", ("ns@1000", "1k"), "bytes@1000");
+const OF_DOMAINS: &Metrics =
+    &metrics("ns per domain, by number of domains", ("ns@1200", "1.2k"), "bytes@1200");
+
+const fn metrics(group: Text, (last, head): (Text, Text), bytes: Text) -> Metrics {
+    [
+        lower("ns@1", "ns", (group, "1"), 1.0),
+        lower("ns@10", "ns", (group, "10"), 1.0),
+        lower("ns@100", "ns", (group, "100"), 1.0),
+        lower(last, "ns", (group, head), 1.0),
+        GROWTH,
+        lower(bytes, "B", ("", "bytes"), 1.0),
+    ]
+}
 
 /// The number of items that all queues run together.
 const ITEMS: usize = 200_000;
@@ -74,7 +73,6 @@ struct Cost {
 }
 
 /// Creates the selected cases.
-#[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
     let along = |numbers, metrics, at| along(numbers, metrics, at, settings);

@@ -172,10 +172,10 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
             cut.join(", ")
         ));
     }
-    let unmet = report.unmet();
+    let unmet = report.unmet;
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
     if let Some(path) = page {
-        write_page(&path, report.into_lines())?;
+        write_page(&path, report.lines)?;
     }
     Ok(match why {
         Why::Interrupted => Exit::Interrupted,
@@ -463,24 +463,21 @@ mod tests {
     fn every_case_has_words_and_no_words_are_left_over() {
         let cases = every_case();
         let cases: HashSet<_> = cases.iter().map(|it| (it.bench, it.name)).collect();
-        let known: HashSet<_> = words::known().collect();
+        let known: HashSet<_> = words::tests::known().collect();
         assert_eq!(cases, known);
     }
 
     #[test]
     fn every_metric_has_words_and_no_words_are_left_over() {
-        let known: HashSet<_> = words::known_metrics().collect();
-        let mut left_over = known.clone();
+        let mut left_over: HashSet<_> = words::tests::known_metrics().collect();
         for case in every_case() {
             let narrow = format!("{} {}", case.bench, case.name);
-            // The names of the other metrics contain a number after `@`.
-            let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
-            for metric in named.map(|it| it.name) {
-                let places = [narrow.as_str(), case.bench, "*"];
-                let mut named = places.into_iter().map(|place| (place, metric));
-                let found = named.find(|it| known.contains(it));
-                let (place, _) = found.unwrap_or_else(|| panic!("{narrow}: {metric}"));
-                left_over.retain(|it| *it != (place, metric));
+            for metric in case.metrics.iter().map(|it| it.name) {
+                let mut places = [narrow.as_str(), case.bench, "*"].into_iter();
+                let key = |place| Some((place, words::tests::key_of(place, metric)?));
+                let found = places.find_map(key);
+                let key = found.unwrap_or_else(|| panic!("{narrow}: {metric}"));
+                left_over.retain(|it| *it != key);
             }
         }
         assert!(left_over.is_empty(), "{left_over:?}");

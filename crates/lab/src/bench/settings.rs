@@ -60,7 +60,6 @@ impl Menu {
     }
 
     /// Returns the text that is shown in the help of the bench.
-    #[must_use]
     pub fn help(self) -> String {
         let [cases, peers] = [self.cases, self.peers].map(|names| names.join(", "));
         format!("Cases: {cases}\nPeers: {peers}")
@@ -69,7 +68,6 @@ impl Menu {
 
 impl Pick {
     /// Returns the first selected case that is on `menu`.
-    #[must_use]
     pub fn first_of(&self, menu: &Menu) -> Option<&str> {
         let mut cases = self.cases.iter().map(String::as_str);
         cases.find(|case| menu.cases.contains(case))
@@ -132,7 +130,6 @@ fn nearest(typed: &str, valid: &[&str]) -> String {
 
 impl Settings {
     /// Returns `true` if `case` was selected.
-    #[must_use]
     pub fn wants_case(&self, case: &str) -> bool {
         let cases = &self.pick.cases;
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
@@ -140,7 +137,6 @@ impl Settings {
 
     /// Returns `asked` if it is given. Otherwise returns `quick` for short runs and `usual` for
     /// others.
-    #[must_use]
     pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
@@ -173,24 +169,6 @@ impl Settings {
         }
         cases
     }
-
-    /// Returns settings for short runs of the given cases, or of all cases if none is given, on all
-    /// available CPUs.
-    #[cfg(test)]
-    pub(crate) fn of_tests(cases: &[&str]) -> Self {
-        Self {
-            quick: true,
-            topology: Topology::detect().unwrap(),
-            inside: true,
-            cpus: sync::cpu::affinity().unwrap().iter().collect(),
-            pick: Pick {
-                cases: cases.iter().map(ToString::to_string).collect(),
-                peers: Vec::new(),
-            },
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        }
-    }
 }
 
 /// Parses a whole number from 1 to `MAX`. The error is a message for the user.
@@ -217,6 +195,25 @@ pub fn seed(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
     use crate::harness::case::{Sample, Variant};
+
+    impl Settings {
+        /// Returns settings for short runs of the given cases, or of all cases if none is given, on all
+        /// available CPUs.
+        pub(crate) fn of_tests(cases: &[&str]) -> Self {
+            Self {
+                quick: true,
+                topology: Topology::detect().unwrap(),
+                inside: true,
+                cpus: sync::cpu::affinity().unwrap().iter().collect(),
+                pick: Pick {
+                    cases: cases.iter().map(ToString::to_string).collect(),
+                    peers: Vec::new(),
+                },
+                pins: Vec::new(),
+                interrupt: Interrupt::default(),
+            }
+        }
+    }
 
     const MEAL: Menu = Menu { cases: &["soup", "fish"], peers: &["salt", "pepper"] };
 

@@ -47,7 +47,6 @@ pub struct Span {
 }
 
 /// A background thread's handle to the measurement.
-#[derive(Debug)]
 pub struct Attendant<'s> {
     span: &'s Span,
     phase: u8,
@@ -75,7 +74,6 @@ pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
     /// Creates the handle for an attendant.
-    #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }
     }
@@ -190,7 +188,6 @@ impl Attendant<'_> {
     }
 
     /// Returns the work of the attendant. An attendant that leaves before the end counts as absent.
-    #[must_use]
     pub fn leave(mut self) -> Attended {
         if self.phase != OVER {
             // The attendant exits early, so the rest of the span is one pause.
@@ -203,7 +200,6 @@ impl Attendant<'_> {
 /// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
 /// `cpus` CPUs runs in every tenth of the run. Returns 0 for a single thread. Even with a CPU for
 /// each thread, two threads may share a CPU until the kernel moves one of them.
-#[must_use]
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
@@ -264,7 +260,6 @@ impl Drop for Ending<'_> {
 }
 
 /// Returns a warning for each variant with discarded runs.
-#[must_use]
 pub fn warnings(series: &[Series]) -> Vec<String> {
     let thrown = |series: &Series| {
         let mut reasons = series.thrown_away();

@@ -5,7 +5,7 @@ use top::exit::Stop;
 use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
-use super::metric::Metric;
+use super::metric::{Metric, Text};
 use super::stats::Point;
 
 /// The values that one run of one variant measured, by metric.
@@ -18,7 +18,6 @@ pub struct Sample {
 impl Sample {
     /// Creates the sample of a run that was discarded because an attendant was absent. It has no
     /// values.
-    #[must_use]
     pub fn thrown_away(absent: Absent) -> Self {
         Self { thrown_away: Some(absent.0), ..Self::default() }
     }
@@ -32,7 +31,6 @@ impl Sample {
     }
 
     /// Creates a sample of the given values.
-    #[must_use]
     pub fn of<const N: usize>(values: [(Metric, f64); N]) -> Self {
         let mut sample = Self::default();
         values.into_iter().for_each(|(metric, value)| sample.set(metric, value));
@@ -40,7 +38,6 @@ impl Sample {
     }
 
     /// Returns `true` for the sample of a discarded run.
-    #[must_use]
     pub fn is_thrown_away(&self) -> bool {
         self.thrown_away.is_some()
     }
@@ -67,7 +64,6 @@ impl Sample {
     }
 
     /// Returns the value of a metric.
-    #[must_use]
     pub fn value(&self, metric: &str) -> Option<f64> {
         self.values.iter().find(|(name, _)| *name == metric).map(|&(_, value)| value)
     }
@@ -105,7 +101,6 @@ impl Variant {
     }
 
     /// Marks the variant as third-party code.
-    #[must_use]
     pub fn as_peer(self) -> Self {
         Self { peer: true, ..self }
     }
@@ -131,13 +126,7 @@ pub struct Case {
 
 impl Case {
     /// Creates a case without a description, variants or claims.
-    #[must_use]
-    pub const fn new(
-        bench: &'static str,
-        name: &'static str,
-        metrics: &'static [Metric],
-        headline: &'static str,
-    ) -> Self {
+    pub fn new(bench: Text, name: Text, metrics: &'static [Metric], headline: Text) -> Self {
         Self {
             bench,
             name,
@@ -150,7 +139,6 @@ impl Case {
     }
 
     /// Returns `true` if both variants of `claim` are in the case.
-    #[must_use]
     pub fn can_judge(&self, claim: &Claim) -> bool {
         let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
         has(&claim.variant)
@@ -174,7 +162,6 @@ pub struct Series {
 
 impl Series {
     /// Returns the values of one metric, each with its repetition.
-    #[must_use]
     pub fn points(&self, metric: &str) -> Vec<Point> {
         self.samples
             .iter()

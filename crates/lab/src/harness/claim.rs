@@ -60,6 +60,19 @@ pub enum Verdict {
     NotMeasured,
 }
 
+impl Verdict {
+    /// Returns the verdict as an answer, with a note if the claim was close.
+    pub fn in_words(self, close: bool) -> String {
+        let answer = match self {
+            Self::Holds => "yes",
+            Self::Fails => "no",
+            Self::OneRun => "one run: no verdict",
+            Self::NotMeasured => "not measured",
+        };
+        format!("{answer}{}", if close { ", within the noise" } else { "" })
+    }
+}
+
 /// A claim and its measurement.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
@@ -103,13 +116,11 @@ impl Claim {
     }
 
     /// Accepts a ratio that violates the bound by at most one MAD.
-    #[must_use]
     pub fn surely(self) -> Self {
         Self { surely: true, ..self }
     }
 
     /// Judges the claim on the basis of the samples in `series`.
-    #[must_use]
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {
             Against::Variant(name) => series.iter().find(|series| series.variant == *name),

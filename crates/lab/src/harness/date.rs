@@ -5,7 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const DAY: u64 = 86_400;
 
 /// Formats a time as `2026-11-21 21:15:03 UTC`. A time before 1970 becomes the start of 1970.
-#[must_use]
 pub fn utc(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY, since.as_secs() % DAY);

@@ -94,13 +94,11 @@ impl Fingerprint {
     }
 
     /// Returns `true` if the build is optimized and therefore fit for measurements.
-    #[must_use]
     pub fn is_optimised(&self) -> bool {
         self.opt_level != "0" && !cfg!(debug_assertions)
     }
 
     /// Formats the fingerprint as lines of text, no wider than a table.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let unknown = || "unknown".to_owned();
         let smt = if self.smt { "SMT" } else { "no SMT" };

@@ -32,7 +32,6 @@ const MOVED: f64 = 1.5;
 
 /// Returns the round-trip time of a cache line between the first and the last of `cpus`, in
 /// nanoseconds. Returns `None` if there is only one CPU or if threads cannot be pinned.
-#[must_use]
 pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     let (&first, &last) = (cpus.first()?, cpus.last()?);
     if first == last {
@@ -42,7 +41,6 @@ pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
 }
 
 /// Returns a warning if two measurements differ by more than noise can explain.
-#[must_use]
 pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
     let (before, after) = before.zip(after)?;
     (before.max(after) > MOVED * before.min(after)).then(|| {

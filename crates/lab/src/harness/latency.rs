@@ -13,7 +13,6 @@ pub struct Latencies {
 
 impl Latencies {
     /// Creates an empty set with space for `samples` samples.
-    #[must_use]
     pub fn with_capacity_for(samples: usize) -> Self {
         Self { cycles: Vec::with_capacity(samples) }
     }
@@ -32,7 +31,6 @@ impl Latencies {
     }
 
     /// Returns the mean in nanoseconds, or `None` if there are no samples.
-    #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
         let sum: u64 = self.cycles.iter().sum();
         let mean = sum as f64 / self.cycles.len() as f64;
@@ -42,7 +40,6 @@ impl Latencies {
 
     /// Returns the percentiles in nanoseconds, in the order of `percents`, or `None` if there are
     /// no samples.
-    #[must_use]
     pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {
         self.cycles.sort_unstable();
         self.cycles.first()?;

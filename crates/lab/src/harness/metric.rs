@@ -21,6 +21,9 @@ pub enum Better {
     Lower,
 }
 
+/// A text of the program.
+pub type Text = &'static str;
+
 /// A number that a run may measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -46,24 +49,12 @@ impl From<Metric> for &'static str {
 
 /// Creates a metric for which lower is better. `(group, head)` is the heading of its column in the
 /// table.
-#[must_use]
-pub const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
+pub const fn lower(name: Text, unit: Text, (group, head): (Text, Text), scale: f64) -> Metric {
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
 /// Creates a metric for which higher is better. `(group, head)` is the heading of its column in the
 /// table.
-#[must_use]
-pub const fn higher(
-    name: &'static str,
-    unit: &'static str,
-    column: (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
+pub const fn higher(name: Text, unit: Text, column: (Text, Text), scale: f64) -> Metric {
     Metric { better: Better::Higher, ..lower(name, unit, column, scale) }
 }

@@ -70,7 +70,6 @@ pub fn before() -> Result<Noise, Stop> {
 }
 
 /// Returns warnings for the user about the noise during the period `when`.
-#[must_use]
 pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if noise.others > OTHERS_LIMIT {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use top::talk::say;
 
 /// A display of the number of completed runs and of an estimate of the remaining time.
-#[derive(Debug)]
 pub struct Progress {
     show: Show,
     started: Instant,
@@ -18,27 +17,20 @@ pub struct Progress {
     end: Option<Instant>,
 }
 
-#[derive(Debug)]
 enum Show {
     /// A line of a terminal, which is overwritten.
     Terminal,
     Lines,
+    #[cfg(test)]
     Nothing,
 }
 
 impl Progress {
     /// Creates a display for `planned` runs, which end at `end` at the latest.
-    #[must_use]
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
         let show = if stderr().is_terminal() && !is_dumb { Show::Terminal } else { Show::Lines };
         Self { show, started: Instant::now(), planned, done: 0, end }
-    }
-
-    /// Creates a display that shows nothing.
-    #[must_use]
-    pub fn silent() -> Self {
-        Self { show: Show::Nothing, started: Instant::now(), planned: 0, done: 0, end: None }
     }
 
     /// Shows that a run of `variant` in `case` begins.
@@ -113,7 +105,6 @@ fn in_words(left: Option<Duration>) -> String {
 }
 
 /// Formats a time as seconds, or as minutes and tens of seconds. Rounds it up.
-#[must_use]
 pub fn rounded(time: Duration) -> String {
     match time.as_secs_f64().ceil() as u64 {
         seconds @ 0..100 => format!("{seconds} s"),
@@ -127,6 +118,13 @@ pub fn rounded(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Progress {
+        /// Creates a display that shows nothing.
+        pub fn silent() -> Self {
+            Self { show: Show::Nothing, started: Instant::now(), planned: 0, done: 0, end: None }
+        }
+    }
 
     #[test]
     fn remaining_time_is_estimated_from_elapsed_time() {

@@ -15,7 +15,6 @@ pub struct Spread {
 
 impl Spread {
     /// Returns the spread of `values`, or `None` if there are none. The values must be finite.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values.to_vec())?;
         let deviations = values.iter().map(|value| (value - median).abs()).collect();
@@ -23,7 +22,6 @@ impl Spread {
     }
 
     /// Returns the MAD as a share of the median, or 0 if the median is 0.
-    #[must_use]
     pub fn relative(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.mad / self.median).abs() }
     }
@@ -43,7 +41,6 @@ pub struct Point {
 /// The runs of one repetition are close together in time, so a slow phase of the machine affects
 /// both. A repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio
 /// remains.
-#[must_use]
 pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     let ratios: Vec<f64> = above
         .iter()
@@ -59,7 +56,6 @@ pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
 /// rank).
 ///
 /// `sorted` must be in ascending order. Returns `None` if it is empty.
-#[must_use]
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<u64> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()

@@ -25,7 +25,6 @@ pub struct Cell {
 }
 
 /// Returns a row for each variant that completed at least one run.
-#[must_use]
 pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
     let best: Vec<Option<&Series>> = metrics.iter().map(|metric| best_peer(all, metric)).collect();
     all.iter()
@@ -56,13 +55,11 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
 ///
 /// Readers of a QSBR flavor must report quiescent states. No other variant requires this of its
 /// users, so such a peer is shown, but is never the best one.
-#[must_use]
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
 }
 
 /// Returns the series with the best median of `metric`.
-#[must_use]
 pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
     let medians = all.filter_map(|series| Some((series, spread(series, metric)?.median)));
     let (best, _) = medians.reduce(|best, other| {

@@ -19,19 +19,16 @@ pub struct Usage {
 
 impl Usage {
     /// Reads the counters of this process, including threads that have exited.
-    #[must_use]
     pub fn now() -> Self {
         Self::of(UsageWho::RUSAGE_SELF)
     }
 
     /// Reads the counters of child processes that have ended.
-    #[must_use]
     pub fn of_children() -> Self {
         Self::of(UsageWho::RUSAGE_CHILDREN)
     }
 
     /// Reads the counters of the calling thread.
-    #[must_use]
     pub fn of_thread() -> Self {
         // This is more precise than the times of `getrusage`, which some kernels count in ticks.
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
@@ -50,7 +47,6 @@ impl Usage {
     }
 
     /// Returns the growth since `earlier`.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
             slept: self.slept.saturating_sub(earlier.slept),
@@ -60,7 +56,6 @@ impl Usage {
     }
 
     /// Returns the total number of context switches.
-    #[must_use]
     pub fn switches(self) -> u64 {
         self.slept + self.preempted
     }

@@ -83,7 +83,6 @@ pub struct Answer {
 
 impl Question {
     /// Returns `true` if one of the rows compares the variant.
-    #[must_use]
     pub fn needs(&self, variant: &str, peer: bool) -> bool {
         self.rows.iter().any(|row| match peer {
             true => row.peers.is_empty() || row.peers.contains(&variant),
@@ -92,7 +91,6 @@ impl Question {
     }
 
     /// Returns the answers for the rows whose variants were measured.
-    #[must_use]
     pub fn answers(&self, metrics: &[Metric], all: &[Series]) -> Vec<Answer> {
         self.rows.iter().filter_map(|row| row.answer(self.text, metrics, all)).collect()
     }
@@ -144,7 +142,6 @@ impl Unit {
 }
 
 /// Formats the answers to one question.
-#[must_use]
 pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> String) -> String {
     let labels = QUESTIONS.iter().flat_map(|it| it.rows).map(|it| it.label);
     let label_width = labels.map(|it| it.chars().count()).max().unwrap_or(0);
@@ -168,7 +165,6 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
 }
 
 /// Formats the number of answers for each outcome.
-#[must_use]
 pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
     let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
@@ -177,9 +173,8 @@ pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::everyday::UNTIL_END;
     use crate::harness::case::Sample;
-    use crate::output::table::MAX_WIDTH;
+    use crate::output::table::tests::MAX_WIDTH;
 
     fn answer(outcome: &str) -> Answer {
         Answer {
@@ -204,9 +199,10 @@ mod tests {
 
     #[test]
     fn cells_of_every_row_are_apart_and_fit_a_line() {
-        let sample = Sample::of([(ENDED, 0.0), (UNTIL_END, 2e9)]);
+        let mut sample = Sample::of([(ENDED, 0.0)]);
+        sample.set("until_end", 2e9);
         let peer = Series { variant: "tokio".into(), peer: true, samples: vec![(0, sample)] };
-        let deadlocks = Unit::Ends.value(&peer, UNTIL_END.name).unwrap();
+        let deadlocks = Unit::Ends.value(&peer, "until_end").unwrap();
         for row in QUESTIONS.iter().flat_map(|it| it.rows) {
             let answer = Answer {
                 row: row.label.into(),

@@ -3,13 +3,13 @@
 //! classified by [outcome]. [sources] has the tables that compare published figures. A [`run::Run`]
 //! contains the lines of a run in order.
 
-pub mod answer;
-pub mod outcome;
-pub mod page;
+pub(crate) mod answer;
+pub(crate) mod outcome;
+pub(crate) mod page;
 pub mod record;
-pub mod run;
-pub mod sources;
-pub mod table;
-pub mod text;
-pub mod verdict;
-pub mod words;
+pub(crate) mod run;
+pub(crate) mod sources;
+pub(crate) mod table;
+pub(crate) mod text;
+pub(crate) mod verdict;
+pub(crate) mod words;

@@ -25,7 +25,6 @@ const UNCERTAINTY: f64 = 2.0 * 1.25 * 1.5;
 
 /// Returns the outcome for the factor by which our variant is better, given its median, its median
 /// absolute deviation and the number of turns.
-#[must_use]
 pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
     let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad / (n as f64).sqrt());
     match difference.abs() > LEAST.max(uncertainty) {
@@ -39,7 +38,6 @@ pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
 
 /// Formats `value` with about three significant digits, in at most five characters below 10^10. A
 /// value other than zero is never printed as zero.
-#[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude > 0.0 && magnitude < 0.0005 {
@@ -62,7 +60,6 @@ pub fn three_digits(value: f64) -> String {
 }
 
 /// Formats nanoseconds.
-#[must_use]
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns < 999.5 => (ns, "ns"),

@@ -68,7 +68,6 @@ pub struct Head {
 
 impl Head {
     /// Returns the machine, the build and the order of the runs, as lines of text.
-    #[must_use]
     pub fn text(&self) -> Vec<String> {
         let mut lines = self.fingerprint.lines();
         lines.push(format!(
@@ -77,23 +76,6 @@ impl Head {
         ));
         lines.push(format!("order    shuffled with --seed {}", self.seed));
         lines
-    }
-}
-
-#[cfg(test)]
-impl Head {
-    /// Creates the head of a run on this machine.
-    pub(crate) fn of_tests() -> Self {
-        Self {
-            schema: SCHEMA,
-            fingerprint: Fingerprint::take(&topology::Topology::detect().unwrap()),
-            started: "2026-11-21 21:15:03 UTC".into(),
-            command: "afterwork-lab bench".into(),
-            seed: 7,
-            drawing: String::new(),
-            warnings: Vec::new(),
-            others_cpu: 0.0,
-        }
     }
 }
 
@@ -155,7 +137,6 @@ pub struct Listed {
 
 impl Listed {
     /// Describes a case before it is measured.
-    #[must_use]
     pub fn of(case: &Case) -> Self {
         let (peers, ours): (Vec<_>, Vec<_>) = case.variants.iter().partition(|it| it.peer);
         let names = |variants: Vec<&Variant>| variants.iter().map(|it| it.name.clone()).collect();
@@ -258,87 +239,69 @@ pub struct Record {
 
 /// Returns the lines of a case: its head, values, ratios to the best peer, and the ratios and
 /// outcomes of its claims.
-#[must_use]
 pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[String]) -> Vec<Line> {
+    let head = |&Metric { name, unit, better, .. }: &Metric| MetricHead {
+        metric: name.into(),
+        unit: unit.into(),
+        better,
+    };
     let mut lines = vec![Line::Case(CaseHead {
         bench: case.bench.into(),
         case: case.name.into(),
         about: case.about.clone(),
         headline: case.headline.into(),
-        metrics: case.metrics.iter().map(metric_head).collect(),
+        metrics: case.metrics.iter().map(head).collect(),
         warnings: warnings.to_vec(),
     })];
-    let records = values(case, rows).into_iter().chain(ratios(case, judged));
-    lines.extend(records.map(Line::Record));
-    let claimed = judged.iter().map(|judged| claimed(case, judged));
-    lines.extend(claimed.map(Line::Claimed));
-    lines
-}
-
-fn metric_head(metric: &Metric) -> MetricHead {
-    MetricHead { metric: metric.name.into(), unit: metric.unit.into(), better: metric.better }
-}
-
-fn record(
-    case: &Case,
-    (variant, peer): (&str, bool),
-    metric: String,
-    unit: &str,
-    spread: Spread,
-) -> Record {
-    Record {
-        bench: case.bench.into(),
-        case: case.name.into(),
-        variant: variant.into(),
-        metric,
-        unit: unit.into(),
-        median: spread.median,
-        mad: spread.mad,
-        n: spread.n,
-        peer,
-    }
-}
-
-fn values(case: &Case, rows: &[Row]) -> Vec<Record> {
-    let mut records = Vec::new();
+    let place = (case.bench, case.name);
     for row in rows {
         let who = (row.variant.as_str(), row.peer);
         for (metric, cell) in case.metrics.iter().zip(&row.cells) {
-            let value = cell
-                .spread
-                .map(|spread| record(case, who, metric.name.into(), metric.unit, spread));
-            let ratio = cell.vs_best_peer.map(|spread| {
-                let name = format!("{}.vs_best_peer", metric.name);
-                record(case, who, name, "ratio", spread)
-            });
-            records.extend(value.into_iter().chain(ratio));
+            let value = |spread| record(place, who, metric.name, metric.unit, spread);
+            lines.extend(cell.spread.map(value));
+            let name = format!("{}.vs_best_peer", metric.name);
+            let ratio = |spread| record(place, who, &name, "ratio", spread);
+            lines.extend(cell.vs_best_peer.map(ratio));
         }
     }
-    records
+    for Judged { claim, ratio, .. } in judged {
+        if let (Against::Variant(against), Some(ratio)) = (&claim.against, ratio) {
+            let name = format!("{}.vs.{against}", claim.metric);
+            lines.push(record(place, (&claim.variant, false), &name, "ratio", *ratio));
+        }
+    }
+    lines.extend(judged.iter().map(|judged| claimed(case, judged)));
+    lines
 }
 
-fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
-    let against_variant = judged.iter().filter_map(|judged| match &judged.claim.against {
-        Against::Variant(against) => Some((judged, against)),
-        Against::BestPeer => None,
-    });
-    let ratios = against_variant.filter_map(|(judged, against)| {
-        let name = format!("{}.vs.{against}", judged.claim.metric);
-        let who = (judged.claim.variant.as_str(), false);
-        Some(record(case, who, name, "ratio", judged.ratio?))
-    });
-    ratios.collect()
+fn record(
+    (bench, case): (&str, &str),
+    (variant, peer): (&str, bool),
+    metric: &str,
+    unit: &str,
+    Spread { median, mad, n }: Spread,
+) -> Line {
+    Line::Record(Record {
+        bench: bench.into(),
+        case: case.into(),
+        variant: variant.into(),
+        metric: metric.into(),
+        unit: unit.into(),
+        median,
+        mad,
+        n,
+        peer,
+    })
 }
 
 /// Returns the variant and the metric of a claim, in words.
-#[must_use]
 pub fn description(case: &Case, claim: &Claim) -> String {
     format!("{}, {}", claim.variant, words::of_metric(case.bench, case.name, claim.metric))
 }
 
-fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
+fn claimed(case: &Case, judged: &Judged<'_>) -> Line {
     let Claim { variant, metric, bound, .. } = judged.claim;
-    Claimed {
+    Line::Claimed(Claimed {
         bench: case.bench.into(),
         case: case.name.into(),
         claim: description(case, judged.claim),
@@ -349,11 +312,10 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
-    }
+    })
 }
 
 /// Returns lines with the values of each run, variant by variant.
-#[must_use]
 pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
     let runs = series.iter().flat_map(|series| {
         series.samples.iter().map(|(repetition, sample)| {
@@ -371,8 +333,7 @@ pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
 }
 
 /// Returns the records of the noise that was measured while the case ran.
-#[must_use]
-pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
+pub fn of_noise(place: (&str, &str), noise: &Noise) -> Vec<Line> {
     let [before, after] = noise.handover_ns;
     [
         ("others_cpu", "share", Some(noise.others)),
@@ -382,23 +343,13 @@ pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
     ]
     .into_iter()
     .filter_map(|(metric, unit, value)| {
-        Some(Line::Record(Record {
-            bench: bench.into(),
-            case: case.into(),
-            variant: MACHINE.into(),
-            metric: metric.into(),
-            unit: unit.into(),
-            median: value?,
-            mad: 0.0,
-            n: 1,
-            peer: false,
-        }))
+        let spread = Spread { median: value?, mad: 0.0, n: 1 };
+        Some(record(place, (MACHINE, false), metric, unit, spread))
     })
     .collect()
 }
 
 /// Returns a record as one line of JSON, without the newline.
-#[must_use]
 pub fn line(record: &impl Serialize) -> String {
     // Records contain only strings, finite numbers and plain structs, which JSON can represent.
     serde_json::to_string(record).expect("a record of plain data is JSON")
@@ -407,6 +358,22 @@ pub fn line(record: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Head {
+        /// Creates the head of a run on this machine.
+        pub(crate) fn of_tests() -> Self {
+            Self {
+                schema: SCHEMA,
+                fingerprint: Fingerprint::take(&topology::Topology::detect().unwrap()),
+                started: "2026-11-21 21:15:03 UTC".into(),
+                command: "afterwork-lab bench".into(),
+                seed: 7,
+                drawing: String::new(),
+                warnings: Vec::new(),
+                others_cpu: 0.0,
+            }
+        }
+    }
 
     /// Checks one line of each kind against its documentation in `docs/bench-method.md`.
     #[test]

@@ -66,7 +66,6 @@ impl Run {
     }
 
     /// Groups lines. Returns `None` if no [`Head`] comes first, or if results precede all cases.
-    #[must_use]
     pub fn of(lines: Vec<Line>) -> Option<Self> {
         let Some((Line::Head(head), rest)) = lines.split_first() else {
             return None;
@@ -128,14 +127,12 @@ impl CaseRun {
     }
 
     /// Returns the value of one metric of one variant.
-    #[must_use]
     pub fn record(&self, variant: &str, metric: &str) -> Option<&Record> {
         let mut records = self.records.iter();
         records.find(|record| record.variant == variant && record.metric == metric)
     }
 
     /// Returns the variants in order, with `true` for peers.
-    #[must_use]
     pub fn variants(&self) -> Vec<(&str, bool)> {
         let mut variants: Vec<(&str, bool)> = Vec::new();
         for record in &self.records {

@@ -39,7 +39,7 @@ pub struct Block {
     pub absent: &'static str,
 }
 
-/// A row, which shows variants of a case. The old way comes first.
+/// A row, which shows two variants of a case. The old way comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The first cell.
@@ -47,7 +47,7 @@ pub struct Row {
     /// The bench and the case.
     pub case: (&'static str, &'static str),
     /// The variants.
-    pub variants: &'static [&'static str],
+    pub variants: [&'static str; 2],
 }
 
 /// A column.
@@ -63,7 +63,7 @@ pub struct Column {
 
 impl Column {
     /// Returns the head of the column in a table without groups.
-    #[must_use]
+    #[allow(dead_code, reason = "xtask draws tables without groups")]
     pub fn name(&self) -> String {
         let is_from_source = matches!(self.show, Show::Published(_));
         let is_named = [self.group, self.head].iter().any(|it| it.contains("source"));
@@ -86,35 +86,18 @@ pub enum Show {
     Ratio(&'static str),
     /// The number of runs of the last variant that measured a metric.
     Runs(&'static str),
-    /// The figures of the source, one for each row. If rows are runs, the last figure is for all
-    /// runs.
-    Published(&'static [&'static str]),
-}
-
-impl Show {
-    /// Returns the metric, or `None` if the column shows figures of the source.
-    #[must_use]
-    pub fn metric(self) -> Option<&'static str> {
-        match self {
-            Self::Value(_, metric, _)
-            | Self::Change(metric)
-            | Self::Increase(metric)
-            | Self::Ratio(metric)
-            | Self::Runs(metric) => Some(metric),
-            Self::Published(_) => None,
-        }
-    }
+    /// The figures of the source, one for each row, with `|` between them. If rows are runs, the
+    /// last figure is for all runs.
+    Published(&'static str),
 }
 
 impl Source {
     /// Returns `true` if one of the rows shows the case.
-    #[must_use]
     pub fn has(&self, case: (&str, &str)) -> bool {
         self.rows().any(|row| row.case == case)
     }
 
     /// Returns `true` if one of the rows of the case shows the variant.
-    #[must_use]
     pub fn needs(&self, case: (&str, &str), variant: &str) -> bool {
         let mut rows = self.rows().filter(|row| row.case == case);
         rows.any(|row| row.variants.contains(&variant))
@@ -133,7 +116,6 @@ impl Source {
 }
 
 /// A block with its cells.
-#[derive(Debug)]
 pub struct Filled {
     /// The block.
     pub block: &'static Block,
@@ -177,31 +159,30 @@ impl Block {
     fn rows_of_medians(&self, lines: &[Value]) -> Vec<Vec<String>> {
         let cells = |(index, row): (usize, &Row)| {
             let get = |variant: usize, metric: &str| {
-                let variant = row.variants.get(variant)?;
-                let is_it = |it: &&Value| it["variant"] == *variant && it["metric"] == metric;
+                let variant = row.variants[variant];
+                let is_it = |it: &&Value| it["variant"] == variant && it["metric"] == metric;
                 lines.iter().filter(|it| is_of(it, row)).find(is_it)
             };
-            let last = row.variants.len() - 1;
             let median = |variant, metric| get(variant, metric)?["median"].as_f64();
-            let pair = |metric| Some((median(0, metric)?, median(last, metric)?));
+            let pair = |metric| Some((median(0, metric)?, median(1, metric)?));
+            let quotient =
+                |metric| pair(metric).filter(|(old, _)| *old != 0.0).map(|(old, new)| new / old);
             // A row with a single way is the reference for the other rows.
-            let is_base = row.variants[0] == row.variants[last];
+            let is_base = row.variants[0] == row.variants[1];
             let cell = |column: &Column| match column.show {
                 Show::Change(_) | Show::Increase(_) if is_base => Some(String::new()),
                 Show::Value(variant, metric, scale) => {
                     median(variant, metric).map(|it| three_digits(it / scale))
                 }
-                Show::Change(metric) => pair(metric)
-                    .filter(|(old, _)| *old != 0.0)
-                    .map(|(old, new)| format!("{:+.1}", (new / old - 1.0) * 100.0)),
+                Show::Change(metric) => {
+                    quotient(metric).map(|it| format!("{:+.1}", (it - 1.0) * 100.0))
+                }
                 Show::Increase(metric) => {
                     pair(metric).map(|(old, new)| format!("{:+.1}", new - old))
                 }
-                Show::Ratio(metric) => pair(metric)
-                    .filter(|(old, _)| *old != 0.0)
-                    .map(|(old, new)| three_digits(new / old)),
-                Show::Runs(metric) => get(last, metric).map(|it| it["n"].to_string()),
-                Show::Published(figures) => figures.get(index).map(|it| (*it).to_owned()),
+                Show::Ratio(metric) => quotient(metric).map(three_digits),
+                Show::Runs(metric) => get(1, metric).map(|it| it["n"].to_string()),
+                Show::Published(figures) => figures.split('|').nth(index).map(str::to_owned),
             };
             self.cells(row.label.into(), cell)
         };
@@ -229,12 +210,11 @@ impl Block {
                     }
                 }
                 .map(|it| three_digits(it / scale)),
-                Show::Published(figures) => match run {
-                    // The last figure is that of all runs.
-                    Some(run) if run as usize >= figures.len() => Some(String::new()),
-                    Some(run) => Some(figures[run as usize - 1].into()),
-                    None => figures.last().map(|it| (*it).to_owned()),
-                },
+                Show::Published(figures) => {
+                    let (runs, all) = figures.rsplit_once('|')?;
+                    let of = |run| runs.split('|').nth(run as usize - 1).unwrap_or_default();
+                    Some(run.map_or(all, of).into())
+                }
                 _ => None,
             };
             let label = run.map_or_else(|| "all".into(), |run| run.to_string());
@@ -289,8 +269,8 @@ mod tests {
         head: "way",
         each_run: false,
         rows: &[
-            Row { label: "first", case: CASE, variants: &["old", "new"] },
-            Row { label: "second", case: CASE, variants: &["old", "absent"] },
+            Row { label: "first", case: CASE, variants: ["old", "new"] },
+            Row { label: "second", case: CASE, variants: ["old", "absent"] },
         ],
         columns: &[
             column("ours", "old", Show::Value(0, "t_mean", 1e3)),
@@ -299,7 +279,7 @@ mod tests {
             column("", "more", Show::Increase("t_mean")),
             column("", "ratio", Show::Ratio("t_mean")),
             column("", "n", Show::Runs("t_mean")),
-            column("theirs", "%", Show::Published(&["-20", "7"])),
+            column("theirs", "%", Show::Published("-20|7")),
         ],
         absent: "a reason",
     };
@@ -346,7 +326,7 @@ mod tests {
                 column("old", "min", Show::Value(0, "t_min", 1.0)),
                 column("old", "max", Show::Value(0, "t_max", 1.0)),
                 column("new", "mean", Show::Value(1, "t_mean", 1.0)),
-                column("theirs", "mean", Show::Published(&["7", "8"])),
+                column("theirs", "mean", Show::Published("7|8")),
             ],
             ..BLOCK
         };

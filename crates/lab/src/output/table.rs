@@ -6,10 +6,6 @@ use std::ops::Range;
 use super::outcome::three_digits;
 use crate::harness::stats::Spread;
 
-/// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and an
-/// email.
-pub const MAX_WIDTH: usize = 100;
-
 /// The number of spaces between two columns, and between two columns of one group.
 const GAP: usize = 2;
 const GAP_IN_GROUP: usize = 1;
@@ -42,14 +38,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table without columns.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a column. Adjacent columns with the same `group` share a head, unless it is "".
-    #[must_use]
     pub fn column(mut self, group: &str, name: &str, align: Align) -> Self {
         self.columns.push(Column { group: group.into(), name: name.into(), align });
         self
@@ -62,7 +51,6 @@ impl Table {
     }
 
     /// Returns the one or two header lines, each ended by a newline.
-    #[must_use]
     pub fn head(&self) -> String {
         let mut head = String::new();
         if self.columns.iter().any(|column| !column.group.is_empty()) {
@@ -74,7 +62,6 @@ impl Table {
     }
 
     /// Returns the rows, each ended by a newline.
-    #[must_use]
     pub fn body(&self) -> String {
         let mut body = String::new();
         for row in &self.rows {
@@ -178,7 +165,6 @@ fn push_line(text: &mut String, line: &str) {
 }
 
 /// Formats a ratio with its spread. A single repetition has no spread.
-#[must_use]
 pub fn ratio(spread: Spread) -> String {
     let decimals = |value: f64| {
         if value.abs() < 9.995 { format!("{value:.2}") } else { three_digits(value) }
@@ -201,11 +187,15 @@ pub fn ratio(spread: Spread) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and an
+    /// email.
+    pub(crate) const MAX_WIDTH: usize = 100;
+
     fn example() -> Table {
-        let mut table = Table::new()
+        let mut table = Table::default()
             .column("", "variant", Align::Left)
             .column("latency µs", "p50", Align::Right)
             .column("latency µs", "p99", Align::Right)
@@ -231,7 +221,7 @@ mod tests {
     #[test]
     fn a_group_narrower_than_its_columns_is_drawn_out() {
         let mut table =
-            Table::new().column("us", "p50", Align::Right).column("us", "p99", Align::Right);
+            Table::default().column("us", "p50", Align::Right).column("us", "p99", Align::Right);
         table.row(vec!["1.00".into(), "2.00".into()]);
         assert_eq!(table.head(), "-- us ---\n p50  p99\n");
     }
@@ -246,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_table_without_groups_has_one_head_line() {
-        let table = Table::new().column("", "a", Align::Left);
+        let table = Table::default().column("", "a", Align::Left);
         assert_eq!(table.head(), "a\n");
     }
 

@@ -51,13 +51,13 @@ pub enum Form {
 }
 
 /// Writes results to `out`.
-#[derive(Debug)]
 pub struct Report<W> {
     out: W,
     form: Form,
-    unmet: usize,
+    /// The number of claims that were measured and do not hold.
+    pub unmet: usize,
     /// The lines of the page.
-    lines: Vec<Line>,
+    pub lines: Vec<Line>,
 }
 
 /// A case that has run, possibly not to completion.
@@ -84,16 +84,6 @@ impl<W: Write> Report<W> {
     /// Creates an empty report.
     pub fn new(out: W, form: Form) -> Self {
         Self { out, form, unmet: 0, lines: Vec::new() }
-    }
-
-    /// Returns all lines of the report.
-    pub fn into_lines(self) -> Vec<Line> {
-        self.lines
-    }
-
-    /// Returns the number of claims that were measured and do not hold.
-    pub fn unmet(&self) -> usize {
-        self.unmet
     }
 
     /// Prints the machine, the build and the warnings.
@@ -221,7 +211,7 @@ impl<W: Write> Report<W> {
 pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String {
     let mut text = format!("\n{}\n", source.title);
     for Filled { block, above, rows, below, .. } in source.filled(lines, some) {
-        let mut table = Table::new().column("", block.head, Align::Left);
+        let mut table = Table::default().column("", block.head, Align::Left);
         for column in block.columns {
             table = table.column(column.group, column.head, Align::Right);
         }
@@ -234,7 +224,7 @@ pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String 
 
 /// Returns the table of values, with one row per variant.
 fn values(case: &Case, rows: &[Row]) -> String {
-    let mut table = Table::new().column("", "variant", Align::Left);
+    let mut table = Table::default().column("", "variant", Align::Left);
     let has_peer = rows.iter().any(|row| row.peer);
     let shown: Vec<(usize, &Metric)> =
         case.metrics.iter().enumerate().filter(|(_, metric)| !metric.head.is_empty()).collect();
@@ -392,7 +382,7 @@ fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
-    let mut table = Table::new()
+    let mut table = Table::default()
         .column("", "ratio", Align::Left)
         .column("", "against", Align::Left)
         .column("", "measured", Align::Right)
@@ -406,7 +396,7 @@ fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
             or_dash(judged.ratio, ratio),
             or_dash(judged.ratio, |it| it.n.to_string()),
             judged.claim.bound.to_string(),
-            holds(judged),
+            judged.verdict.in_words(judged.close),
         ]);
     }
     let body: String = table
@@ -420,16 +410,6 @@ fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
         })
         .collect();
     format!("\n{}{body}", table.head())
-}
-
-fn holds(judged: &Judged<'_>) -> String {
-    let answer = match judged.verdict {
-        Verdict::Holds => "yes",
-        Verdict::Fails => "no",
-        Verdict::OneRun => "one run: no verdict",
-        Verdict::NotMeasured => "not measured",
-    };
-    if judged.close { format!("{answer}, within the noise") } else { answer.into() }
 }
 
 /// Returns warnings about few repetitions and about large spreads. `is_cut` is `true` if the time

@@ -34,7 +34,6 @@ pub struct Standing<'a> {
 impl<'a> Standing<'a> {
     /// Compares the two variants of a case. Returns `None` if the case has no peer, or if a value
     /// is not positive, because a quotient with a negative number is meaningless.
-    #[must_use]
     pub fn of(case: &'a CaseRun) -> Option<Self> {
         let headline = &case.head.headline;
         let mut metrics = case.head.metrics.iter();
@@ -71,7 +70,6 @@ impl<'a> Standing<'a> {
 
     /// Formats the comparison, such as `4.2 × the best of tokio, rayon`, `even with std` or `0.9 ×
     /// std: slower`. A single run has no verdict.
-    #[must_use]
     pub fn in_words(&self) -> String {
         if self.n == 1 {
             return "one run, no verdict".into();
@@ -87,7 +85,6 @@ impl<'a> Standing<'a> {
     }
 
     /// Returns the outcome of the comparison.
-    #[must_use]
     pub fn outcome(&self) -> &'static str {
         outcome::of(self.times, self.spread * self.times, self.n)
     }
@@ -123,7 +120,6 @@ pub struct Totals {
 
 impl Totals {
     /// Counts the claims of `cases`.
-    #[must_use]
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a CaseRun>) -> Self {
         let mut totals = Self::default();
         for claim in cases.into_iter().flat_map(|case| &case.claims) {
@@ -139,7 +135,6 @@ impl Totals {
     }
 
     /// Formats the counts as a line.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let judged = self.hold + self.fail;
         let mut parts = match self {
@@ -167,7 +162,6 @@ impl Totals {
 }
 
 /// Formats the number of cases with a peer for each outcome, by their headline metric.
-#[must_use]
 pub fn outcomes(run: &Run) -> String {
     let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
     let count = |outcome| standings.iter().filter(|it| it.outcome() == outcome).count();
@@ -175,7 +169,6 @@ pub fn outcomes(run: &Run) -> String {
 }
 
 /// Returns the benches of a run in order, each with its cases.
-#[must_use]
 pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     let mut benches: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
     for case in &run.cases {
@@ -188,7 +181,6 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
 }
 
 /// Returns the heading of the summary.
-#[must_use]
 pub fn reported_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
         true => "ours against the best peer, by the metric of the case",
@@ -198,7 +190,6 @@ pub fn reported_by(run: &Run) -> &'static str {
 
 /// Describes a case in a few words that follow its name: the comparison by its headline metric or,
 /// without a peer, the outcomes of its claims.
-#[must_use]
 pub fn of_case(case: &CaseRun) -> String {
     Standing::of(case).map_or_else(
         || {

@@ -57,43 +57,33 @@ scale domains: use many SRCU domains for the first time
 ";
 
 /// The name of each metric in words. A line contains the scope, the metric and the words. A scope
-/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. The
-/// words are used after "by", as the title of a plot and as the head of a column.
+/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. `#`
+/// stands for any number, and the first line that matches counts. The words are used after "by", as
+/// the title of a plot and as the head of a column.
 const METRICS: &str = "\
 * items_per_s: items/s
-* enqueue_p50: p50 of the call that queues
-* enqueue_p95: p95 of the call that queues
-* enqueue_p99: p99 of the call that queues
-* completion_p50: p50 from queueing to the end
-* completion_p95: p95 from queueing to the end
-* completion_p99: p99 from queueing to the end
+* enqueue_p#: p# of the call that queues
+* completion_p#: p# from queueing to the end
 * switches_per_item: context switches per item
 * wakeups_per_item: wake-ups per item
 * cpu_per_item: CPU time per item
 * threads: threads
 workqueue lock_hold_mean: mean time that the pool lock is held
-workqueue lock_hold_p50: p50 of the time that the pool lock is held
-workqueue lock_hold_p99: p99 of the time that the pool lock is held
 workqueue lock_hold_p999: p99.9 of the time that the pool lock is held
+workqueue lock_hold_p#: p# of the time that the pool lock is held
 workqueue lock_holds_per_item: locks of the pool per item
 workqueue lock_wait_share: share of the CPU time that waits for the pool lock
-blocking to_run_p50: p50 from the sleep of one item to the run of the next
-blocking to_run_p90: p90 from the sleep of one item to the run of the next
+blocking to_run_p#: p# from the sleep of one item to the run of the next
 blocking to_run_max: longest time from the sleep of one item to the run of the next
 blocking makespan: time until all are done
 blocking manager_share: share of a CPU that the manager uses to find sleeping workers
 mpscq ns_paused_1: time per item from 1 producer to a consumer that pauses
-mpscq ns_paused_2: time per item from 2 producers to a consumer that pauses
-mpscq ns_paused_4: time per item from 4 producers to a consumer that pauses
-mpscq ns_paused_8: time per item from 8 producers to a consumer that pauses
+mpscq ns_paused_#: time per item from # producers to a consumer that pauses
 mpscq ns_tight_1: time per item from 1 producer to a consumer that polls without pause
-mpscq ns_tight_2: time per item from 2 producers to a consumer that polls without pause
-mpscq ns_tight_4: time per item from 4 producers to a consumer that polls without pause
-mpscq ns_tight_8: time per item from 8 producers to a consumer that polls without pause
+mpscq ns_tight_#: time per item from # producers to a consumer that polls without pause
 task-work wakeups_per_1000: wake-ups per 1000 items
 task-work owner_cpu_per_item: CPU time of the owner per item
-task-work latency_p50: p50 from posting to running
-task-work latency_p99: p99 from posting to running
+task-work latency_p#: p# from posting to running
 task-work post_mean: mean time of a post
 task-work requests_per_s: requests/s
 task-work gbit_per_s: Gbit/s
@@ -105,8 +95,7 @@ task-work sections_lost: samples left out because the owner lost its CPU
 rcu read_ns: time of a read
 rcu read_cycles: cycles of a read
 rcu replace_mean: mean time until the old value is freed
-rcu replace_p50: p50 of the time until the old value is freed
-rcu replace_p95: p95 of the time until the old value is freed
+rcu replace_p#: p# of the time until the old value is freed
 rcu replace_min: shortest time until the old value is freed
 rcu replace_max: longest time until the old value is freed
 rcu replaces_per_s: replacements/s
@@ -121,8 +110,7 @@ percpu call_p50: p50 of a call
 percpu call_max: longest call
 percpu caller_cpu: CPU time of the caller per call
 percpu operations_per_s: operations of the owner/s
-percpu drain_p50: p50 of a drain
-percpu drain_p99: p99 of a drain
+percpu drain_p#: p# of a drain
 percpu drain_max: longest drain
 percpu victim_gap_max: longest pause of the owner
 percpu victim_switches: context switches of the owner
@@ -132,21 +120,18 @@ percpu victim_interrupts: interrupts of the owner's CPU
 percpu victim_interrupts_timer: timer interrupts of the owner's CPU
 percpu victim_interrupts_resched: reschedule interrupts of the owner's CPU
 percpu victim_interrupts_call: function call interrupts of the owner's CPU
-max-active latency_p50: p50 from queueing to the end
-max-active latency_p99: p99 from queueing to the end
+max-active latency_p#: p# from queueing to the end
 max-active memory_growth: growth of memory
 everyday resident: resident memory
 everyday numbers_per_s: numbers/s
 everyday cpu_per_number: CPU time per number
 everyday cpu_share: share of a CPU
-everyday to_run_p50: p50 from queueing to running
-everyday to_run_p99: p99 from queueing to running
+everyday to_run_p#: p# from queueing to running
 everyday scope-empty numbers_per_s: items/s
 everyday scope-empty cpu_per_number: CPU time per item
 everyday sleeps cpu_per_item: CPU time per sleep
 everyday sleeps hand_over: time to start a sleep
-everyday sleeps late_p50: p50 of how late sleepers wake
-everyday sleeps late_p99: p99 of how late sleepers wake
+everyday sleeps late_p#: p# of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep
 everyday timeouts_per_s: timeouts/s
 everyday timeouts cpu_per_item: CPU time per timeout
@@ -160,17 +145,14 @@ everyday saves: saves
 everyday per_change: time of a change
 groups worst: distance from the due
 groups of_due_1: part of the due of the tenant with 1 share
-groups of_due_2: part of the due of the tenant with 2 shares
-groups of_due_3: part of the due of the tenant with 3 shares
-groups of_due_4: part of the due of the tenant with 4 shares
-groups of_due_5: part of the due of the tenant with 5 shares
-groups of_due_6: part of the due of the tenant with 6 shares
-groups of_due_7: part of the due of the tenant with 7 shares
-groups of_due_8: part of the due of the tenant with 8 shares
+groups of_due_#: part of the due of the tenant with # shares
 groups alone_p99: p99 without a flood
-groups flooded_p50: p50 during a flood
-groups flooded_p99: p99 during a flood
+groups flooded_p#: p# during a flood
 scale growth: growth for each doubling
+scale queues ns@#: time of one at # queues
+scale queues bytes@#: bytes of each at # queues
+scale domains ns@#: time of one at # domains
+scale domains bytes@#: bytes of each at # domains
 ";
 
 /// The cases whose default variant is not our first variant.
@@ -193,7 +175,6 @@ const OTHERS: &[(&str, &str)] = &[
 
 /// Returns our default variant of a case, which is compared with the peers. If it was not measured,
 /// returns our first variant.
-#[must_use]
 pub fn ours<'a, I: Iterator<Item = &'a str>>(
     case: &str,
     variants: impl Fn() -> I,
@@ -202,18 +183,22 @@ pub fn ours<'a, I: Iterator<Item = &'a str>>(
     default.or_else(|| variants().next())
 }
 
-/// Returns the words of the line that begins with `place` and `name`.
-fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
+/// Returns the key and the words of the line of `name` at `place`. `#` stands for a number.
+fn found(table: &'static str, place: &str, name: &str) -> Option<(&'static str, String)> {
     table.lines().find_map(|line| {
-        let rest = line.strip_prefix(place)?.strip_prefix(' ')?;
-        rest.strip_prefix(name)?.strip_prefix(": ")
+        let (key, words) = line.strip_prefix(place)?.strip_prefix(' ')?.split_once(": ")?;
+        let Some((start, end)) = key.split_once('#') else {
+            return (key == name).then(|| (key, words.into()));
+        };
+        let number = name.strip_prefix(start)?.strip_suffix(end)?;
+        let is_number = number.parse::<u32>().is_ok();
+        is_number.then(|| (key, words.replace('#', &grouped(number))))
     })
 }
 
 /// Returns the operation of a case with this description. For an unknown case, returns its name.
-#[must_use]
 pub fn of_case(bench: &str, case: &str, about: &str) -> String {
-    let words = found(WORDS, bench, case).unwrap_or(case);
+    let words = found(WORDS, bench, case).map_or_else(|| case.into(), |(_, words)| words);
     let mut numbers = about.split(|c: char| !c.is_ascii_digit());
     let size = numbers.find(|it| !it.is_empty()).map_or_else(|| "many".into(), grouped);
     words.replace("{n}", &size)
@@ -221,28 +206,17 @@ pub fn of_case(bench: &str, case: &str, about: &str) -> String {
 
 /// Returns the description of a metric. For an unknown metric, returns its name without
 /// underscores.
-#[must_use]
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
-    let of = |place: &str| found(METRICS, place, metric).map(str::to_owned);
-    let places = [narrow.as_str(), bench, "*"];
-    let found_words = places.into_iter().find_map(of).or_else(|| at(case, metric));
-    found_words.unwrap_or_else(|| of_other(metric))
+    let mut places = [narrow.as_str(), bench, "*"].into_iter();
+    let found = places.find_map(|place| found(METRICS, place, metric));
+    found.map_or_else(|| of_other(metric), |(_, words)| words)
 }
 
 /// Returns the description of a machine metric.
-#[must_use]
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);
     found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
-}
-
-/// Returns the description of a metric of the scale bench, whose name contains a number of the
-/// things that the case is named after.
-fn at(case: &str, metric: &str) -> Option<String> {
-    let (what, number) = metric.split_once('@')?;
-    let what = if what == "ns" { "time of one" } else { "bytes of each" };
-    Some(format!("{what} at {} {case}", grouped(number)))
 }
 
 /// Inserts commas between thousands.
@@ -263,7 +237,6 @@ fn spelled(name: &str) -> String {
 }
 
 /// Returns the programs of the variants: `tokio+yield` belongs to tokio.
-#[must_use]
 pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut programs: Vec<&str> = Vec::new();
     for variant in variants {
@@ -275,27 +248,29 @@ pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str>
     programs
 }
 
-/// Returns all cases with a description.
 #[cfg(test)]
-pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    keys(WORDS)
-}
-
-/// Returns all scopes and metrics with a description.
-#[cfg(test)]
-pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
-    keys(METRICS)
-}
-
-#[cfg(test)]
-fn keys(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let keys = table.lines().filter_map(|line| line.split(": ").next());
-    keys.filter_map(|key| key.rsplit_once(' '))
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns all cases with a description.
+    pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+        keys(WORDS)
+    }
+
+    /// Returns all scopes and metrics with a description.
+    pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
+        keys(METRICS)
+    }
+
+    /// Returns the key of the line that describes a metric in a scope.
+    pub(crate) fn key_of(scope: &str, metric: &str) -> Option<&'static str> {
+        found(METRICS, scope, metric).map(|(key, _)| key)
+    }
+
+    fn keys(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let keys = table.lines().filter_map(|line| line.split(": ").next());
+        keys.filter_map(|key| key.rsplit_once(' '))
+    }
 
     #[test]
     fn program_is_named_once_for_all_its_variants() {
@@ -323,6 +298,20 @@ mod tests {
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
             ("scale", "queues", "bytes@1000", "bytes of each at 1,000 queues"),
             ("scale", "domains", "ns@1200", "time of one at 1,200 domains"),
+            (
+                "workqueue",
+                "lock-hold",
+                "lock_hold_p99",
+                "p99 of the time that the pool lock is held",
+            ),
+            (
+                "workqueue",
+                "lock-hold",
+                "lock_hold_p999",
+                "p99.9 of the time that the pool lock is held",
+            ),
+            ("groups", "parts", "of_due_1", "part of the due of the tenant with 1 share"),
+            ("groups", "parts", "of_due_2", "part of the due of the tenant with 2 shares"),
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),
         ];

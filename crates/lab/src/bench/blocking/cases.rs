@@ -43,7 +43,6 @@ const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
 const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 
 /// Creates the selected cases.
-#[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {
         DETECT => detect_case(settings),
@@ -67,13 +66,9 @@ fn detect_case(settings: &Settings) -> Case {
     let limit =
         |name, ns| Variant::ours(name, move || Ok(Some(Sample::of([(P50, ns), (P90, ns)]))));
     Case {
-        bench: BENCH,
-        name: DETECT,
         about: format!(
             "an item sleeps on a pool of one CPU; how long until the next one runs; {rounds} rounds"
         ),
-        metrics: DETECT_METRICS,
-        headline: P50.name,
         variants: vec![
             found(GUARD, Sleep::Announced),
             found(SAMPLER, Sleep::Unannounced),
@@ -86,6 +81,7 @@ fn detect_case(settings: &Settings) -> Case {
             Claim::at_most(SAMPLER, P50, THREE_MS, 1.0),
             Claim::at_most(SAMPLER, P90, THREE_MS, 1.0),
         ],
+        ..Case::new(BENCH, DETECT, DETECT_METRICS, P50.name)
     }
 }
 

@@ -16,11 +16,9 @@ use crate::bench::workqueue::subject::OneShotPool;
 pub const ROOM: usize = 1000;
 
 /// A queue with a capacity.
-#[derive(Debug)]
 pub struct Bounded(Ours);
 
 /// A tokio runtime with a semaphore. Each task holds a permit until it starts.
-#[derive(Debug)]
 pub struct Permits {
     runtime: Runtime,
     permits: Arc<Semaphore>,
@@ -71,7 +69,8 @@ impl OneShotPool for Permits {
 mod tests {
     use super::*;
     use crate::bench::workqueue::completion::Waiting;
-    use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
+    use crate::bench::workqueue::subject::OneShot;
+    use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
 
     #[test]
     fn early_producers_wait_and_every_item_runs() {

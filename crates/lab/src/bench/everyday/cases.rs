@@ -105,7 +105,7 @@ pub(super) const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "
 /// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
 /// The time until the last request ended, or until the run was abandoned.
-pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
+const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
 pub(super) const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
 pub(super) const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
 
@@ -158,7 +158,6 @@ const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
 
 /// Creates the selected cases.
-#[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let topology = settings.topology.clone();
     let setting = Setting { settings, topology, workers: settings.cpus.len() };
@@ -201,11 +200,7 @@ impl Setting<'_> {
 
     fn admission(&self) -> Case {
         let items = self.settings.sized(FLOOD, FLOOD_QUICK, 2 * ROOM);
-        let shape = Shape {
-            task: Task::batches(PRODUCERS, items, 1),
-            pins: self.settings.pins.clone(),
-            interrupt: self.settings.interrupt.clone(),
-        };
+        let shape = Shape::new(Task::batches(PRODUCERS, items, 1), self.settings);
         let (topology, workers) = (self.topology.clone(), self.workers);
         let bounded = move || Bounded::start(&topology, workers);
         let permits = move || Permits::start(workers);

@@ -23,5 +23,5 @@ mod soon;
 mod strands;
 mod timeouts;
 
-pub use cases::{ENDED, MENU, UNTIL_END, cases};
+pub use cases::{ENDED, MENU, cases};
 pub use locked::PATIENCE;

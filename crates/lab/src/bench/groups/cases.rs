@@ -79,149 +79,129 @@ const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 
 /// Creates the selected cases.
-#[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
-    let setting = Setting { settings };
     settings.make(MENU, |name| match name {
-        PARTS => setting.parts(),
-        FLOOD => setting.flood(),
+        PARTS => parts(settings),
+        FLOOD => flood(settings),
         ONE_AT_A_TIME => {
-            let items = setting.settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
+            let items = settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
             let about = format!("a producer queues {items} items, waiting for every one");
-            setting.cost(name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
+            cost(settings, name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
         }
         _ => {
-            let rounds = setting.settings.sized(BATCHES, BATCHES_QUICK, 1);
+            let rounds = settings.sized(BATCHES, BATCHES_QUICK, 1);
             let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
-            setting.cost(name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
+            cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
         }
     })
 }
 
-struct Setting<'a> {
-    settings: &'a Settings,
+fn parts(settings: &Settings) -> Case {
+    let time = settings.sized(TIME, TIME_QUICK, Duration::from_millis(20));
+    let least = 4 + 2 * settings.cpus.len();
+    Case {
+        about: format!(
+            "{NR_TENANTS} tenants with 1 to {NR_TENANTS} shares and items of 10 us to 10 ms always have work, \
+             and the first floods; {} ms",
+            time.as_millis()
+        ),
+        variants: variants(settings, Scene::Parts(least), time),
+        claims: vec![Claim::at_most(GROUPS, WORST, Against::BestPeer, 1.0)],
+        ..Case::new(BENCH, PARTS, PARTS_METRICS, WORST.name)
+    }
 }
 
-impl Setting<'_> {
-    fn parts(&self) -> Case {
-        let time = self.settings.sized(TIME, TIME_QUICK, Duration::from_millis(20));
-        let least = 4 + 2 * self.settings.cpus.len();
-        let measure = Parts { time, least };
-        Case {
-            about: format!(
-                "{NR_TENANTS} tenants with 1 to {NR_TENANTS} shares and items of 10 us to 10 ms always have work, \
-                 and the first floods; {} ms",
-                time.as_millis()
-            ),
-            variants: self.variants(measure),
-            claims: vec![Claim::at_most(GROUPS, WORST, Against::BestPeer, 1.0)],
-            ..Case::new(BENCH, PARTS, PARTS_METRICS, WORST.name)
-        }
+fn flood(settings: &Settings) -> Case {
+    let time = settings.sized(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
+    Case {
+        about: format!(
+            "one tenant floods with items of 1 ms; the others get an item of 10 us every 0.5 ms for {} ms",
+            time.as_millis()
+        ),
+        variants: variants(settings, Scene::Flood, time),
+        claims: vec![Claim::at_most(GROUPS, FLOODED_P99, NO_GROUPS, 0.5)],
+        ..Case::new(BENCH, FLOOD, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
     }
+}
 
-    fn flood(&self) -> Case {
-        let time = self.settings.sized(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
-        Case {
-            about: format!(
-                "one tenant floods with items of 1 ms; the others get an item of 10 us every 0.5 ms for {} ms",
-                time.as_millis()
-            ),
-            variants: self.variants(Flood { time }),
-            claims: vec![Claim::at_most(GROUPS, FLOODED_P99, NO_GROUPS, 0.5)],
-            ..Case::new(BENCH, FLOOD, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
-        }
+fn variants(settings: &Settings, scene: Scene, time: Duration) -> Vec<Variant> {
+    fn run<T: Tenants>(
+        (scene, time): (Scene, Duration),
+        start: impl Fn() -> Result<T, Stop> + 'static,
+    ) -> RunFn {
+        Box::new(move || Ok(Some(scene.measure(start()?, time))))
     }
+    let (measure, workers) = ((scene, time), settings.cpus.len());
+    let queues = |grouped| {
+        let topology = settings.topology.clone();
+        run(measure, move || Queues::start(&topology, grouped))
+    };
+    let semaphores = run(measure, move || Semaphores::start(workers));
+    vec![
+        Variant::ours(GROUPS, queues(true)),
+        Variant::ours(NO_GROUPS, queues(false)),
+        Variant::peer(SEMAPHORES, semaphores),
+        Variant::peer(POOL_EACH, run(measure, || PoolEach::start(Rayon::start))),
+    ]
+}
 
-    fn variants(&self, measure: impl Measure) -> Vec<Variant> {
-        let workers = self.settings.cpus.len();
-        let queues = |grouped| {
-            let topology = self.settings.topology.clone();
-            run(measure, move || Queues::start(&topology, grouped))
+/// Measures the same items on a queue without a group and in groups that limit nothing.
+/// A group keeps `least` of the rate without one.
+fn cost(settings: &Settings, name: &'static str, about: String, task: Task, least: f64) -> Case {
+    let variant = |name: &str, make: Option<fn(&str) -> GroupBuilder>| {
+        let shape = Shape::new(task.clone(), settings);
+        let topology = settings.topology.clone();
+        let run = move || {
+            let start = Ours::build_with(&topology, Params::default(), |registry, builder| {
+                let Some(make) = make else { return Ok(builder) };
+                Ok(builder.group(&make("lab").build_in(registry)?))
+            });
+            shape.run(&Reusable(start?))
         };
-        let semaphores = run(measure, move || Semaphores::start(workers));
-        vec![
-            Variant::ours(GROUPS, queues(true)),
-            Variant::ours(NO_GROUPS, queues(false)),
-            Variant::peer(SEMAPHORES, semaphores),
-            Variant::peer(POOL_EACH, run(measure, || PoolEach::start(Rayon::start))),
-        ]
-    }
-
-    /// Measures the same items on a queue without a group and in groups that limit nothing.
-    /// A group keeps `least` of the rate without one.
-    fn cost(&self, name: &'static str, about: String, task: Task, least: f64) -> Case {
-        let variant = |name: &str, make: Option<fn(&str) -> GroupBuilder>| {
-            let shape = Shape {
-                task: task.clone(),
-                pins: self.settings.pins.clone(),
-                interrupt: self.settings.interrupt.clone(),
-            };
-            let topology = self.settings.topology.clone();
-            let run = move || {
-                let start = Ours::build_with(&topology, Params::default(), |registry, builder| {
-                    let Some(make) = make else { return Ok(builder) };
-                    Ok(builder.group(&make("lab").build_in(registry)?))
-                });
-                shape.run(&Reusable(start?))
-            };
-            Variant::ours(name, run)
-        };
-        let far = |name: &str| Group::builder(name).max_active(MAX_GROUP_ACTIVE);
-        let claim = |variant: &str| Claim::at_least(variant, ITEMS_PER_S, NO_GROUP, least);
-        Case {
-            about,
-            variants: vec![
-                variant(NO_GROUP, None),
-                variant(IN_GROUP, Some(Group::builder)),
-                variant(FAR_CEILING, Some(far)),
-                variant(IN_SHARES, Some(|name| Group::builder(name).shares(100))),
-            ],
-            claims: [IN_GROUP, FAR_CEILING].map(claim).into(),
-            ..Case::new(BENCH, name, metrics::ALL, ITEMS_PER_S)
-        }
+        Variant::ours(name, run)
+    };
+    let far = |name: &str| Group::builder(name).max_active(MAX_GROUP_ACTIVE);
+    let claim = |variant: &str| Claim::at_least(variant, ITEMS_PER_S, NO_GROUP, least);
+    Case {
+        about,
+        variants: vec![
+            variant(NO_GROUP, None),
+            variant(IN_GROUP, Some(Group::builder)),
+            variant(FAR_CEILING, Some(far)),
+            variant(IN_SHARES, Some(|name| Group::builder(name).shares(100))),
+        ],
+        claims: [IN_GROUP, FAR_CEILING].map(claim).into(),
+        ..Case::new(BENCH, name, metrics::ALL, ITEMS_PER_S)
     }
 }
 
-/// A measurement of tenants.
-trait Measure: Copy + 'static {
-    fn measure<T: Tenants>(self, tenants: T) -> Sample;
-}
-
+/// The scenario that a variant runs.
 #[derive(Clone, Copy)]
-struct Parts {
-    time: Duration,
-    least: usize,
+enum Scene {
+    /// All tenants keep this number of items in flight.
+    Parts(usize),
+    /// The items of other tenants are timed while one tenant floods.
+    Flood,
 }
 
-#[derive(Clone, Copy)]
-struct Flood {
-    time: Duration,
-}
-
-impl Measure for Parts {
-    fn measure<T: Tenants>(self, tenants: T) -> Sample {
-        let parts = tenants::parts(tenants, self.time, self.least);
+impl Scene {
+    fn measure<T: Tenants>(self, tenants: T, time: Duration) -> Sample {
         let mut sample = Sample::default();
-        sample.set(WORST, parts.iter().map(|part| (part - 1.0).abs()).fold(0.0, f64::max));
-        for (metric, part) in OF_DUE.into_iter().zip(parts) {
-            sample.set(metric, part);
+        match self {
+            Self::Parts(least) => {
+                let parts = tenants::parts(tenants, time, least);
+                let off = parts.iter().map(|part| (part - 1.0).abs());
+                sample.set(WORST, off.fold(0.0, f64::max));
+                OF_DUE.into_iter().zip(parts).for_each(|(metric, part)| sample.set(metric, part));
+            }
+            Self::Flood => {
+                let [alone, flooded] = tenants::flood(tenants, time);
+                sample.set_percentiles(alone, [(99.0, ALONE_P99)]);
+                sample.set_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)]);
+            }
         }
         sample
     }
-}
-
-impl Measure for Flood {
-    fn measure<T: Tenants>(self, tenants: T) -> Sample {
-        let measured = tenants::flood(tenants, self.time);
-        let mut sample = Sample::default();
-        sample.set_percentiles(measured.alone, [(99.0, ALONE_P99)]);
-        sample.set_percentiles(measured.flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)]);
-        sample
-    }
-}
-
-fn run<T: Tenants>(measure: impl Measure, start: impl Fn() -> Result<T, Stop> + 'static) -> RunFn {
-    Box::new(move || Ok(Some(measure.measure(start()?))))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use top::exit::Stop;
 use topology::Topology;
 
+use crate::bench::workqueue::peers::Tokio;
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
 
@@ -33,7 +34,6 @@ const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
 /// Returns the shares of a tenant.
-#[must_use]
 pub fn shares(tenant: usize) -> usize {
     tenant + 1
 }
@@ -45,7 +45,6 @@ pub trait Tenants: Send + Sync + 'static {
 }
 
 /// Queues on the pools of one registry, two for each tenant.
-#[derive(Debug)]
 pub struct Queues {
     // The queues are declared before the registry, so that they are dropped before it.
     queues: Vec<[Workqueue; 2]>,
@@ -90,7 +89,6 @@ impl Drop for Queues {
 }
 
 /// Tasks of one runtime. Each tenant has a semaphore with a permit for each share.
-#[derive(Debug)]
 pub struct Semaphores {
     runtime: Runtime,
     permits: Vec<Arc<Semaphore>>,
@@ -99,8 +97,7 @@ pub struct Semaphores {
 impl Semaphores {
     /// Starts a runtime.
     pub fn start(workers: usize) -> Result<Self, Stop> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
-        let runtime = runtime.map_err(|error| Stop::because("cannot start a runtime", error))?;
+        let Tokio(runtime) = Tokio::start(workers)?;
         let permits = (0..NR_TENANTS).map(|it| Arc::new(Semaphore::new(shares(it)))).collect();
         Ok(Self { runtime, permits })
     }
@@ -117,7 +114,6 @@ impl Tenants for Semaphores {
 }
 
 /// A pool for each tenant, with one thread per share.
-#[derive(Debug)]
 pub struct PoolEach<P>(Vec<P>);
 
 impl<P> PoolEach<P> {
@@ -229,24 +225,15 @@ pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_T
     std::array::from_fn(|it| used[it] as f64 / all / (shares(it) as f64 / all_shares))
 }
 
-/// The latencies of the items of all tenants except the flooder, from queueing to the end.
-#[derive(Debug)]
-pub struct Flooded {
-    /// The times while the flooder had no items.
-    pub alone: Latencies,
-    /// The times while the flooder flooded the pools.
-    pub flooded: Latencies,
-}
-
 /// Times items for `time` without a flood, and for `time` during a flood.
-pub fn flood<T: Tenants>(tenants: T, time: Duration) -> Flooded {
+pub fn flood<T: Tenants>(tenants: T, time: Duration) -> [Latencies; 2] {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());
     let alone = arena.time(time, &in_flight);
     arena.keep_busy(FLOODER, FLOOD, &in_flight);
     let flooded = arena.time(time, &in_flight);
     arena.end(&in_flight);
-    Flooded { alone, flooded }
+    [alone, flooded]
 }
 
 impl<T: Tenants> Arena<T> {
@@ -300,8 +287,7 @@ mod tests {
 
     #[test]
     fn every_timed_item_is_counted() {
-        let flooded = flood(Semaphores::start(2).unwrap(), Duration::from_millis(10));
-        for latencies in [flooded.alone, flooded.flooded] {
+        for latencies in flood(Semaphores::start(2).unwrap(), Duration::from_millis(10)) {
             let [least, most] = latencies.percentiles_ns([0.0, 100.0]).unwrap();
             assert!(0.0 < least && least <= most);
         }

@@ -8,20 +8,20 @@ use std::time::Duration;
 use afterwork::params::Params;
 use afterwork::workqueue::{self, Builder, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
-use sync::hint::spin_loop;
-use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
 
-use super::claims;
 use super::crew::{
-    self, BLOCKING, BLOCKING_768, Crew, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
+    self, BLOCKING, BLOCKING_768, Crew, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH, crew,
+    queue,
 };
-use super::drive::{Body, Drive};
+use super::drive::{Body, Drive, burn};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
-use super::metrics::{ALL, HEADLINE, LATENCY_P99};
+use super::metrics::{ALL, HEADLINE, ITEMS, LATENCY_P99, MEMORY, THREADS};
 use crate::bench::settings::{Menu, Settings, count};
+use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
+use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Variant};
-use crate::harness::claim::Claim;
+use crate::harness::claim::{Against, Claim};
 
 const BENCH: &str = "max-active";
 const JOINS: &str = "joins";
@@ -45,19 +45,19 @@ pub struct MaxActiveArgs {
 }
 
 /// The names of our variants: the scope of the limit (system or CPU) and its value.
-pub const SYSTEM_8: &str = "system-8";
+const SYSTEM_8: &str = "system-8";
 /// See [`SYSTEM_8`].
-pub const SYSTEM_16: &str = "system-16";
+const SYSTEM_16: &str = "system-16";
 /// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
 /// all CPUs.
-pub const PER_CPU_MANY: &str = "per-cpu (768)";
+const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 /// One queue for each subsystem.
-pub const OURS: &str = "afterwork";
+const OURS: &str = "afterwork";
 /// One queue with shares for each subsystem.
-pub const SHARING: &str = "afterwork shares";
+const SHARING: &str = "afterwork shares";
 /// One queue in its own registry for each subsystem, so that each has its own pool.
-pub const POOL_EACH: &str = "afterwork pool each";
+const POOL_EACH: &str = "afterwork pool each";
 
 /// The total limit in the kernel's measurement.
 const MANY: usize = 768;
@@ -92,7 +92,6 @@ const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
 
 /// Creates the cases that `args` select.
-#[must_use]
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting { settings: settings.clone(), args: args.clone() };
     settings.make(MENU, |name| match name {
@@ -107,15 +106,11 @@ struct Setting {
     args: MaxActiveArgs,
 }
 
-type Crews = Result<Vec<Arc<dyn Crew>>, Stop>;
+type Crews = Result<Vec<Crew>, Stop>;
 
 impl Setting {
     fn items(&self, default: usize, quick: usize) -> usize {
         self.settings.size(self.args.items, default, quick)
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     /// Returns a drive of `items` items for each crew.
@@ -138,14 +133,14 @@ impl Setting {
         let registry = self.registry();
         move || {
             let registry = registry()?;
-            each(|| crew::queue(&registry, LIMIT, describe))
+            each(|| queue(&registry, LIMIT, describe))
         }
     }
 
     fn joins(&self) -> Case {
         let items = self.items(NR_JOINS, NR_JOINS_QUICK);
         let drive = self.drive(items, ON_THEIR_WAY, None);
-        let dir = self.dir();
+        let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
         // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
         let open = move || -> Result<Body, Stop> {
@@ -162,35 +157,31 @@ impl Setting {
              pool; {ON_THEIR_WAY} on their way",
             joins::BLOCK / 1024
         );
-        let variants = self.limits(&drive, &open);
-        case(JOINS, about, variants, claims::joins())
-    }
-
-    /// Returns variants with system-wide and per-CPU limits, and pools with the same number of
-    /// threads.
-    fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
-    where
-        O: Fn() -> Result<Body, Stop> + Clone + 'static,
-    {
-        let queue = |max: usize, meant_for: MaxActiveScope| {
+        let limited = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             move || -> Crews {
-                Ok(vec![crew::queue(&registry()?, max, |it| it.max_active_scope(meant_for))?])
+                alone(queue(&registry()?, max, |it| it.max_active_scope(meant_for)))
             }
         };
-        let system = |max: usize| queue(max, MaxActiveScope::System);
-        let per_cpu = |max: usize| queue(max, MaxActiveScope::Cpu);
+        let system = |max: usize| limited(max, MaxActiveScope::System);
+        let per_cpu = |max: usize| limited(max, MaxActiveScope::Cpu);
         let each = (MANY / self.settings.cpus.len()).clamp(1, MAX_ACTIVE as usize);
-        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(drive, open.clone(), hire));
-        vec![
-            Variant::ours(SYSTEM_8, run(drive, open.clone(), system(8))),
-            Variant::ours(SYSTEM_16, run(drive, open.clone(), system(16))),
-            Variant::ours(PER_CPU_8, run(drive, open.clone(), per_cpu(8))),
-            Variant::ours(PER_CPU_MANY, run(drive, open.clone(), per_cpu(each))),
-            peer(THREADS_8, || Ok(vec![crew::threads(8)?])),
-            peer(THREADS_768, || Ok(vec![crew::threads(MANY)?])),
-            peer(BLOCKING_768, || Ok(vec![crew::blocking(MANY)?])),
-        ]
+        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, open.clone(), hire));
+        let variants = vec![
+            Variant::ours(SYSTEM_8, run(&drive, open.clone(), system(8))),
+            Variant::ours(SYSTEM_16, run(&drive, open.clone(), system(16))),
+            Variant::ours(PER_CPU_8, run(&drive, open.clone(), per_cpu(8))),
+            Variant::ours(PER_CPU_MANY, run(&drive, open.clone(), per_cpu(each))),
+            peer(THREADS_8, || alone(ThreadPool::start(8))),
+            peer(THREADS_768, || alone(ThreadPool::start(MANY))),
+            peer(BLOCKING_768, || alone(SpawnBlocking::start(MANY))),
+        ];
+        let claims = vec![
+            // With system-wide limits the kernel became faster by this factor, rounded down.
+            Claim::at_least(SYSTEM_8, ITEMS, PER_CPU_MANY, 1.9),
+            Claim::at_most(SYSTEM_8, MEMORY, PER_CPU_MANY, 0.5),
+        ];
+        case(JOINS, about, variants, claims)
     }
 
     fn subsystems(&self) -> Case {
@@ -200,16 +191,23 @@ impl Setting {
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
             Variant::ours(OURS, run(&drive, mixed, self.queues(|it| it))),
-            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
-            peer(BLOCKING, || Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])),
-            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
+            peer(THREADS_EACH, || each(|| ThreadPool::start(LIMIT))),
+            peer(BLOCKING, || {
+                Ok(vec![crew(SpawnBlocking::start(NR_SUBSYSTEMS * LIMIT))?; NR_SUBSYSTEMS])
+            }),
+            peer(RAYON_EACH, || each(|| Rayon::start(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
              each, one in {WAITS} waits {} ms",
             DEVICE.as_millis()
         );
-        case(SUBSYSTEMS, about, variants, claims::subsystems())
+        let claims = vec![
+            Claim::at_most(OURS, THREADS, Against::BestPeer, 0.25),
+            Claim::at_most(OURS, LATENCY_P99, Against::BestPeer, 0.5),
+            Claim::at_least(OURS, ITEMS, Against::BestPeer, 1.0),
+        ];
+        case(SUBSYSTEMS, about, variants, claims)
     }
 
     fn shares(&self) -> Case {
@@ -222,27 +220,36 @@ impl Setting {
             }))
         };
         let registry = self.registry();
-        let pool_each = move || each(|| crew::queue(&registry()?, LIMIT, |it| it));
+        let pool_each = move || each(|| queue(&registry()?, LIMIT, |it| it));
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, compute, hire));
         let variants = vec![
             Variant::ours(SHARING, run(&drive, compute, self.queues(|it| it.shares(100)))),
             Variant::ours(OURS, run(&drive, compute, self.queues(|it| it))),
             Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
-            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
-            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
+            peer(THREADS_EACH, || each(|| ThreadPool::start(LIMIT))),
+            peer(RAYON_EACH, || each(|| Rayon::start(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
             flight, each other one queues one every {} ms, {items} in total, which are timed",
             REQUEST_EVERY.as_millis()
         );
-        Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims::shares()) }
+        let claims = vec![
+            Claim::at_most(SHARING, LATENCY_P99, OURS, 0.5),
+            Claim::at_most(SHARING, THREADS, Against::BestPeer, 0.25),
+        ];
+        Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims) }
     }
 }
 
 /// Hires a crew for each subsystem.
-fn each(hire: impl FnMut() -> Result<Arc<dyn Crew>, Stop>) -> Crews {
-    std::iter::repeat_with(hire).take(NR_SUBSYSTEMS).collect()
+fn each<P: OneShotPool + Send + 'static>(hire: impl Fn() -> Result<P, Stop>) -> Crews {
+    (0..NR_SUBSYSTEMS).map(|_| crew(hire())).collect()
+}
+
+/// Hires a single crew.
+fn alone<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Crews {
+    Ok(vec![crew(pool)?])
 }
 
 fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
@@ -268,12 +275,4 @@ fn mixed() -> Result<Body, Stop> {
         }
         Ok(())
     }))
-}
-
-/// Keeps the CPU busy for `us` microseconds of wall-clock time.
-fn burn(us: u64) {
-    let end = cycles() + us * cycles_per_us();
-    while cycles() < end {
-        spin_loop();
-    }
 }

@@ -6,7 +6,6 @@ use afterwork::workqueue::{Builder, Registry, Workqueue};
 use top::exit::Stop;
 use topology::AffinityScope;
 
-use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// The names of the peers, as they are spelled in `--peers` and in tables.
@@ -29,31 +28,13 @@ pub const RAYON_EACH: &str = "rayon each";
 /// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A crew that runs jobs. Its limit is the number of jobs that may run at once.
-pub trait Crew: Send + Sync {
-    /// Submits a job.
-    fn submit(&self, job: Job);
-}
+/// A crew, which is called to submit a job. Its limit is the number of jobs that may run at once.
+pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
 
-impl<P: OneShotPool + Send> Crew for P {
-    fn submit(&self, job: Job) {
-        OneShotPool::submit(self, job);
-    }
-}
-
-/// Starts a pool of the crate threadpool.
-pub fn threads(count: usize) -> Result<Arc<dyn Crew>, Stop> {
-    Ok(Arc::new(ThreadPool::start(count)?))
-}
-
-/// Starts a runtime of tokio whose `spawn_blocking` uses at most `count` threads.
-pub fn blocking(count: usize) -> Result<Arc<dyn Crew>, Stop> {
-    Ok(Arc::new(SpawnBlocking::start(count)?))
-}
-
-/// Starts a rayon pool.
-pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
-    Ok(Arc::new(Rayon::start(count)?))
+/// Creates a crew from a pool.
+pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Crew, Stop> {
+    let pool = pool?;
+    Ok(Arc::new(move |job| pool.submit(job)))
 }
 
 /// Creates a queue in `registry` that uses one pool for all CPUs.
@@ -61,10 +42,10 @@ pub fn queue(
     registry: &Registry,
     max_active: usize,
     describe: impl FnOnce(Builder) -> Builder,
-) -> Result<Arc<dyn Crew>, Stop> {
+) -> Result<Workqueue, Stop> {
     let builder = Workqueue::builder("max-active")
         .affinity(AffinityScope::System)
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
-    Ok(Arc::new(queue.map_err(|error| Stop::because("cannot build a queue", error))?))
+    queue.map_err(|error| Stop::because("cannot build a queue", error))
 }

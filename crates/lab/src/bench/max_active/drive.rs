@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sync::time::cycles;
+use sync::hint::spin_loop;
+use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
@@ -60,7 +61,7 @@ impl Drive {
     /// Runs all items on the crews that `hire` creates. Each crew has its own driver thread.
     pub fn run(
         &self,
-        hire: impl FnOnce() -> Result<Vec<Arc<dyn Crew>>, Stop>,
+        hire: impl FnOnce() -> Result<Vec<Crew>, Stop>,
         body: &Body,
     ) -> Result<Option<Sample>, Stop> {
         let gauge = Gauge::start()?;
@@ -74,8 +75,8 @@ impl Drive {
             let over = &is_over;
             let flood = |crew| started(scope, move || self.flood(crew, body, over));
             let drive = |crew| started(scope, move || self.drive(crew, body));
-            let flooders: Vec<_> = flooded.iter().map(|crew| flood(&**crew)).collect();
-            let drivers: Vec<_> = paced.iter().map(|crew| drive(&**crew)).collect();
+            let flooders: Vec<_> = flooded.iter().map(flood).collect();
+            let drivers: Vec<_> = paced.iter().map(drive).collect();
             let joined: Vec<_> = drivers.into_iter().map(join).collect();
             is_over.store(true, Ordering::Relaxed);
             nr_flooded = flooders.into_iter().map(join).sum::<Result<u64, _>>()?;
@@ -105,13 +106,13 @@ impl Drive {
         Ok(Some(sample))
     }
 
-    fn drive(&self, crew: &dyn Crew, body: &Body) -> Result<Latencies, Stop> {
+    fn drive(&self, crew: &Crew, body: &Body) -> Result<Latencies, Stop> {
         let numbers = (0..self.items).inspect(|_| self.every.into_iter().for_each(thread::sleep));
         self.send(crew, body, numbers)
     }
 
     /// Keeps items in flight until `is_over` is set. Returns the number of items sent.
-    fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
+    fn flood(&self, crew: &Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
         let numbers = (0..).take_while(goes_on).inspect(|_| nr_sent += 1);
@@ -121,7 +122,7 @@ impl Drive {
 
     fn send(
         &self,
-        crew: &dyn Crew,
+        crew: &Crew,
         body: &Body,
         numbers: impl Iterator<Item = usize>,
     ) -> Result<Latencies, Stop> {
@@ -139,7 +140,7 @@ impl Drive {
                 break;
             }
             let (body, item) = (body.clone(), Item::begin(&traffic));
-            crew.submit(Box::new(move || item.run(&body, number)));
+            crew(Box::new(move || item.run(&body, number)));
         }
         traffic.wait_for_all()
     }
@@ -218,12 +219,21 @@ fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     driver?.join().unwrap_or_else(panicked)
 }
 
+/// Keeps the CPU busy for `us` microseconds of wall-clock time.
+pub fn burn(us: u64) {
+    let end = cycles() + us * cycles_per_us();
+    while cycles() < end {
+        spin_loop();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use super::super::crew;
     use super::*;
+    use crate::bench::max_active::crew::crew;
+    use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 
     #[test]
     fn every_item_is_run_and_timed_on_every_crew() {
@@ -235,7 +245,13 @@ mod tests {
         });
         let drive =
             Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
-        let hire = || Ok(vec![crew::threads(2)?, crew::rayon(2)?, crew::blocking(3)?]);
+        let hire = || {
+            Ok(vec![
+                crew(ThreadPool::start(2))?,
+                crew(Rayon::start(2))?,
+                crew(SpawnBlocking::start(3))?,
+            ])
+        };
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS.name).unwrap() > 0.0);
@@ -263,7 +279,7 @@ mod tests {
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has only one thread, so no other item runs while one fails.
-            let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
+            let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(SpawnBlocking::start(1))?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
                 panic!("the error is {expected}");
             };
@@ -281,7 +297,7 @@ mod tests {
             every: Some(Duration::from_millis(1)),
             interrupt: Interrupt::default(),
         };
-        let hire = || Ok(vec![crew::threads(1)?, crew::threads(1)?]);
+        let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(ThreadPool::start(1))?]);
         let body: Body = Arc::new(|_| Ok(()));
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);

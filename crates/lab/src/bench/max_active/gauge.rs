@@ -27,7 +27,6 @@ pub struct Size {
 }
 
 /// A thread that samples the size until the result is requested.
-#[derive(Debug)]
 pub struct Gauge {
     before: Size,
     stop: Arc<AtomicBool>,
@@ -91,7 +90,6 @@ impl Gauge {
     }
 
     /// Stops sampling and returns the maximum growth, without the sampling thread.
-    #[must_use]
     pub fn growth(self) -> Size {
         self.stop.store(true, Ordering::Relaxed);
         self.looker.thread().unpark();

@@ -49,21 +49,18 @@ const NR_JOINS: usize = 512;
 const ALIGN: usize = 4096;
 
 /// The file of all blocks.
-#[derive(Debug)]
 pub struct Table {
     file: File,
     nr_joins: usize,
 }
 
 /// The pool of blocks in memory.
-#[derive(Debug)]
 pub struct BufferPool {
     table: Arc<Table>,
     kept: Mutex<LruCache<usize, Arc<Block>>>,
 }
 
 /// Memory for one block, aligned for direct reads.
-#[derive(Debug)]
 struct Block {
     room: Vec<u8>,
     start: usize,
@@ -93,7 +90,6 @@ impl Table {
 
 impl BufferPool {
     /// Creates an empty pool.
-    #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
         Self { table, kept: Mutex::new(LruCache::new(NR_KEPT)) }
     }

@@ -11,7 +11,6 @@
 //! defines the figures.
 
 mod cases;
-mod claims;
 pub mod crew;
 pub mod drive;
 pub mod gauge;

@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use clap::Args;
 
-use super::claims;
 use super::fifo::Fifo;
 use super::flow::Flow;
 use super::item::{self, Item, Tag};
-use super::metrics::{ALL, FLOWS, HEADLINE, MAX_PRODUCERS};
+use super::metrics::{ALL, HEADLINE, MAX_PRODUCERS, flows};
 use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::case::{Case, Sample, Variant};
-use crate::harness::claim::Claim;
+use crate::harness::claim::{Against, Claim};
+use crate::harness::metric::Metric;
 
 const BENCH: &str = "mpscq";
 const PUSH_POP: &str = "push-pop";
@@ -35,14 +35,11 @@ pub struct MpscqArgs {
 }
 
 /// The names of our variants.
-pub const SINGLE: &str = "mpscq";
+const SINGLE: &str = "mpscq";
 const DRAINED: &str = "mpscq+drain";
-/// See [`SINGLE`].
-pub const CHAINED: &str = "mpscq+chain";
-/// See [`SINGLE`].
-pub const LIFO: &str = "lifo";
-/// See [`SINGLE`].
-pub const MAIL: &str = "mailbox";
+const CHAINED: &str = "mpscq+chain";
+const LIFO: &str = "lifo";
+const MAIL: &str = "mailbox";
 
 /// The number of items of a figure. It gives enough time slices for a mean if threads share CPUs.
 /// `--quick` uses a quarter.
@@ -54,8 +51,14 @@ const NR_ITEMS_QUICK: usize = 100_000;
 /// between queues.
 const PLACES: usize = 4;
 
+/// The bound for the comparison with the most similar peer. 2 % is the tolerance of two medians.
+const NO_SLOWER: f64 = 1.02;
+
+/// The bound for mailboxes. Recycled blocks save allocations, and posters with their own blocks
+/// share no cache lines.
+const MAIL_BOUND: f64 = 0.8;
+
 /// Creates the cases that `args` select.
-#[must_use]
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
@@ -67,16 +70,9 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// Stocks of one kind of item. They are created on first use and shared by all queues of that kind.
-type Shared<I> = Rc<RefCell<Vec<Stock<I>>>>;
-
-/// The items of one case.
-struct Items {
-    layout: Layout,
-    ours: Shared<item::Ours>,
-    cordyceps: Shared<item::Cordyceps>,
-    boxed: Shared<item::Boxed>,
-}
+/// Stocks of one kind of item with their layout. They are created on first use and shared by all
+/// queues of that kind.
+type Shared<I> = (Layout, Rc<RefCell<Vec<Stock<I>>>>);
 
 impl Setting<'_> {
     fn case(&self, name: &'static str) -> Case {
@@ -88,26 +84,30 @@ impl Setting<'_> {
     }
 
     fn push_pop(&self, name: &'static str, layout: Layout, how: &str) -> Case {
-        let items = Items::new(layout);
+        let (ours, boxed, linked) = (Rc::default(), Rc::default(), Rc::default());
+        let (ours, boxed, linked) = ((layout, ours), (layout, boxed), (layout, linked));
         let mut variants = vec![
-            self.ours(SINGLE, &items, Single::default),
-            self.ours(DRAINED, &items, Drained::default),
-            self.ours(CHAINED, &items, Chained::default),
-            self.ours(LIFO, &items, Lifo::default),
+            self.queue(SINGLE, &ours, Single::default),
+            self.queue(DRAINED, &ours, Drained::default),
+            self.queue(CHAINED, &ours, Chained::default),
+            self.queue(LIFO, &ours, Lifo::default),
+            self.queue(peers::CORDYCEPS, &linked, Cordyceps::default).as_peer(),
+            self.queue(peers::SEG_QUEUE, &boxed, Seg::<item::Boxed>::default).as_peer(),
         ];
-        variants.extend(self.intrusive_peers(&items));
+        variants.extend(self.channels(&boxed));
         let about = format!("intrusive items, {how} in memory");
-        self.described(name, about, variants, claims::push_pop())
+        let claim = |it: &Metric| Claim::at_most(SINGLE, *it, peers::CORDYCEPS, NO_SLOWER);
+        self.described(name, about, variants, claim)
     }
 
     fn owned(&self) -> Case {
-        let layout = Layout::Contiguous;
-        let values = Shared::<Tag>::default();
+        let values: Shared<Tag> = (Layout::Contiguous, Rc::default());
         let mail = || Mail::for_producers(MAX_PRODUCERS);
-        let mut variants = vec![self.queue(MAIL, &values, layout, mail)];
-        variants.extend(self.channels(&values, layout));
+        let mut variants = vec![self.queue(MAIL, &values, mail)];
+        variants.extend(self.channels(&values));
         let about = "messages of 8 bytes by value".into();
-        self.described(OWNED, about, variants, claims::owned())
+        let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, MAIL_BOUND);
+        self.described(OWNED, about, variants, claim)
     }
 
     fn described(
@@ -115,44 +115,28 @@ impl Setting<'_> {
         name: &'static str,
         about: String,
         variants: Vec<Variant>,
-        claims: Vec<Claim>,
+        claim: fn(&Metric) -> Claim,
     ) -> Case {
         Case {
             about: format!("{about}; ns an item, {} items", self.items),
             variants,
-            claims,
+            claims: ALL.iter().map(claim).collect(),
             ..Case::new(BENCH, name, ALL, HEADLINE)
         }
     }
 
-    fn ours<Q>(&self, name: &str, items: &Items, make: impl Fn() -> Q + 'static) -> Variant
-    where
-        Q: Fifo<Item = item::Ours> + 'static,
-    {
-        self.queue(name, &items.ours, items.layout, make)
-    }
-
-    fn intrusive_peers(&self, items: &Items) -> Vec<Variant> {
-        let (layout, boxed, linked) = (items.layout, &items.boxed, &items.cordyceps);
-        let cordyceps = self.queue(peers::CORDYCEPS, linked, layout, Cordyceps::default);
-        let seg = self.queue(peers::SEG_QUEUE, boxed, layout, Seg::default);
-        let mut all = vec![cordyceps.as_peer(), seg.as_peer()];
-        all.extend(self.channels(boxed, layout));
-        all
-    }
-
-    fn channels<I: Item>(&self, items: &Shared<I>, layout: Layout) -> [Variant; 5] {
+    fn channels<I: Item>(&self, items: &Shared<I>) -> [Variant; 5] {
         let crossbeam = || Channel::of(crossbeam_channel::unbounded());
         let std = || Channel::of(std::sync::mpsc::channel());
         let flume = || Channel::of(flume::unbounded());
         let kanal = || Channel::of(kanal::unbounded());
         let tokio = || Channel::of(tokio::sync::mpsc::unbounded_channel());
         [
-            self.queue(peers::CROSSBEAM, items, layout, crossbeam),
-            self.queue(peers::STD, items, layout, std),
-            self.queue(peers::FLUME, items, layout, flume),
-            self.queue(peers::KANAL, items, layout, kanal),
-            self.queue(peers::TOKIO, items, layout, tokio),
+            self.queue(peers::CROSSBEAM, items, crossbeam),
+            self.queue(peers::STD, items, std),
+            self.queue(peers::FLUME, items, flume),
+            self.queue(peers::KANAL, items, kanal),
+            self.queue(peers::TOKIO, items, tokio),
         ]
         .map(Variant::as_peer)
     }
@@ -161,44 +145,33 @@ impl Setting<'_> {
     fn queue<Q>(
         &self,
         name: &str,
-        items: &Shared<Q::Item>,
-        layout: Layout,
+        (layout, stocks): &Shared<Q::Item>,
         make: impl Fn() -> Q + 'static,
     ) -> Variant
     where
         Q: Fifo<Item: Item> + 'static,
     {
-        let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
+        let (layout, stocks, items) = (*layout, Rc::clone(stocks), self.items);
+        let Settings { pins, interrupt, .. } = self.settings.clone();
         let mut place = 0;
         Variant::ours(name, move || {
-            let mut stocks = items.borrow_mut();
+            let mut stocks = stocks.borrow_mut();
             if stocks.len() <= place {
                 stocks.push(Stock::new(MAX_PRODUCERS, layout));
             }
             let stock = &mut stocks[place];
             place = (place + 1) % PLACES;
             let mut sample = Sample::default();
-            for figure in FLOWS {
-                let flow = Flow {
-                    producers: figure.producers,
-                    items: nr_items,
-                    polling: figure.polling,
-                    pins: settings.pins.clone(),
-                    interrupt: settings.interrupt.clone(),
-                };
+            for (metric, polling, producers) in flows() {
+                let (pins, interrupt) = (pins.clone(), interrupt.clone());
+                let flow = Flow { producers, items, polling, pins, interrupt };
                 let Some(ns) = flow.run(make(), stock)? else {
                     return Ok(None);
                 };
-                sample.set(figure.metric, ns);
+                sample.set(metric, ns);
             }
             Ok(Some(sample))
         })
-    }
-}
-
-impl Items {
-    fn new(layout: Layout) -> Self {
-        Self { layout, ours: Rc::default(), cordyceps: Rc::default(), boxed: Rc::default() }
     }
 }
 

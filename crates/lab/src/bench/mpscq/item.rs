@@ -21,7 +21,6 @@ impl Tag {
     const ONE_PUSH: u64 = 1 << (2 * Self::FIELD);
 
     /// Creates the tag of item `number` of the producer at `home`.
-    #[must_use]
     pub fn new(home: usize, number: usize) -> Self {
         let (home, number) = (home as u64, number as u64);
         debug_assert!(home <= Self::FIELD_MASK && number <= Self::FIELD_MASK);
@@ -30,21 +29,18 @@ impl Tag {
 
     /// Returns the index of the producer.
     #[inline(always)]
-    #[must_use]
     pub fn home(self) -> usize {
         (self.bits & Self::FIELD_MASK) as usize
     }
 
     /// Returns the item's number among the producer's items.
     #[inline(always)]
-    #[must_use]
     pub fn number(self) -> usize {
         (self.bits >> Self::FIELD & Self::FIELD_MASK) as usize
     }
 
     /// Returns the tag with the push count increased by one.
     #[inline(always)]
-    #[must_use]
     pub fn pushed(self) -> Self {
         Self { bits: self.bits.wrapping_add(Self::ONE_PUSH) }
     }

@@ -11,7 +11,6 @@
 //! `docs/bench-method.md` defines the figures.
 
 mod cases;
-mod claims;
 pub mod fifo;
 pub mod flow;
 pub mod item;

@@ -30,23 +30,19 @@ pub struct Chained(Queue<Hung>);
 pub struct Lifo(Stack<Hung>);
 
 /// A mailbox that carries tags by value and recycles its blocks.
-#[derive(Debug)]
 pub struct Mail(Mailbox<Tag>);
 
 /// A producer's end that collects items into a chain.
-#[derive(Debug)]
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
     chain: Chain<Hung>,
 }
 
 /// A consumer's end that pops with a drain.
-#[derive(Debug)]
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
 /// A consumer's end that pops from the reversed list, and takes the next list when that one is
 /// empty.
-#[derive(Debug)]
 pub struct LifoPopper<'q> {
     list: &'q Stack<Hung>,
     taken: Chain<Hung>,
@@ -143,7 +139,6 @@ impl Popper<item::Ours> for LifoPopper<'_> {
 
 impl Mail {
     /// Creates a mailbox that keeps enough blocks for all items of `producers`.
-    #[must_use]
     pub fn for_producers(producers: usize) -> Self {
         Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
     }

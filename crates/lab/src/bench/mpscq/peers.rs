@@ -31,7 +31,6 @@ pub const KANAL: &str = "kanal";
 pub const TOKIO: &str = "tokio";
 
 /// The queue of cordyceps.
-#[derive(Debug)]
 pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
 
 impl Default for Cordyceps {
@@ -63,7 +62,6 @@ impl Popper<item::Cordyceps> for Consumer<'_, CordycepsNode<Cell<Tag>>> {
 }
 
 /// The queue of crossbeam.
-#[derive(Debug)]
 pub struct Seg<T>(SegQueue<T>);
 
 impl<T> Default for Seg<T> {
@@ -95,7 +93,6 @@ impl<T> Popper<T> for &SegQueue<T> {
 }
 
 /// A channel. It has a receiver, and a sender that is cloned for each producer.
-#[derive(Debug)]
 pub struct Channel<T, S, R> {
     sender: S,
     receiver: R,

@@ -26,7 +26,6 @@ const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 
 /// Counts failed polls.
-#[derive(Debug)]
 pub struct Backoff {
     polling: Polling,
     misses: u32,
@@ -35,7 +34,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// Creates a counter without failed polls.
-    #[must_use]
     pub fn new(polling: Polling) -> Self {
         Self { polling, misses: 0, pause_cycles: PAUSE_US * cycles_per_us() }
     }

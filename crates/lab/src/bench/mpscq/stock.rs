@@ -26,7 +26,6 @@ pub enum Layout {
 }
 
 /// The items of several producers, used by one run after another.
-#[derive(Debug)]
 pub struct Stock<I> {
     homes: Vec<Vec<I>>,
     /// Unused items that occupy the memory between scattered items.
@@ -35,7 +34,6 @@ pub struct Stock<I> {
 
 impl<I: Item> Stock<I> {
     /// Creates [`ITEMS`] items for each of `producers`.
-    #[must_use]
     pub fn new(producers: usize, layout: Layout) -> Self {
         let wanted = producers * ITEMS;
         let (used, spacers): (Vec<I>, _) = match layout {

@@ -9,11 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::percpu::{PerCpu, Qpw};
-use sync::time::{cycles, cycles_per_us};
+use sync::time::cycles;
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
 use super::list::unmade;
+use super::metrics::{CALL_MAX, CALL_P50, CALLER_CPU, CALLS, OPERATIONS};
+use crate::bench::max_active::drive::burn;
+use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
@@ -35,29 +38,8 @@ pub enum Beside {
     FifoCaller,
 }
 
-/// The results of a run.
-pub struct Outcome {
-    /// The times of the calls.
-    pub waits: Latencies,
-    /// The number of calls.
-    pub nr_calls: u64,
-    /// The number of operations of the owner.
-    pub nr_operations: u64,
-    /// The CPU time of the caller, in nanoseconds.
-    pub cpu_ns: u64,
-    /// The duration of the run.
-    pub took: Duration,
-}
-
-fn burn() {
-    let end = cycles() + OPERATION_US * cycles_per_us();
-    while cycles() < end {
-        std::hint::spin_loop();
-    }
-}
-
 /// Measures calls on data that a mutex guards.
-pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Result<Outcome, Stop> {
+pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Sample {
     let data = Mutex::new(0_u64);
     let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
     beside.run(span, interrupt, |stop| own(stop, || with(operate)), || with(operate_remotely))
@@ -69,7 +51,7 @@ pub fn on_slot(
     beside: Beside,
     span: Duration,
     interrupt: &Interrupt,
-) -> Result<Outcome, Stop> {
+) -> Result<Sample, Stop> {
     let slots = PerCpu::builder().qpw(qpw).build(|_| 0_u64).map_err(unmade)?;
     let cpu = slots.cpus().iter().find(|&cpu| slots.attach(cpu).is_ok());
     let cpu = cpu.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
@@ -81,14 +63,13 @@ pub fn on_slot(
             owner.poll();
         })
     };
-    beside.run(span, interrupt, operations, || {
-        slots.run_on(cpu, operate_remotely);
-    })
+    let call = || _ = slots.run_on(cpu, operate_remotely);
+    Ok(beside.run(span, interrupt, operations, call))
 }
 
 fn operate(data: &mut u64) {
     *data += 1;
-    burn();
+    burn(OPERATION_US);
 }
 
 fn operate_remotely(data: &mut u64) {
@@ -113,7 +94,7 @@ impl Beside {
         interrupt: &Interrupt,
         owner: impl FnOnce(&AtomicBool) -> u64 + Send,
         call: impl Fn() + Send,
-    ) -> Result<Outcome, Stop> {
+    ) -> Sample {
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
             let nr_burners = match self {
@@ -121,7 +102,7 @@ impl Beside {
                 Self::Quiet | Self::FifoCaller => 0,
             };
             for _ in 0..nr_burners {
-                scope.spawn(|| own(stop, burn));
+                scope.spawn(|| own(stop, || burn(OPERATION_US)));
             }
             let owner = scope.spawn(move || owner(stop));
             let caller = scope.spawn(move || {
@@ -130,7 +111,7 @@ impl Beside {
                     let _ = sync::thread::set_fifo(1);
                 }
                 let mut waits = Latencies::with_capacity_for(1 << 16);
-                let (mut nr_calls, start, before) = (0, Instant::now(), Usage::of_thread());
+                let (mut nr_calls, start, before) = (0_u64, Instant::now(), Usage::of_thread());
                 while start.elapsed() < span && !interrupt.requested() {
                     let begun = cycles();
                     call();
@@ -146,7 +127,13 @@ impl Beside {
                 caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let nr_operations =
                 owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns, took })
+            let mut sample = Sample::of([
+                (CALLS, nr_calls as f64 / took.as_secs_f64()),
+                (OPERATIONS, nr_operations as f64 / took.as_secs_f64()),
+                (CALLER_CPU, cpu_ns as f64 / nr_calls as f64),
+            ]);
+            sample.set_percentiles(waits, [(50.0, CALL_P50), (100.0, CALL_MAX)]);
+            sample
         })
     }
 }

@@ -54,7 +54,6 @@ impl Interrupts {
     }
 
     /// Returns the numbers of interrupts since `before`.
-    #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
             timer: self.timer.saturating_sub(before.timer),
@@ -65,7 +64,6 @@ impl Interrupts {
     }
 
     /// Returns the total number of interrupts.
-    #[must_use]
     pub fn sum(self) -> u64 {
         self.timer + self.resched + self.call + self.other
     }

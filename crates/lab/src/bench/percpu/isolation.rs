@@ -20,8 +20,13 @@ use topology::CpuId;
 
 use super::interrupts::Interrupts;
 use super::list::unmade;
+use super::metrics::{
+    CALL, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, RESCHED, SWITCHES, TIMER,
+    WAITED,
+};
 use crate::bench::workqueue::producers::pin_to;
-use crate::harness::beside::{Attendant, Attended, Beside, Span};
+use crate::harness::beside::{Attendant, Beside, Span};
+use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
@@ -53,27 +58,6 @@ pub enum Way {
     Parked,
 }
 
-/// The results of a run.
-pub struct Outcome {
-    /// The times of the drains.
-    pub drains: Latencies,
-    /// The longest pause of the victim's loop, in cycles.
-    pub gap: u64,
-    /// The context switches of the victim.
-    pub switches: Usage,
-    /// The time that the victim waited for its CPU, in nanoseconds.
-    pub waited_ns: u64,
-    /// The interrupts of the victim's CPU.
-    pub interrupts: Interrupts,
-}
-
-/// The measurements of the victim thread.
-struct Suffered {
-    attended: Attended,
-    switches: Usage,
-    waited_ns: u64,
-}
-
 impl Way {
     fn qpw(self) -> Qpw {
         match self {
@@ -91,7 +75,7 @@ pub fn run(
     nr_drains: usize,
     (drainer, victim): (CpuId, CpuId),
     interrupt: &Interrupt,
-) -> Result<Beside<Option<Outcome>>, Stop> {
+) -> Result<Beside<Option<Sample>>, Stop> {
     thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
@@ -106,11 +90,9 @@ pub fn run(
             let mut attendant = span.attend();
             let (before, waited_before) = (Usage::of_thread(), waited_ns());
             suffer(way, owner.ok(), &mut attendant);
-            Suffered {
-                attended: attendant.leave(),
-                switches: Usage::of_thread().since(before),
-                waited_ns: waited_ns().saturating_sub(waited_before),
-            }
+            let attended = attendant.leave();
+            let waited_ns = waited_ns().saturating_sub(waited_before);
+            (attended, Usage::of_thread().since(before), waited_ns)
         });
         let ready = span.wait_for(1);
         span.begin();
@@ -129,15 +111,24 @@ pub fn run(
             (Ok(drained), Ok(suffered)) => (drained, suffered),
             (Err(panic), _) | (_, Err(panic)) => std::panic::resume_unwind(panic),
         };
-        let outcome = drains.map(|drains| Outcome {
-            drains,
-            gap: suffered.attended.longest,
-            switches: suffered.switches,
-            waited_ns: suffered.waited_ns,
-            interrupts,
+        let (attended, usage, waited_ns) = suffered;
+        let sample = drains.map(|drains| {
+            let mut sample = Sample::of([
+                (SWITCHES, usage.switches() as f64),
+                (INVOLUNTARY, usage.preempted as f64),
+                (WAITED, waited_ns as f64),
+                (INTERRUPTS, interrupts.sum() as f64),
+                (TIMER, interrupts.timer as f64),
+                (RESCHED, interrupts.resched as f64),
+                (CALL, interrupts.call as f64),
+                (GAP, attended.longest as f64 * 1000.0 / cycles_per_us() as f64),
+            ]);
+            let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
+            sample.set_percentiles(drains, percentiles);
+            sample
         });
-        let beside = ready.and_then(|()| span.judge(&[suffered.attended]));
-        Ok(beside.map(|()| outcome))
+        let beside = ready.and_then(|()| span.judge(&[attended]));
+        Ok(beside.map(|()| sample))
     })
 }
 

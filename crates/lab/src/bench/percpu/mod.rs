@@ -13,7 +13,6 @@
 mod busy;
 mod cache;
 mod cases;
-mod claims;
 mod interrupts;
 pub mod isolation;
 mod list;

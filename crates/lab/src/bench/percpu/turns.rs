@@ -16,34 +16,35 @@ use super::list::with_all;
 use crate::bench::workqueue::producers::pin_to;
 use crate::harness::stats::Spread;
 
-/// The number of objects and turns.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// The number of objects in the ring.
-    pub len: usize,
-    /// The number of objects in a turn. It is large enough that reloading the guard's data at the
-    /// start does not matter. It is small enough that the indexes fit in the first-level cache.
-    pub per_turn: usize,
-    /// The number of turns of each guard.
-    pub nr_turns: usize,
-}
+/// The number of objects in the ring. They take 16 KiB and their destination 8 KiB, which is less
+/// than a first-level cache.
+const LEN: usize = 256;
+
+/// The number of objects in a turn. It is large enough that reloading the guard's data at the start
+/// does not matter. It is small enough that the indexes fit in the first-level cache.
+const PER_TURN: usize = 2048;
+
+/// The number of turns of each guard.
+const NR_TURNS: usize = 1000;
+
+/// The guards, and their cycles per object.
+type Cycles = Vec<(&'static str, f64)>;
 
 /// The results of all guards in one repetition. Each variant takes its own.
 pub struct Turns {
-    size: Size,
     cpu: Option<CpuId>,
     interrupt: Interrupt,
     /// The cache, which is created in the first repetition, so that all repetitions use the same
     /// memory.
     cache: Option<Cache>,
-    /// The results that have not been taken yet: the guard, and its cycles per object.
-    left: Vec<(&'static str, f64)>,
+    /// The results that have not been taken yet.
+    left: Cycles,
 }
 
 impl Turns {
     /// Creates turns that run on `cpu`, or on any CPU if `None`.
-    pub fn new(size: Size, cpu: Option<CpuId>, interrupt: &Interrupt) -> Self {
-        Self { size, cpu, interrupt: interrupt.clone(), cache: None, left: Vec::new() }
+    pub fn new(cpu: Option<CpuId>, interrupt: &Interrupt) -> Self {
+        Self { cpu, interrupt: interrupt.clone(), cache: None, left: Vec::new() }
     }
 
     /// Returns the cycles per object of `guard`, or `None` if interrupted.
@@ -52,48 +53,41 @@ impl Turns {
     pub fn take(&mut self, guard: &str) -> Result<Option<f64>, Stop> {
         let find = |(name, _): &(&str, f64)| *name == guard;
         if !self.left.iter().any(find) {
-            self.left = match self.run()? {
-                Some(left) => left,
-                None => return Ok(None),
-            };
+            let Some(left) = self.run()? else { return Ok(None) };
+            self.left = left;
         }
         let at = self.left.iter().position(find).expect("every guard ran");
         Ok(Some(self.left.swap_remove(at).1))
     }
 
-    fn run(&mut self) -> Result<Option<Vec<(&'static str, f64)>>, Stop> {
-        let size = self.size;
-        let cache = self.cache.get_or_insert_with(|| Cache::new(size.len));
+    fn run(&mut self) -> Result<Option<Cycles>, Stop> {
+        let cache = self.cache.get_or_insert_with(|| Cache::new(LEN));
         let (cpu, interrupt) = (self.cpu, &self.interrupt);
         thread::scope(|scope| {
             // A thread that is pinned to a CPU stays pinned, so another thread is used.
             let measured = scope.spawn(move || {
                 cpu.into_iter().for_each(pin_to);
-                all_by_turns(size, cache, interrupt)
+                all_by_turns(cache, interrupt)
             });
             measured.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }
 
-fn all_by_turns(
-    size: Size,
-    cache: &mut Cache,
-    interrupt: &Interrupt,
-) -> Result<Option<Vec<(&'static str, f64)>>, Stop> {
-    let mut random = fastrand::Rng::with_seed(size.len as u64);
-    let mut places = vec![0; size.per_turn];
+fn all_by_turns(cache: &mut Cache, interrupt: &Interrupt) -> Result<Option<Cycles>, Stop> {
+    let mut random = fastrand::Rng::with_seed(LEN as u64);
+    let mut places = vec![0; PER_TURN];
     with_all(|guards| {
-        let mut spent = vec![Vec::with_capacity(size.nr_turns); guards.len()];
+        let mut spent = vec![Vec::with_capacity(NR_TURNS); guards.len()];
         let mut order: Vec<usize> = (0..guards.len()).collect();
-        for _ in 0..size.nr_turns {
+        for _ in 0..NR_TURNS {
             if interrupt.requested() {
                 return None;
             }
             random.shuffle(&mut order);
             for &turn in &order {
                 let cycles = (guards[turn].1)(cache, &mut places);
-                spent[turn].push(cycles as f64 / size.per_turn as f64);
+                spent[turn].push(cycles as f64 / PER_TURN as f64);
             }
         }
         let medians = spent.iter().map(|spent| Spread::of(spent).map(|all| all.median));

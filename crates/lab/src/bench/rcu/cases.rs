@@ -106,7 +106,6 @@ const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
 }
 
 /// Creates the cases that `args` select.
-#[must_use]
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         calls: args.calls,

@@ -51,7 +51,6 @@ fn judged<const N: usize>(claims: [Claim; N]) -> Vec<Claim> {
 }
 
 /// Returns claims about the read side.
-#[must_use]
 pub fn read() -> Vec<Claim> {
     judged([Claim::at_most(RCU, READ, MEMB, NOT_DEARER), Claim::at_most(RCU, READ, EPOCH, FIFTH)])
 }
@@ -67,7 +66,6 @@ fn kernel_ways(metric: Metric) -> Vec<Claim> {
 }
 
 /// Returns claims about single replacements in `case`.
-#[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let mut all = match case {
         "replace-32-idle" | ONE_BUSY => judged([Claim::at_most(RCU, REPLACE_P50, MEMB, TENTH)]),
@@ -94,13 +92,11 @@ pub fn replace(case: &str) -> Vec<Claim> {
 }
 
 /// Returns claims about concurrent updaters.
-#[must_use]
 pub fn updaters() -> Vec<Claim> {
     judged([Claim::at_least(RCU, REPLACES, MEMB, SHARED)])
 }
 
 /// Returns claims about callbacks.
-#[must_use]
 pub fn call() -> Vec<Claim> {
     judged([
         Claim::at_least(RCU, CALLS, MEMB, NOT_SLOWER),
@@ -111,7 +107,6 @@ pub fn call() -> Vec<Claim> {
 }
 
 /// Returns claims about the set-up loop.
-#[must_use]
 pub fn bridge() -> Vec<Claim> {
     kernel_ways(BRIDGE)
 }

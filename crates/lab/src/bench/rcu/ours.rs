@@ -40,7 +40,6 @@ pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
 ];
 
 /// Returns [`NAMES`] and the names of [`KERNEL_WAYS`].
-#[must_use]
 pub fn with_kernel_ways() -> Vec<&'static str> {
     NAMES.into_iter().chain(KERNEL_WAYS.map(|way| way.0)).collect()
 }
@@ -103,7 +102,6 @@ impl Drop for Way {
 /// # Panics
 ///
 /// Panics if `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
-#[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {
         let domain = Domain::new();

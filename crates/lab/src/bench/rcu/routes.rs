@@ -40,14 +40,12 @@ impl Step {
 
 impl Routes {
     /// Creates a table without bridges.
-    #[must_use]
     pub fn resident() -> Self {
         let route = |n| Route { address: spread(n), port: n + 1 };
         Self::sorted((0..NR_RESIDENT).map(route).collect())
     }
 
     /// Returns the version of the table after `step` of `bridge`.
-    #[must_use]
     pub fn after(&self, step: Step, bridge: u32) -> Self {
         let first = NR_RESIDENT + bridge % NR_RESIDENT * NR_BRIDGED;
         let bridged: Vec<u32> = (first..first + NR_BRIDGED).map(spread).collect();

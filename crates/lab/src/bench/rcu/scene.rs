@@ -131,7 +131,6 @@ pub fn replace_together(
 
 /// Queues `count` callbacks, waits until the last one has run, and returns the callbacks per
 /// second.
-#[must_use]
 pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
     let start = Instant::now();
@@ -149,7 +148,6 @@ pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Opti
 
 /// Times callbacks one by one, from queueing to completion. The result is empty if they do not run
 /// by themselves.
-#[must_use]
 pub fn call_singly(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
@@ -167,7 +165,6 @@ pub fn call_singly(calls: &dyn Calls) -> Latencies {
 }
 
 /// Times barriers without pending callbacks. The result is empty if the flavor has no barrier.
-#[must_use]
 pub fn barriers(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {

@@ -50,7 +50,6 @@ pub const MENU: Menu = Menu {
 };
 
 /// Returns the text that is shown in the help of the bench.
-#[must_use]
 pub fn help() -> String {
     format!(
         "{}\nWithout --repeat, 3 to 10 repetitions, with --quick one. Without --seconds, at most {SECONDS} s.",
@@ -83,7 +82,6 @@ pub struct Part {
 }
 
 /// Returns the part of a case.
-#[must_use]
 pub fn part(case: &Case) -> Part {
     let (repeat, weight) = match case.name {
         "lock-hold" => (5, 200),
@@ -99,7 +97,6 @@ pub fn part(case: &Case) -> Part {
 }
 
 /// Creates the selected cases, with the variants that the tables show.
-#[must_use]
 pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
     let scopes = AffinityScope::ALL.to_vec();
     let benches = [
@@ -127,7 +124,6 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
 
 /// Returns the table of the source of `case`, if `case` completes it because `next` belongs to
 /// another source.
-#[must_use]
 pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
     let of = |case: &Case| SOURCES.iter().position(|it| it.has((case.bench, case.name)));
     let source = of(case)?;
@@ -137,7 +133,7 @@ pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::sources::Show;
+    use crate::output::sources::{Column, Show};
     use crate::output::text::tables_of;
 
     fn all() -> Vec<Case> {
@@ -161,7 +157,15 @@ mod tests {
                     let has = case.variants.iter().any(|it| it.name == *name);
                     assert!(has, "{name} of {}", case.name);
                 }
-                for metric in block.columns.iter().filter_map(|it| it.show.metric()) {
+                let metric = |it: &Column| match it.show {
+                    Show::Value(_, metric, _)
+                    | Show::Change(metric)
+                    | Show::Increase(metric)
+                    | Show::Ratio(metric)
+                    | Show::Runs(metric) => Some(metric),
+                    Show::Published(_) => None,
+                };
+                for metric in block.columns.iter().filter_map(metric) {
                     let has = case.metrics.iter().any(|it| it.name == metric);
                     assert!(has, "{metric} of {}", case.name);
                 }
@@ -178,7 +182,7 @@ mod tests {
     fn a_source_has_a_figure_for_each_row_of_a_column() {
         for block in SOURCES.iter().flat_map(|it| it.blocks) {
             let published = block.columns.iter().filter_map(|it| match it.show {
-                Show::Published(figures) => Some(figures.len()),
+                Show::Published(figures) => Some(figures.split('|').count()),
                 _ => None,
             });
             for nr_figures in published {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afterwork::mailbox::Backlog;
+use afterwork::mailbox::{Backlog, Mailbox};
 use clap::Args;
 use sync::time::cycles_per_us;
 use top::talk::say;
@@ -13,15 +13,16 @@ use super::metrics::{
     SERVICE, SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
 };
 use super::ours::Wait;
+use super::peers;
 use super::road::{Post, Receive};
 use super::service::meter::Meter;
 use super::service::owner::Served;
 use super::service::run::{Service, ring_works};
 use super::wake::{Wake, Woken};
-use super::{claims, peers};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
+use crate::harness::metric::Text;
 
 const BENCH: &str = "task-work";
 const WAKE_CASE: &str = "wake";
@@ -42,22 +43,22 @@ pub struct TaskWorkArgs {
 }
 
 /// The names of our variants.
-pub const WAIT_1: &str = "wait-1";
+const WAIT_1: &str = "wait-1";
 const WAIT_1_NO_SPIN: &str = "wait-1+no-spin";
 const WAIT_8: &str = "wait-8";
 /// See [`WAIT_1`].
-pub const WAIT_32: &str = "wait-32";
+const WAIT_32: &str = "wait-32";
 /// See [`WAIT_1`].
-pub const WAIT_8_CAP: &str = "wait-8+cap";
+const WAIT_8_CAP: &str = "wait-8+cap";
 /// See [`WAIT_1`].
-pub const WAIT_32_CAP: &str = "wait-32+cap";
+const WAIT_32_CAP: &str = "wait-32+cap";
 /// A limit, which is not a way to wait. It is the cap plus one wake-up of a sleeping owner.
-pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
+const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
 /// See [`WAIT_1`].
-pub const FIFO: &str = "mailbox";
+const FIFO: &str = "mailbox";
 /// See [`WAIT_1`].
-pub const LIFO: &str = "mailbox+lifo";
+const LIFO: &str = "mailbox+lifo";
 /// The same, with clients that send without a pause and get no response.
 const FIFO_STREAM: &str = "mailbox stream";
 const LIFO_STREAM: &str = "mailbox+lifo stream";
@@ -99,10 +100,16 @@ const NR_LONE: usize = 200;
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
+/// The bound for wake-ups. There is one wake-up per 32 items, and some for fewer items.
+const FEWER_WAKEUPS: f64 = 0.1;
+
+/// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
+/// sleep and wake.
+const LESS_CPU: f64 = 0.333;
+
 /// Creates the cases that `args` select.
 ///
 /// Without io_uring, prints a message and creates no service cases.
-#[must_use]
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
@@ -125,30 +132,30 @@ struct Setting<'a> {
 impl Setting<'_> {
     fn case(&self, name: &'static str) -> Case {
         match name {
-            WAKE_CASE => self.wake_one_by_one(),
-            WAKE_BURST => self.wake_in_bursts(),
+            WAKE_CASE => self.wake_by(name, "one item", 1, claims()),
+            WAKE_BURST => self.wake_by(name, "32 items at once", BURST, Vec::new()),
             SERVICE_FEW => self.service(name, FEW_CLIENTS),
             _ => self.service(name, MANY_CLIENTS),
         }
     }
 
-    fn wake_one_by_one(&self) -> Case {
-        let wake = self.wake(1, GAP);
+    fn wake_by(&self, name: Text, items: &str, burst: usize, claims: Vec<Claim>) -> Case {
+        let gap = GAP * burst as u32;
+        let wake = self.wake(burst, gap);
         let mut variants = self.waits(&wake);
-        variants.push(self.cap_and_wake());
+        variants.extend((burst == 1).then(|| self.cap_and_wake()));
         variants.extend(self.channels(&wake));
-        let about = format!("one item every {} us to an owner that waits", GAP.as_micros());
-        self.woken(WAKE_CASE, about, variants, claims::wake())
-    }
-
-    fn wake_in_bursts(&self) -> Case {
-        let gap = GAP * BURST as u32;
-        let wake = self.wake(BURST, gap);
-        let mut variants = self.waits(&wake);
-        variants.extend(self.channels(&wake));
-        let about =
-            format!("{BURST} items at once every {} us to an owner that waits", gap.as_micros());
-        self.woken(WAKE_BURST, about, variants, Vec::new())
+        Case {
+            about: format!(
+                "{items} every {} us to an owner that waits; {} items; cap {} us",
+                gap.as_micros(),
+                self.items,
+                CAP.as_micros()
+            ),
+            variants,
+            claims,
+            ..Case::new(BENCH, name, WAKE, WAKE_HEADLINE)
+        }
     }
 
     fn service(&self, name: &'static str, clients: usize) -> Case {
@@ -176,16 +183,23 @@ impl Setting<'_> {
             };
             Variant::ours(name, run)
         });
+        let claims = match clients {
+            // With few clients there is little to reverse.
+            FEW_CLIENTS => Vec::new(),
+            _ => vec![
+                // The list is walked twice, the first time with cache misses, and the queue once.
+                Claim::at_most(FIFO, SHARE, LIFO, 0.5),
+                // CPU time that is saved in task work is available for requests.
+                Claim::at_least(FIFO, REQUESTS, LIFO, 1.0),
+            ],
+        };
         Case {
-            bench: BENCH,
-            name,
             about: format!(
                 "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way, or a stream of them"
             ),
-            metrics: SERVICE,
-            headline: SERVICE_HEADLINE,
             variants: variants.into(),
-            claims: claims::service(clients == MANY_CLIENTS),
+            claims,
+            ..Case::new(BENCH, name, SERVICE, SERVICE_HEADLINE)
         }
     }
 
@@ -199,27 +213,12 @@ impl Setting<'_> {
         }
     }
 
-    fn woken(
-        &self,
-        name: &'static str,
-        about: String,
-        variants: Vec<Variant>,
-        claims: Vec<Claim>,
-    ) -> Case {
-        Case {
-            about: format!("{about}; {} items; cap {} us", self.items, CAP.as_micros()),
-            variants,
-            claims,
-            ..Case::new(BENCH, name, WAKE, WAKE_HEADLINE)
-        }
-    }
-
     fn waits(&self, wake: &Wake) -> Vec<Variant> {
         let way = |name: &str, count, cap| {
             let wait = Wait { count, cap };
-            Variant::ours(name, woken(wake, move || wait.open()))
+            Variant::ours(name, woken(wake, move || wait.open(Mailbox::new())))
         };
-        let no_spin = woken(wake, || ONE_BY_ONE.open_without_spin());
+        let no_spin = woken(wake, || ONE_BY_ONE.open(without_spin()));
         vec![
             way(WAIT_1, 1, None),
             Variant::ours(WAIT_1_NO_SPIN, no_spin),
@@ -234,7 +233,7 @@ impl Setting<'_> {
     fn cap_and_wake(&self) -> Variant {
         let lone = Wake { items: NR_LONE.min(self.items), ..self.wake(1, LONE_GAP) };
         let run = move || {
-            let Some(woken) = lone.run(ONE_BY_ONE.open_without_spin())? else {
+            let Some(woken) = lone.run(ONE_BY_ONE.open(without_spin()))? else {
                 return Ok(None);
             };
             let mut sample = Sample::default();
@@ -266,11 +265,23 @@ fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     (first != last).then_some((first, last))
 }
 
-fn woken<P, R>(wake: &Wake, open: impl Fn() -> (P, R) + 'static) -> RunFn
-where
-    P: Post,
-    R: Receive,
-{
+/// Returns claims about one item at a time.
+fn claims() -> Vec<Claim> {
+    let peers = [peers::STD, peers::TOKIO, peers::CROSSBEAM];
+    let mut claims = Vec::new();
+    claims.extend(peers.map(|it| Claim::at_most(WAIT_32, WAKEUPS, it, FEWER_WAKEUPS)));
+    claims.extend(peers.map(|it| Claim::at_most(WAIT_32, OWNER_CPU, it, LESS_CPU)));
+    let capped = [WAIT_8_CAP, WAIT_32_CAP];
+    claims.extend(capped.map(|it| Claim::at_most(it, LATENCY_P99, CAP_AND_WAKE, 1.0)));
+    claims.push(Claim::at_most(WAIT_1, LATENCY_P99, peers::STD, 1.0));
+    claims
+}
+
+fn without_spin() -> Mailbox<u64> {
+    Mailbox::builder().spin_limit(0).build()
+}
+
+fn woken<P: Post, R: Receive>(wake: &Wake, open: impl Fn() -> (P, R) + 'static) -> RunFn {
     let wake = wake.clone();
     Box::new(move || Ok(wake.run(open())?.map(woken_sample)))
 }
@@ -293,7 +304,7 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
     let requests = served.requests as f64;
     let per_ns = requests / served.wall_ns as f64;
     let task_work_ns = served.task_work.ns();
-    let post_ns = posts.ns() / posts.items() as f64;
+    let post_ns = posts.ns() / posts.items as f64;
     let per_request_ns = served.spent.cpu_ns as f64 / requests;
     Sample::of([
         (REQUESTS, per_ns * NS_PER_S),
@@ -305,7 +316,7 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
         (WAKEUPS, served.rung as f64 * 1000.0 / requests),
         (PER_DRAIN, requests / served.drains as f64),
         (OWNER_CPU, per_request_ns),
-        (LOST, served.task_work.lost() as f64),
+        (LOST, served.task_work.lost as f64),
     ])
 }
 

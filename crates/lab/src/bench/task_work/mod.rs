@@ -11,7 +11,6 @@
 //! items by value in a steady state, with an owner that does not sleep.
 
 mod cases;
-mod claims;
 pub mod metrics;
 pub mod ours;
 pub mod peers;

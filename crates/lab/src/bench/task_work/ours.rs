@@ -19,7 +19,6 @@ pub struct Wait {
 }
 
 /// An owner, with the way in which it waits.
-#[derive(Debug)]
 pub struct Owner {
     mailbox: Mailbox<u64>,
     wait: Wait,
@@ -27,29 +26,16 @@ pub struct Owner {
 
 /// A poster's end. It posts lazily if the owner waits for several items, and eagerly if it waits
 /// for one.
-#[derive(Debug)]
 pub struct MailPost {
     poster: Poster<u64>,
     lazy: bool,
 }
 
 impl Wait {
-    /// Creates a mailbox whose owner waits in this way.
-    #[must_use]
-    pub fn open(self) -> (MailPost, Owner) {
-        self.open_with(Mailbox::new())
-    }
-
-    /// Creates the same mailbox, except that its owner does not spin before it sleeps.
-    #[must_use]
-    pub fn open_without_spin(self) -> (MailPost, Owner) {
-        self.open_with(Mailbox::builder().spin_limit(0).build())
-    }
-
-    fn open_with(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {
+    /// Returns both ends of a path through the mailbox, whose owner waits in this way.
+    pub fn open(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {
         let post = MailPost { poster: mailbox.poster(), lazy: self.count > 1 };
-        let wait = self;
-        (post, Owner { mailbox, wait })
+        (post, Owner { mailbox, wait: self })
     }
 }
 
@@ -87,7 +73,7 @@ mod tests {
     fn an_owner_receives_everything_in_order_before_the_end() {
         let waits = [(1, None), (8, None), (8, Some(Duration::from_micros(1)))];
         for (count, cap) in waits {
-            let (mut post, mut owner) = Wait { count, cap }.open();
+            let (mut post, mut owner) = Wait { count, cap }.open(Mailbox::new());
             (0..10).for_each(|item| post.post(item));
             post.post_urgent(10);
             drop(post);

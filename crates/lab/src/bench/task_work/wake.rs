@@ -18,7 +18,7 @@ use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::road::{Post, Receive};
-use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
+use crate::bench::workqueue::producers::spawn;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
@@ -46,7 +46,6 @@ pub struct Wake {
 }
 
 /// The results of a run.
-#[derive(Debug)]
 pub struct Woken {
     /// The usage of the owner, from the first timed item to the end.
     pub owner: Usage,
@@ -152,28 +151,6 @@ impl Wake {
     }
 }
 
-/// Starts a thread, on `cpu` if one is given. Ends the process if that fails.
-fn spawn<'s, T>(
-    scope: &'s thread::Scope<'s, '_>,
-    name: &str,
-    cpu: Option<CpuId>,
-    body: impl FnOnce() -> T + Send + 's,
-) -> thread::ScopedJoinHandle<'s, T>
-where
-    T: Send + 's,
-{
-    let body = move || {
-        let _bomb = ExitOnPanic;
-        if let Some(cpu) = cpu {
-            pin_to(cpu);
-        }
-        body()
-    };
-    let thread = thread::Builder::new().name(name.into());
-    let thread = thread.spawn_scoped(scope, body);
-    thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
-}
-
 /// Returns the time of the next burst after `due`. A poster that was preempted does not catch up,
 /// because catching up would create a larger burst.
 fn next_due(due: u64, gap: u64, now: u64) -> u64 {
@@ -229,7 +206,7 @@ mod tests {
         // The last of the nine timed items is lost.
         let few = Wake { items: 9, ..wake(1) };
         let lossy = few.run((Lossy(sender, 1), receiver));
-        assert!(lossy.is_err(), "{lossy:?}");
+        assert!(lossy.is_err());
     }
 
     #[test]

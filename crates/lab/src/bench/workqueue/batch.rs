@@ -18,14 +18,13 @@ pub const SAMPLE_EVERY: usize = 16;
 const GROUP: usize = 1000;
 
 /// An item. Its work is to decrement its group's counter, and to read the clock if it is sampled.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Item {
     group: &'static Group,
     probe: Option<&'static Probe>,
 }
 
 /// Adjacent items that share a counter.
-#[derive(Debug)]
 struct Group {
     missing: CachePadded<AtomicUsize>,
     items: usize,
@@ -40,7 +39,6 @@ struct Probe {
 }
 
 /// A batch of items, with their counters. It is leaked, so that pools can hold `'static` items.
-#[derive(Debug)]
 pub struct Batch {
     items: Vec<Item>,
     groups: &'static [Group],
@@ -67,7 +65,6 @@ impl Item {
 
 impl Batch {
     /// Creates `items` items, or one if that is 0, and never frees them.
-    #[must_use]
     pub fn leak(items: usize) -> &'static Self {
         let latch: &'static Latch = Box::leak(Box::default());
         let groups = (0..items.div_ceil(GROUP)).map(|index| Group {
@@ -86,13 +83,11 @@ impl Batch {
     }
 
     /// Returns the items.
-    #[must_use]
     pub fn items(&'static self) -> &'static [Item] {
         &self.items
     }
 
     /// Returns the number of timed items.
-    #[must_use]
     pub fn nr_sampled(&self) -> usize {
         self.probes.len()
     }

@@ -84,7 +84,6 @@ const FAN_OUT_CLAIM: f64 = 1.5;
 const LOCK_CLAIM: f64 = 0.02;
 
 /// Creates the cases that `args` select.
-#[must_use]
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         args,
@@ -178,7 +177,7 @@ impl Setting<'_> {
         peers: impl Fn(usize, &Shape) -> Vec<Variant>,
         claims: Vec<Claim>,
     ) -> Case {
-        let shape = self.shape(task);
+        let shape = Shape::new(task, self.settings);
         let ours = self.scopes.iter().flat_map(|&scope| ways(Way::plain(scope)));
         let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
         variants.extend(peers(self.workers, &shape));
@@ -229,7 +228,7 @@ impl Setting<'_> {
             // threads.
             let shape = Shape {
                 pins: self.settings.cpus.clone(),
-                ..self.shape(Task::one_at_a_time(producers, items))
+                ..Shape::new(Task::one_at_a_time(producers, items), self.settings)
             };
             for (name, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
@@ -274,11 +273,6 @@ impl Setting<'_> {
             measured(shape, move || start().map(Reusable))
         };
         Variant::ours(way.to_string(), run)
-    }
-
-    fn shape(&self, task: Task) -> Shape {
-        let Settings { pins, interrupt, .. } = self.settings;
-        Shape { task, pins: pins.clone(), interrupt: interrupt.clone() }
     }
 
     fn items(&self, long: usize, short: usize) -> usize {

@@ -17,7 +17,6 @@ const HARMLESS: f64 = 0.98;
 /// Returns claims about one item at a time. Variants of afterwork wait in their own way, and the
 /// best peer is the best of all pools with all ways to wait. If the waiter sleeps, each item costs
 /// at least two context switches. A waiter that runs its own item needs none.
-#[must_use]
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for &scope in scopes {
@@ -44,7 +43,6 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
 
 /// Returns claims about batches and fan-out. Reusable items must reach `reusable`, and closures
 /// must reach the best peer.
-#[must_use]
 pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let of = |&scope: &AffinityScope| {
         let plain = Way::plain(scope);

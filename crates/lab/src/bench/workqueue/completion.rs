@@ -29,7 +29,6 @@ pub enum Waiting {
 /// A reusable flag that one thread sets and one thread waits for.
 ///
 /// Setting it makes a system call only if the waiter sleeps.
-#[derive(Debug)]
 pub struct Completion {
     state: Futex,
 }
@@ -48,7 +47,6 @@ impl Waiting {
     }
 
     /// Returns the suffix that this wait adds to the name of a pool.
-    #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Parks => "",
@@ -136,7 +134,7 @@ impl Completion {
 }
 
 /// A completion that is done after a number of arrivals.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Latch {
     missing: AtomicUsize,
     done: Completion,

@@ -67,7 +67,6 @@ pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
 }
 
 /// Creates the sample of one run of `items` items.
-#[must_use]
 pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Latencies) -> Sample {
     const NS_PER_S: f64 = 1e9;
     let per_item = |count: u64| count as f64 / items as f64;

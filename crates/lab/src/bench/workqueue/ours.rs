@@ -29,25 +29,21 @@ pub struct Way {
 
 impl Way {
     /// Returns the plain variant: reusable items, deferred wake-ups and no helping.
-    #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
 
     /// Returns this variant with wake-ups under the pool lock.
-    #[must_use]
     pub fn under_lock(self) -> Self {
         Self { wake: WakeMode::UnderLock, ..self }
     }
 
     /// Returns this variant with helping waiters.
-    #[must_use]
     pub fn helped(self) -> Self {
         Self { help: true, ..self }
     }
 
     /// Returns this variant with one-shot closures.
-    #[must_use]
     pub fn spawned(self) -> Self {
         Self { spawn: true, ..self }
     }
@@ -70,7 +66,6 @@ impl fmt::Display for Way {
 }
 
 /// A workqueue with its own pools.
-#[derive(Debug)]
 pub struct Ours {
     // The queue is declared before the pools, so that it is dropped before them.
     queue: Workqueue,
@@ -78,7 +73,6 @@ pub struct Ours {
 }
 
 /// Joins the workers when dropped, so that no worker runs during the next variant.
-#[derive(Debug)]
 struct Pools(Option<Registry>);
 
 impl Drop for Pools {
@@ -136,19 +130,16 @@ impl Ours {
     /// # Panics
     ///
     /// Never panics, because only `drop` removes the registry.
-    #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
     }
 
     /// Returns the hold times of the pool locks during enqueues since the start.
-    #[must_use]
     pub fn lock_hold(&self) -> Histogram {
         self.registry().lock_hold()
     }
 
     /// Returns the queue.
-    #[must_use]
     pub fn queue(&self) -> &Workqueue {
         &self.queue
     }
@@ -195,7 +186,6 @@ impl Joins for Ours {
 }
 
 /// A subject whose items are created once, queued repeatedly, and waited for with `flush`.
-#[derive(Debug)]
 pub struct Reusable(pub Ours);
 
 // If an item is rejected or panics, the bench ends here, because the case would wait forever.
@@ -227,7 +217,8 @@ impl Subject for Reusable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::workqueue::subject::{Joined, runs_lone_items_and_batches};
+    use crate::bench::workqueue::subject::Joined;
+    use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
 
     #[test]
     fn every_way_runs_every_item() {

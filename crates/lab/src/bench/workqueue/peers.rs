@@ -11,26 +11,21 @@ use super::subject::{Joins, OneShotPool};
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
 /// tokio's multi-threaded runtime. Each item is a spawned task.
-#[derive(Debug)]
 pub struct Tokio(pub tokio::runtime::Runtime);
 
 /// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
-#[derive(Debug)]
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
 /// A separate rayon pool. Each item is a `spawn` call.
-#[derive(Debug)]
 pub struct Rayon(pub rayon::ThreadPool);
 
 /// A pool of the crate threadpool. Each item is an `execute` call.
-#[derive(Debug)]
 pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A typical hand-written pool, which receives boxed closures through an unbounded crossbeam
 /// channel.
-#[derive(Debug)]
 pub struct Crossbeam {
     /// `None` only during `drop`.
     sender: Option<Sender<Job>>,
@@ -227,7 +222,8 @@ impl Drop for Crossbeam {
 mod tests {
     use super::*;
     use crate::bench::workqueue::completion::Waiting;
-    use crate::bench::workqueue::subject::{Joined, OneShot, runs_lone_items_and_batches};
+    use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
+    use crate::bench::workqueue::subject::{Joined, OneShot};
 
     fn runs<P: OneShotPool>(start: impl Fn() -> Result<P, Stop>) {
         for waiting in Waiting::ALL {

@@ -1,11 +1,12 @@
 //! Producer threads that start together, and the measurement while they run.
 
+use std::ops::Range;
 use std::process;
 use std::sync::Barrier;
 use std::thread;
 
 use sync::time::now_ns;
-use top::exit::{Exit, Stop};
+use top::exit::Exit;
 use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::Usage;
@@ -35,12 +36,8 @@ pub struct Gate<'g> {
     barrier: &'g Barrier,
 }
 
-/// The start and end of the measured work of one producer.
-#[derive(Clone, Copy, Debug)]
-pub struct Stretch {
-    start_ns: u64,
-    end_ns: u64,
-}
+/// The start and end of the measured work of one producer, in nanoseconds.
+pub type Stretch = Range<u64>;
 
 impl Gate<'_> {
     /// Waits until all producers are ready, runs `work`, and waits until all have finished.
@@ -52,7 +49,7 @@ impl Gate<'_> {
         let end_ns = now_ns();
         self.barrier.wait(); // All are done: the counters are read again.
         self.barrier.wait();
-        (result, Stretch { start_ns, end_ns })
+        (result, start_ns..end_ns)
     }
 }
 
@@ -68,27 +65,15 @@ pub fn run<T: Send>(
     pins: &[CpuId],
     counts: impl Fn() -> Option<Counts>,
     body: impl Fn(usize, &Gate<'_>) -> (T, Stretch) + Sync,
-) -> Result<(Vec<T>, Window), Stop> {
+) -> (Vec<T>, Window) {
     let barrier = Barrier::new(producers + 1);
     let (barrier, body) = (&barrier, &body);
     thread::scope(|scope| {
         let mut handles = Vec::with_capacity(producers);
         for index in 0..producers {
             let pin = (!pins.is_empty()).then(|| pins[index % pins.len()]);
-            let producer = thread::Builder::new().name(format!("producer-{index}"));
-            let handle = producer.spawn_scoped(scope, move || {
-                let _bomb = ExitOnPanic;
-                if let Some(cpu) = pin {
-                    pin_to(cpu);
-                }
-                body(index, &Gate { barrier })
-            });
-            match handle {
-                Ok(handle) => handles.push(handle),
-                // Earlier producers are already waiting at the gate for this one, so the process
-                // ends.
-                Err(error) => die(&format!("cannot start producer {index}: {error}")),
-            }
+            let name = format!("producer-{index}");
+            handles.push(spawn(scope, &name, pin, move || body(index, &Gate { barrier })));
         }
         barrier.wait();
         let (usage, counted) = (Usage::now(), counts());
@@ -100,8 +85,8 @@ pub fn run<T: Send>(
         let (mut first, mut last) = (u64::MAX, 0);
         for handle in handles {
             let (result, stretch) = handle.join().expect("a panic has ended the process");
-            first = first.min(stretch.start_ns);
-            last = last.max(stretch.end_ns);
+            first = first.min(stretch.start);
+            last = last.max(stretch.end);
             results.push(result);
         }
         let window = Window {
@@ -112,8 +97,25 @@ pub fn run<T: Send>(
                 lock_wait_ns: after.lock_wait_ns - before.lock_wait_ns,
             }),
         };
-        Ok((results, window))
+        (results, window)
     })
+}
+
+/// Starts a thread, on `cpu` if one is given. Ends the process if that fails, because other threads
+/// are already waiting for this one.
+pub(in crate::bench) fn spawn<'s, T: Send + 's>(
+    scope: &'s thread::Scope<'s, '_>,
+    name: &str,
+    cpu: Option<CpuId>,
+    body: impl FnOnce() -> T + Send + 's,
+) -> thread::ScopedJoinHandle<'s, T> {
+    let body = move || {
+        let _bomb = ExitOnPanic;
+        cpu.into_iter().for_each(pin_to);
+        body()
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn_scoped(scope, body);
+    thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
 }
 
 /// Pins the calling thread to `cpu`. Ends the process if that fails.
@@ -160,8 +162,7 @@ mod tests {
                 counted.fetch_add(10, Ordering::SeqCst);
                 (index, ready.load(Ordering::SeqCst))
             })
-        })
-        .unwrap();
+        });
         assert_eq!(results, [(0, 4), (1, 4), (2, 4), (3, 4)]);
         let expected = Counts { wakeups: 40, lock_wait_ns: 80 };
         assert_eq!(window.counts, Some(expected));
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn pinned_producers_share_the_cpus_in_turn() {
         let cpus: Vec<CpuId> = sync::cpu::affinity().unwrap().iter().collect();
-        let (results, _) = run(5, &cpus, || None, |_, gate| gate.pass(sync::cpu::current)).unwrap();
+        let (results, _) = run(5, &cpus, || None, |_, gate| gate.pass(sync::cpu::current));
         let wanted: Vec<CpuId> = (0..5).map(|index| cpus[index % cpus.len()]).collect();
         assert_eq!(results, wanted);
     }

@@ -9,6 +9,7 @@ use super::completion::Completion;
 use super::metrics;
 use super::producers::{self, Window};
 use super::subject::Subject;
+use crate::bench::settings::Settings;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
@@ -21,7 +22,7 @@ const LONE_SAMPLE_EVERY: usize = 8;
 const WARM_UP_SHARE: usize = 10;
 
 /// The producers and their task.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shape {
     /// The task of each producer.
     pub task: Task,
@@ -32,7 +33,7 @@ pub struct Shape {
 }
 
 /// The task of each producer. Its completions and batches are created once for all runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Task {
     /// Each producer queues `items` items one at a time and waits for each. There is one producer
     /// per completion.
@@ -61,20 +62,23 @@ struct Harvest {
 
 impl Task {
     /// Creates the task of `producers` producers that queue `items` items each.
-    #[must_use]
     pub fn one_at_a_time(producers: usize, items: usize) -> Self {
         let completions = (0..producers).map(|_| &*Box::leak(Box::default())).collect();
         Self::OneAtATime { items: items.next_multiple_of(LONE_SAMPLE_EVERY), completions }
     }
 
     /// Creates the task of `producers` producers that queue `rounds` batches of `size` items each.
-    #[must_use]
     pub fn batches(producers: usize, size: usize, rounds: usize) -> Self {
         Self::Batches { rounds, batches: (0..producers).map(|_| Batch::leak(size)).collect() }
     }
 }
 
 impl Shape {
+    /// Creates the shape of a task whose producers are pinned if the settings request it.
+    pub fn new(task: Task, Settings { pins, interrupt, .. }: &Settings) -> Self {
+        Self { task, pins: pins.clone(), interrupt: interrupt.clone() }
+    }
+
     /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
     pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
         let counts = || subject.counts();
@@ -84,7 +88,7 @@ impl Shape {
                     let (mut queue, mut wait) = subject.lone(completions[index]);
                     self.lone((&mut queue, &mut wait), items / WARM_UP_SHARE);
                     gate.pass(|| self.lone((&mut queue, &mut wait), *items))
-                })?
+                })
             }
             Task::Batches { rounds, batches } => {
                 producers::run(batches.len(), &self.pins, counts, |index, gate| {
@@ -94,7 +98,7 @@ impl Shape {
                     // grown.
                     self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
                     gate.pass(|| self.batches(batch, &mut load, *rounds))
-                })?
+                })
             }
         };
         Ok(sample(harvests, &window))

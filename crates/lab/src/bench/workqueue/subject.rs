@@ -56,11 +56,9 @@ pub trait Joins: OneShotPool {
 
 /// A subject that uses one-shot closures on a pool, and waits for a common [`Completion`] in the
 /// given way.
-#[derive(Debug)]
 pub struct OneShot<P>(pub P, pub Waiting);
 
 /// A subject that uses one-shot closures on a pool, and waits with the pool's own method.
-#[derive(Debug)]
 pub struct Joined<P>(pub P);
 
 impl<P: OneShotPool> Subject for OneShot<P> {
@@ -107,18 +105,22 @@ fn submitting(pool: &impl OneShotPool, items: &'static [Item]) -> impl FnMut(usi
 }
 
 #[cfg(test)]
-pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
-    use super::batch::Batch;
+pub(in crate::bench) mod tests {
+    use super::*;
+    use crate::bench::workqueue::batch::Batch;
     use crate::harness::latency::Latencies;
 
-    let (mut queue, mut wait) = subject.lone(Box::leak(Box::default()));
-    for _ in 0..100 {
-        wait(queue());
-    }
-    let batch = Batch::leak(2500);
-    let mut load = subject.load(batch.items());
-    for _ in 0..2 {
-        batch.queue_all(&mut load, || false, &mut Latencies::default());
-        batch.wait();
+    /// Runs items in both ways.
+    pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
+        let (mut queue, mut wait) = subject.lone(Box::leak(Box::default()));
+        for _ in 0..100 {
+            wait(queue());
+        }
+        let batch = Batch::leak(2500);
+        let mut load = subject.load(batch.items());
+        for _ in 0..2 {
+            batch.queue_all(&mut load, || false, &mut Latencies::default());
+            batch.wait();
+        }
     }
 }

@@ -2,15 +2,27 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use top::exit::Stop;
 use top::talk;
 
-use super::args::ReportArgs;
 use super::one;
 use crate::output::record::Line;
 use crate::output::run::Run;
+
+/// Creates a page from the output of `afterwork-lab bench --json`.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Output of `bench --json`; - for standard input
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+
+    /// File of the page; - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "afterwork-report.html")]
+    pub output: PathBuf,
+}
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Stop> {

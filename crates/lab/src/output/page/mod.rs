@@ -10,7 +10,6 @@
 //! | `bars.rs` | the plots of a case; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
 
-mod args;
 mod bars;
 mod command;
 mod frame;
@@ -20,5 +19,4 @@ pub mod one;
 mod palette_tests;
 mod standings;
 
-pub use args::ReportArgs;
-pub use command::{may_write, run, write_page};
+pub use command::{ReportArgs, may_write, run, write_page};

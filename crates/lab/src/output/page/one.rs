@@ -20,7 +20,6 @@ const BARS: usize = 3;
 const RAW: &str = "afterwork-run.jsonl";
 
 /// Creates the page of a run.
-#[must_use]
 pub fn page(run: &Run) -> String {
     let title = title(&run.head);
     let body = html! {
@@ -142,11 +141,10 @@ fn rows<'a>(claims: impl Iterator<Item = (&'a CaseRun, &'a Claimed)>) -> Markup 
 }
 
 fn row(case: &CaseRun, claim: &Claimed) -> Markup {
-    let (class, answer) = match claim.verdict {
-        Verdict::Holds => ("good", "yes"),
-        Verdict::Fails => ("bad", "no"),
-        Verdict::OneRun => ("quiet", "one run: no verdict"),
-        Verdict::NotMeasured => ("quiet", "not measured"),
+    let class = match claim.verdict {
+        Verdict::Holds => "good",
+        Verdict::Fails => "bad",
+        Verdict::OneRun | Verdict::NotMeasured => "quiet",
     };
     html! {
         tr {
@@ -155,7 +153,7 @@ fn row(case: &CaseRun, claim: &Claimed) -> Markup {
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
-            td class=(class) { (answer) @if claim.close { ", within the noise" } }
+            td class=(class) { (claim.verdict.in_words(claim.close)) }
         }
     }
 }

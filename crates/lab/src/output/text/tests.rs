@@ -3,7 +3,7 @@ use crate::harness::case::{Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::metric::{higher, lower};
-use crate::output::table::MAX_WIDTH;
+use crate::output::table::tests::MAX_WIDTH;
 
 const METRICS: &[Metric] =
     &[higher("rate", "1/s", ("items", "M/s"), 1e6), lower("time", "ns", ("", "µs"), 1e3)];
@@ -62,7 +62,7 @@ fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, u
     let mut report = Report::new(&mut out, form);
     let finished = finished(&case, &all, ended);
     report.case(&Finished { runs, ..finished }).unwrap();
-    let unmet = report.unmet();
+    let unmet = report.unmet;
     (String::from_utf8(out).unwrap(), unmet)
 }
 

@@ -15,9 +15,11 @@ const ITEM_US: u64 = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
     cycles: u64,
-    items: u64,
+    /// The number of items.
+    pub items: u64,
     sections: u64,
-    lost: u64,
+    /// The number of sections that were preempted.
+    pub lost: u64,
 }
 
 impl Meter {
@@ -49,7 +51,6 @@ impl Meter {
     }
 
     /// Returns the measurements since `earlier`, a copy of this meter.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             cycles: self.cycles - earlier.cycles,
@@ -59,21 +60,8 @@ impl Meter {
         }
     }
 
-    /// Returns the number of items.
-    #[must_use]
-    pub fn items(&self) -> u64 {
-        self.items
-    }
-
-    /// Returns the number of sections that were preempted.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
     /// Returns the nanoseconds of all sections. The result is not finite if all sections were
     /// preempted.
-    #[must_use]
     pub fn ns(&self) -> f64 {
         let mean = self.cycles as f64 / self.sections as f64;
         let cycles = mean * (self.sections + self.lost) as f64;
@@ -92,16 +80,16 @@ mod tests {
         meter.add(300, 1, 1000);
         let before = meter;
         meter.add(1_000_000_000, 1, 1000);
-        assert_eq!((meter.lost(), meter.items(), meter.cycles), (1, 3, 400));
+        assert_eq!((meter.lost, meter.items, meter.cycles), (1, 3, 400));
         assert!((meter.ns() / before.ns() - 1.5).abs() < 1e-9);
-        assert_eq!(meter.since(&before).items(), 1);
+        assert_eq!(meter.since(&before).items, 1);
     }
 
     #[test]
     fn many_items_may_take_long() {
         let mut meter = Meter::default();
         meter.add(500_000, 1000, 1000);
-        assert_eq!(meter.lost(), 0);
+        assert_eq!(meter.lost, 0);
     }
 
     #[test]
@@ -110,6 +98,6 @@ mod tests {
         assert_eq!(meter.time(|| (3, "done")), "done");
         let mut all = Meter::default();
         all.absorb(&meter);
-        assert_eq!(all.items(), 3);
+        assert_eq!(all.items, 3);
     }
 }

@@ -22,8 +22,8 @@ pub const MEASURING: u8 = 1;
 /// The phase after the measurement.
 pub const ENDING: u8 = 2;
 
-/// The owner's results between [`MEASURING`] and [`ENDING`].
-#[derive(Clone, Copy, Debug)]
+/// The owner's results between [`MEASURING`] and [`ENDING`], or its counts at one time.
+#[derive(Clone, Copy, Default)]
 pub struct Served {
     /// The number of requests whose responses were passed to the ring.
     pub requests: u64,
@@ -37,21 +37,6 @@ pub struct Served {
     pub drains: u64,
     /// The duration of the measurement.
     pub wall_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    usage: Usage,
-    at_ns: u64,
-    counts: Counts,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    requests: u64,
-    rung: u64,
-    drains: u64,
-    task_work: Meter,
 }
 
 /// Serves `streams` until the clients have closed all of them. Receives `size` bytes at a time, and
@@ -73,7 +58,7 @@ pub fn serve(
         ring.receive(connection, vec![0; size].into())?;
     }
     ring.watch(&home)?;
-    let mut counts = Counts::default();
+    let mut counts = Served::default();
     let mut finished = Vec::with_capacity(DRAIN);
     let (mut begin, mut end) = (None, None);
     while open > 0 {
@@ -83,8 +68,8 @@ pub fn serve(
         counts.rung += u64::from(may_sleep && rung);
 
         match phase.load(Ordering::Relaxed) {
-            MEASURING if begin.is_none() => begin = Some(mark(&counts)),
-            ENDING if end.is_none() => end = Some(mark(&counts)),
+            MEASURING if begin.is_none() => begin = Some(counts.now()),
+            ENDING if end.is_none() => end = Some(counts.now()),
             _ => {}
         }
         while let Some(event) = ring.event()? {
@@ -95,7 +80,7 @@ pub fn serve(
                     worker.post(request).map_err(|_| worker_gone())?;
                 }
                 Event::Sent(connection, buffer) => ring.receive(connection, buffer)?,
-                Event::Ended(_) => open -= 1,
+                Event::Ended => open -= 1,
                 Event::Bell { over: true } => ring.watch(&home)?,
                 Event::Bell { over: false } => {}
             }
@@ -113,11 +98,7 @@ pub fn serve(
             }
         }
     }
-    Ok(begin.zip(end).map(|(begin, end)| Served::between(&begin, &end)))
-}
-
-fn mark(counts: &Counts) -> Mark {
-    Mark { usage: Usage::of_thread(), at_ns: now_ns(), counts: *counts }
+    Ok(begin.zip(end).map(|(begin, end)| end.since(&begin)))
 }
 
 fn worker_gone() -> io::Error {
@@ -125,15 +106,19 @@ fn worker_gone() -> io::Error {
 }
 
 impl Served {
-    fn between(begin: &Mark, end: &Mark) -> Self {
-        let (before, after) = (&begin.counts, &end.counts);
+    /// Returns these counts with the usage and the time of this moment.
+    fn now(&self) -> Self {
+        Self { spent: Usage::of_thread(), wall_ns: now_ns(), ..*self }
+    }
+
+    fn since(&self, before: &Self) -> Self {
         Self {
-            requests: after.requests - before.requests,
-            task_work: after.task_work.since(&before.task_work),
-            spent: end.usage.since(begin.usage),
-            rung: after.rung - before.rung,
-            drains: after.drains - before.drains,
-            wall_ns: end.at_ns - begin.at_ns,
+            requests: self.requests - before.requests,
+            task_work: self.task_work.since(&before.task_work),
+            spent: self.spent.since(before.spent),
+            rung: self.rung - before.rung,
+            drains: self.drains - before.drains,
+            wall_ns: self.wall_ns - before.wall_ns,
         }
     }
 }

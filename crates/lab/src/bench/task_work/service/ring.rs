@@ -32,14 +32,12 @@ pub struct Ring {
     connections: Vec<Connection>,
 }
 
-#[derive(Debug)]
 struct Connection {
     stream: TcpStream,
     request: Option<Request>,
 }
 
 /// A request that the kernel may be processing.
-#[derive(Debug)]
 struct Request {
     kind: Kind,
     /// The result of `Box::into_raw`. Only the kernel accesses the memory.
@@ -55,14 +53,13 @@ enum Kind {
 }
 
 /// An event of a ring.
-#[derive(Debug)]
 pub enum Event {
     /// The buffer of this connection is full.
     Received(usize, Buffer),
     /// All bytes of the buffer were sent.
     Sent(usize, Buffer),
     /// The peer has closed the connection.
-    Ended(usize),
+    Ended,
     /// The owner waker was notified. If `over` is `true`, call [`Ring::watch`] again.
     Bell {
         /// `true` if this is the last notification.
@@ -198,7 +195,7 @@ impl Ring {
         // not submitted again, and was removed from its connection, so the buffer is freed once.
         let buffer = unsafe { Box::from_raw(buffer) };
         Ok(Some(match kind {
-            _ if moved == 0 => Event::Ended(index),
+            _ if moved == 0 => Event::Ended,
             Kind::Receive => Event::Received(index, buffer),
             Kind::Send => Event::Sent(index, buffer),
         }))
@@ -259,6 +256,6 @@ mod tests {
 
         ring.receive(0, vec![0; 4].into()).unwrap();
         drop(near);
-        assert!(matches!(next(&mut ring), Event::Ended(0)));
+        assert!(matches!(next(&mut ring), Event::Ended));
     }
 }

@@ -214,8 +214,8 @@ mod tests {
                 }
             };
             assert!(served.wall_ns > 0);
-            assert_eq!(served.task_work.items(), served.requests);
-            assert!(posts.items() >= served.requests);
+            assert_eq!(served.task_work.items, served.requests);
+            assert!(posts.items >= served.requests);
         }
     }
 }

@@ -6,7 +6,6 @@ use super::meter::Meter;
 use super::ring::Buffer;
 
 /// A message of a connection, which is sent to a worker or to the owner.
-#[derive(Debug)]
 pub struct Message {
     /// The number of the connection.
     pub connection: usize,
@@ -50,7 +49,7 @@ mod tests {
             poster.post(Message { connection, bytes }).unwrap();
         }
         drop(poster);
-        assert_eq!(work(requests, &home.poster()).items(), 40);
+        assert_eq!(work(requests, &home.poster()).items, 40);
         for (index, message) in home.drain(99).enumerate() {
             assert_eq!(message.connection, index);
             assert_eq!(*message.bytes, [index as u8 + 1; 3]);
