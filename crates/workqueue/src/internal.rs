@@ -189,7 +189,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     if home.pool.injector.take_back(item) {
         head.update(|state| Some(state.unlink()));
     } else {
-        run::cut_out(item).release();
+        drop(run::cut_out(item));
     }
 }
 

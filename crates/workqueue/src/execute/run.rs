@@ -441,15 +441,14 @@ impl CountToRelease {
         let (pool, slot) = (home.pool.clone(), home.slot);
         Self { pool, slot, color: list::color(item), wakers: Vec::new() }
     }
-
-    /// Releases the count, and then calls the wakers. Call it with no lock and no claim held.
-    pub(crate) fn release(self) {
-        let release = || self.pool.retire_one(self.slot, self.color);
-        let ((), mut wakers) = cleanups::with_wakers_aside(release);
-        wakers.extend(self.wakers);
-        cleanups::fire_all(wakers);
-    }
 }
+
+sync::on_drop!(CountToRelease, count => {
+    let release = || count.pool.retire_one(count.slot, count.color);
+    let ((), mut wakers) = cleanups::with_wakers_aside(release);
+    wakers.append(&mut count.wakers);
+    cleanups::fire_all(wakers);
+});
 
 /// Removes a claimed item from its list. Runs no user code, because that code may wait for the
 /// claim to end.
