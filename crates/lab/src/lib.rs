@@ -36,8 +36,8 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Stop> {
     match cli.command {
         None => top::print(TEACHING.as_bytes()),
-        Some(Command::Try(args)) => bench::session::ask(&args),
-        Some(Command::Bench(args)) => bench::session::run(&args),
+        Some(Command::Try(args)) => bench::session::run(&args.bench(), true),
+        Some(Command::Bench(args)) => bench::session::run(&args, false),
         Some(Command::Report(args)) => page::run(&args).map(|()| Exit::Good),
     }
 }

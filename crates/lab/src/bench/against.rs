@@ -152,7 +152,7 @@ mod tests {
             .map(|(name, factor)| program(root.path(), name, factor));
         let variant = |name: &str| Variant::ours(name, || unreachable!("children measure"));
         let case = Case {
-            variants: vec![variant("v"), variant("(limit)"), variant("w").as_peer()],
+            variants: vec![variant("v"), variant("(limit)"), variant("w").into_peer()],
             ..Case::new("test", "case", METRICS, "rate")
         };
         let mut case = compared(case, [&this, &other], &["bench".into()]);

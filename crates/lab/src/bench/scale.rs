@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use afterwork::params::Params;
 use afterwork::rcu::srcu::Domain;
-use afterwork::workqueue::{Registry, Workqueue};
+use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
@@ -16,6 +16,7 @@ use super::child::apart;
 use super::max_active::gauge::Size;
 use super::settings::{Menu, Settings};
 use super::workqueue::completion::Latch;
+use super::workqueue::ours::Pools;
 use super::workqueue::peers::Crossbeam;
 use super::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
@@ -164,21 +165,16 @@ fn weighed<T>(count: usize, make: impl FnOnce() -> Result<T, Stop>) -> Result<(T
 
 /// Returns the cost of an item that is queued to one of `count` queues.
 fn queues(topology: &Topology, count: usize, items: usize) -> Result<Cost, Stop> {
-    let registry = Registry::new(topology.clone(), Params::default())
-        .map_err(|error| Stop::because("cannot start our pools", error))?;
+    let pools = Pools::start(topology, Params::default())?;
     let (queues, bytes) = weighed(count, || {
         let build = |_| {
             let builder = Workqueue::builder("lab").affinity(AffinityScope::System);
-            builder.build_in(&registry)
+            builder.build_in(&pools)
         };
         let queues = (0..count).map(build).collect::<Result<Vec<_>, _>>();
         queues.map_err(|error| Stop::because("cannot build a queue", error))
     })?;
-    let ns = ns_in_turn(&queues, items);
-    drop(queues);
-    let ended = registry.shutdown();
-    ended.map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
-    Ok(Cost { ns, bytes })
+    Ok(Cost { ns: ns_in_turn(&queues, items), bytes })
 }
 
 /// Returns the cost of an item that is sent to one of `count` channels, each with its own thread.

@@ -13,7 +13,7 @@ use topology::{CpuId, ShardParams};
 use super::against;
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, retain_known};
-use super::questions::{self, QUESTIONS, TryArgs};
+use super::questions::{self, QUESTIONS};
 use super::seeds::Part;
 use super::settings::{self, Menu, NONE as NO_PEERS, Settings};
 use super::{groups, rcu, scale, seeds};
@@ -41,17 +41,8 @@ const QUICK: Duration = Duration::from_secs(90);
 /// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
-/// Answers the questions of `try`.
-pub fn ask(args: &TryArgs) -> Result<Exit, Stop> {
-    measure(&args.bench(), true)
-}
-
-/// Runs the selected benches.
-pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
-    measure(args, false)
-}
-
-fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
+/// Runs the selected benches, or answers the questions of `try` if `asks` is set.
+pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
@@ -82,28 +73,24 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
 
     let repeats = matches!(args.which, Some(Which::Seeds(_)));
     let asked = |index: usize| QUESTIONS.get(index).filter(|_| asks);
-    let parts = cases.iter().enumerate();
-    let parts = parts.map(|(index, case)| part(case, common, repeats, asked(index)));
-    let parts: Vec<Part> = parts.collect();
+    let part = |(index, case)| part(case, common, repeats, asked(index));
+    let parts: Vec<Part> = cases.iter().enumerate().map(part).collect();
     let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
     let budget = budget(common).or(limit);
     let started = Instant::now();
-    let mut report = Report::new(results(common)?, form(common, asks, repeats));
+    let mut report =
+        Report::new(results(common)?, form(common, asks, repeats), may_color(&io::stdout()));
     if !asks && common.inside.is_none() {
         say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
     }
     let fingerprint = Fingerprint::take(&settings.topology);
     // The parent process has already checked the machine.
-    let before = match common.inside {
-        Some(_) => Noise::default(),
-        None => noise::before()?,
-    };
+    let inside = common.inside.is_some();
+    let before = if inside { Noise::default() } else { noise::before()? };
+    let warned = || early_warnings(&before, &fingerprint, &cases);
     let head = Head {
         schema: SCHEMA,
-        warnings: match common.inside {
-            Some(_) => Vec::new(),
-            None => early_warnings(&before, &fingerprint, &cases),
-        },
+        warnings: if inside { Vec::new() } else { warned() },
         others_cpu: before.others,
         fingerprint,
         started: date::utc(SystemTime::now()),
@@ -114,9 +101,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     report.head(&head)?;
 
     let end = budget.map(|budget| started + budget);
-    let planned = parts.iter().zip(&cases);
-    let planned = planned.map(|(it, case)| it.repeat * case.variants.len());
-    let planned = planned.sum();
+    let planned = parts.iter().zip(&cases).map(|(it, case)| it.repeat * case.variants.len()).sum();
     let mut progress = Progress::on_stderr(planned, end);
     let mut why = Why::Complete;
     let mut needed = Vec::new();
@@ -172,14 +157,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
             cut.join(", ")
         ));
     }
-    let unmet = report.unmet;
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
     if let Some(path) = page {
         write_page(&path, report.lines)?;
     }
     Ok(match why {
         Why::Interrupted => Exit::Interrupted,
-        Why::Complete if common.check && unmet > 0 => Exit::ClaimNotMet,
+        Why::Complete if common.check && report.unmet > 0 => Exit::ClaimNotMet,
         Why::Complete => Exit::Good,
     })
 }
@@ -327,12 +311,11 @@ fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> 
 }
 
 fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
-    let color = may_color(&io::stdout());
     match () {
         () if common.json => Form::Json,
-        () if asks => Form::Answers { color },
-        () if repeats => Form::Sources { color, some: !common.pick.cases.is_empty() },
-        () => Form::Text { color, claims: common.check },
+        () if asks => Form::Answers,
+        () if repeats => Form::Sources { some: !common.pick.cases.is_empty() },
+        () => Form::Text { claims: common.check },
     }
 }
 

@@ -197,8 +197,8 @@ mod tests {
     use crate::harness::case::{Sample, Variant};
 
     impl Settings {
-        /// Returns settings for short runs of the given cases, or of all cases if none is given, on all
-        /// available CPUs.
+        /// Returns settings for short runs of the given cases, or of all cases if none is given, on
+        /// all available CPUs.
         pub(crate) fn of_tests(cases: &[&str]) -> Self {
             Self {
                 quick: true,

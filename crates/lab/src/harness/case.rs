@@ -6,7 +6,7 @@ use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
 use super::metric::{Metric, Text};
-use super::stats::Point;
+use super::stats::{Point, Spread};
 
 /// The values that one run of one variant measured, by metric.
 #[derive(Clone, Debug, Default)]
@@ -97,11 +97,11 @@ impl Variant {
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
     ) -> Self {
-        Self::ours(name, run).as_peer()
+        Self::ours(name, run).into_peer()
     }
 
     /// Marks the variant as third-party code.
-    pub fn as_peer(self) -> Self {
+    pub fn into_peer(self) -> Self {
         Self { peer: true, ..self }
     }
 }
@@ -169,6 +169,12 @@ impl Series {
                 Some(Point { repetition: *repetition, value: sample.value(metric)? })
             })
             .collect()
+    }
+
+    /// Returns the median of one metric and its spread.
+    pub fn spread(&self, metric: &str) -> Option<Spread> {
+        let values: Vec<f64> = self.points(metric).iter().map(|point| point.value).collect();
+        Spread::of(&values)
     }
 
     /// Returns the reasons why runs were discarded.

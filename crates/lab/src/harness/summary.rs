@@ -27,25 +27,17 @@ pub struct Cell {
 /// Returns a row for each variant that completed at least one run.
 pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
     let best: Vec<Option<&Series>> = metrics.iter().map(|metric| best_peer(all, metric)).collect();
-    all.iter()
-        .filter(|series| !series.samples.is_empty())
-        .map(|series| Row {
-            variant: series.variant.clone(),
-            peer: series.peer,
-            cells: metrics
-                .iter()
-                .zip(&best)
-                .map(|(metric, best)| {
-                    let points = series.points(metric.name);
-                    Cell {
-                        spread: spread(series, metric),
-                        vs_best_peer: best
-                            .and_then(|best| paired_ratio(&points, &best.points(metric.name))),
-                    }
-                })
-                .collect(),
-        })
-        .collect()
+    let cell = |series: &Series, (metric, best): (&Metric, &Option<&Series>)| {
+        let (name, spread) = (metric.name, series.spread(metric.name));
+        let ratio = |best: &Series| paired_ratio(&series.points(name), &best.points(name));
+        Cell { spread, vs_best_peer: best.and_then(ratio) }
+    };
+    let row = |series: &Series| Row {
+        variant: series.variant.clone(),
+        peer: series.peer,
+        cells: metrics.iter().zip(&best).map(|of| cell(series, of)).collect(),
+    };
+    all.iter().filter(|series| !series.samples.is_empty()).map(row).collect()
 }
 
 /// Returns the peer with the best median of `metric`.
@@ -61,7 +53,7 @@ pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
 
 /// Returns the series with the best median of `metric`.
 pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
-    let medians = all.filter_map(|series| Some((series, spread(series, metric)?.median)));
+    let medians = all.filter_map(|series| Some((series, series.spread(metric.name)?.median)));
     let (best, _) = medians.reduce(|best, other| {
         let other_wins = match metric.better {
             Better::Higher => other.1 > best.1,
@@ -70,11 +62,6 @@ pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Op
         if other_wins { other } else { best }
     })?;
     Some(best)
-}
-
-fn spread(series: &Series, metric: &Metric) -> Option<Spread> {
-    let values: Vec<f64> = series.points(metric.name).iter().map(|point| point.value).collect();
-    Spread::of(&values)
 }
 
 #[cfg(test)]

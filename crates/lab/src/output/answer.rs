@@ -124,10 +124,7 @@ impl Row {
 
 impl Unit {
     fn value(self, series: &Series, metric: &str) -> Option<String> {
-        let median = |metric: &str| {
-            let values: Vec<f64> = series.points(metric).iter().map(|it| it.value).collect();
-            Spread::of(&values).map(|spread| spread.median)
-        };
+        let median = |metric: &str| series.spread(metric).map(|spread| spread.median);
         let value = median(metric)?;
         Some(match self {
             Self::Ends if median(ENDED.name) == Some(0.0) => {

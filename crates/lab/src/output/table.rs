@@ -190,8 +190,8 @@ pub fn ratio(spread: Spread) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and an
-    /// email.
+    /// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and
+    /// an email.
     pub(crate) const MAX_WIDTH: usize = 100;
 
     fn example() -> Table {

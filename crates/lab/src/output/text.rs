@@ -27,33 +27,21 @@ use crate::harness::summary::{Row, best_peer, summarize};
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables, which are colored if `color` is set.
-    Text {
-        /// `true` if the output is a terminal that supports colors.
-        color: bool,
-        /// `true` if the claims, which are targets of the project, are printed.
-        claims: bool,
-    },
+    /// Tables. The claims, which are targets of the project, are printed if `claims` is set.
+    Text { claims: bool },
     /// One record per line.
     Json,
-    /// The tables of sources, which are colored if `color` is set.
-    Sources {
-        /// `true` if the output is a terminal that supports colors.
-        color: bool,
-        /// `true` if only some cases were selected.
-        some: bool,
-    },
-    /// The answers to questions, which are colored if `color` is set.
-    Answers {
-        /// `true` if the output is a terminal that supports colors.
-        color: bool,
-    },
+    /// The tables of sources. `some` is set if only some cases were selected.
+    Sources { some: bool },
+    /// The answers to questions.
+    Answers,
 }
 
 /// Writes results to `out`.
 pub struct Report<W> {
     out: W,
     form: Form,
+    paint: Paint,
     /// The number of claims that were measured and do not hold.
     pub unmet: usize,
     /// The lines of the page.
@@ -81,9 +69,9 @@ pub struct Finished<'a> {
 }
 
 impl<W: Write> Report<W> {
-    /// Creates an empty report.
-    pub fn new(out: W, form: Form) -> Self {
-        Self { out, form, unmet: 0, lines: Vec::new() }
+    /// Creates an empty report, which is colored if `color` is set.
+    pub fn new(out: W, form: Form, color: bool) -> Self {
+        Self { out, form, paint: Paint { color }, unmet: 0, lines: Vec::new() }
     }
 
     /// Prints the machine, the build and the warnings.
@@ -96,7 +84,7 @@ impl<W: Write> Report<W> {
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
-            Form::Answers { .. } => introduction(head),
+            Form::Answers => introduction(head),
         };
         self.put(&text)?;
         self.warn(&head.warnings)
@@ -122,11 +110,11 @@ impl<W: Write> Report<W> {
         }
         let answered = asked.map_or_else(Vec::new, |it| it.answers(case.metrics, series));
         lines.extend(answered.iter().cloned().map(Line::Answer));
+        let paint = self.paint;
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
             Form::Sources { .. } => String::new(),
-            Form::Answers { color } => {
-                let paint = Paint { color };
+            Form::Answers => {
                 let question = asked.map_or("", |it| it.text);
                 answer::block(question, &answered, |outcome, verdict| match outcome {
                     outcome::BETTER => paint.in_color(verdict, AnsiColor::Green),
@@ -134,8 +122,7 @@ impl<W: Write> Report<W> {
                     _ => verdict.to_owned(),
                 })
             }
-            Form::Text { color, claims } => {
-                let paint = Paint { color };
+            Form::Text { claims } => {
                 let best = case
                     .metrics
                     .iter()
@@ -156,13 +143,13 @@ impl<W: Write> Report<W> {
         };
         self.lines.extend(lines);
         self.put(&text)?;
-        if let (Form::Sources { some, .. }, Some(source)) = (self.form, completes) {
+        if let (Form::Sources { some }, Some(source)) = (self.form, completes) {
             let lines: Vec<Value> = self.lines.iter().map(|it| json!(it)).collect();
             self.put(&tables_of(source, &lines, some))?;
         }
         match self.form {
             // The last lines report the noise once.
-            Form::Answers { .. } => Ok(()),
+            Form::Answers => Ok(()),
             Form::Text { .. } | Form::Sources { .. } | Form::Json => self.warn(&warnings),
         }
     }
@@ -173,12 +160,12 @@ impl<W: Write> Report<W> {
         self.lines.push(line.clone());
         let text = match self.form {
             Form::Json => record::line(&line) + "\n",
-            Form::Text { color, claims } => {
+            Form::Text { claims } => {
                 let run = Run::of(self.lines.clone()).expect("a bench records a run");
-                in_words(&run, &end, claims, Paint { color })
+                in_words(&run, &end, claims, self.paint)
             }
             Form::Sources { .. } => format!("\n{:.0} s in total{}\n", end.seconds, ended(&end)),
-            Form::Answers { .. } => conclusion(&self.lines, &end),
+            Form::Answers => conclusion(&self.lines, &end),
         };
         self.put(&text)
     }
@@ -191,8 +178,8 @@ impl<W: Write> Report<W> {
                 warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
-            Form::Text { color, .. } | Form::Sources { color, .. } | Form::Answers { color } => {
-                let paint = Paint { color };
+            Form::Text { .. } | Form::Sources { .. } | Form::Answers => {
+                let paint = self.paint;
                 let lines = warnings.iter().map(|warning| {
                     format!("{} {warning}\n", paint.in_color("warning:", AnsiColor::Yellow))
                 });

@@ -7,13 +7,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use afterwork::params::Params;
-use afterwork::workqueue::{Group, Registry, Workqueue};
+use afterwork::workqueue::{Group, Workqueue};
 use sync::time::cycles;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use top::exit::Stop;
 use topology::Topology;
 
+use crate::bench::workqueue::ours::Pools;
 use crate::bench::workqueue::peers::Tokio;
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
@@ -46,9 +47,9 @@ pub trait Tenants: Send + Sync + 'static {
 
 /// Queues on the pools of one registry, two for each tenant.
 pub struct Queues {
-    // The queues are declared before the registry, so that they are dropped before it.
+    // The queues are declared before the pools, so that they are dropped before them.
     queues: Vec<[Workqueue; 2]>,
-    registry: Option<Registry>,
+    _pools: Pools,
     next: AtomicUsize,
 }
 
@@ -56,20 +57,19 @@ impl Queues {
     /// Builds the queues. Each tenant has a group with its shares, or the queues are in no group.
     pub fn start(topology: &Topology, grouped: bool) -> Result<Self, Stop> {
         let failed = |error| Stop::because("cannot build a tenant's queue", error);
-        let registry = Registry::new(topology.clone(), Params::default())
-            .map_err(|error| Stop::because("cannot start our pools", error))?;
+        let pools = Pools::start(topology, Params::default())?;
         let tenant = |tenant| {
             let group = Group::builder("tenant").shares(shares(tenant) as u32);
-            let group = group.build_in(&registry).map_err(failed)?;
+            let group = group.build_in(&pools).map_err(failed)?;
             let build = || {
                 let builder = Workqueue::builder("tenant");
                 let builder = if grouped { builder.group(&group) } else { builder };
-                builder.build_in(&registry).map_err(failed)
+                builder.build_in(&pools).map_err(failed)
             };
             Ok([build()?, build()?])
         };
         let queues = (0..NR_TENANTS).map(tenant).collect::<Result<_, Stop>>()?;
-        Ok(Self { queues, registry: Some(registry), next: AtomicUsize::new(0) })
+        Ok(Self { queues, _pools: pools, next: AtomicUsize::new(0) })
     }
 }
 
@@ -77,14 +77,6 @@ impl Tenants for Queues {
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % 2;
         self.queues[tenant][at].spawn_detached(work).unwrap();
-    }
-}
-
-impl Drop for Queues {
-    fn drop(&mut self) {
-        self.queues.clear();
-        let shut_down = self.registry.take().map(Registry::shutdown);
-        debug_assert!(matches!(shut_down, Some(Ok(()))), "the queues were dropped before");
     }
 }
 

@@ -157,6 +157,7 @@ impl Setting {
              pool; {ON_THEIR_WAY} on their way",
             joins::BLOCK / 1024
         );
+        // The limits are system-wide or per CPU. The pools have the same number of threads.
         let limited = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             move || -> Crews {

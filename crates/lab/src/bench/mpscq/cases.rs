@@ -84,15 +84,16 @@ impl Setting<'_> {
     }
 
     fn push_pop(&self, name: &'static str, layout: Layout, how: &str) -> Case {
-        let (ours, boxed, linked) = (Rc::default(), Rc::default(), Rc::default());
-        let (ours, boxed, linked) = ((layout, ours), (layout, boxed), (layout, linked));
+        let ours = (layout, Rc::default());
+        let boxed = (layout, Rc::default());
+        let linked = (layout, Rc::default());
         let mut variants = vec![
             self.queue(SINGLE, &ours, Single::default),
             self.queue(DRAINED, &ours, Drained::default),
             self.queue(CHAINED, &ours, Chained::default),
             self.queue(LIFO, &ours, Lifo::default),
-            self.queue(peers::CORDYCEPS, &linked, Cordyceps::default).as_peer(),
-            self.queue(peers::SEG_QUEUE, &boxed, Seg::<item::Boxed>::default).as_peer(),
+            self.queue(peers::CORDYCEPS, &linked, Cordyceps::default).into_peer(),
+            self.queue(peers::SEG_QUEUE, &boxed, Seg::<item::Boxed>::default).into_peer(),
         ];
         variants.extend(self.channels(&boxed));
         let about = format!("intrusive items, {how} in memory");
@@ -138,7 +139,7 @@ impl Setting<'_> {
             self.queue(peers::KANAL, items, kanal),
             self.queue(peers::TOKIO, items, tokio),
         ]
-        .map(Variant::as_peer)
+        .map(Variant::into_peer)
     }
 
     /// Returns a variant whose runs measure each figure once, with a new queue for each.

@@ -63,7 +63,7 @@ pub fn on_slot(
             owner.poll();
         })
     };
-    let call = || _ = slots.run_on(cpu, operate_remotely);
+    let call = || slots.run_on(cpu, operate_remotely);
     Ok(beside.run(span, interrupt, operations, call))
 }
 

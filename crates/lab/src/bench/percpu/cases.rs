@@ -153,8 +153,8 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
     } else {
         "an ordinary thread (no right to SCHED_FIFO)"
     };
-    // Drains by the requesting thread are compared with drains by a worker that is woken. Of about a
-    // hundred interrupts, one or two may be additional timer ticks.
+    // Drains by the requesting thread are compared with drains by a worker that is woken. Of about
+    // a hundred interrupts, one or two may be additional timer ticks.
     let bounds =
         [(DRAIN_P50, QUEUED, 1.0 / 30.0), (SWITCHES, QUEUED, 0.01), (INTERRUPTS, QUIET, 1.05)];
     let claims = bounds.into_iter().flat_map(|(metric, against, most)| {

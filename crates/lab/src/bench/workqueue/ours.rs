@@ -1,6 +1,7 @@
 //! Workqueues as subjects: reusable items or one-shot closures, with different tunables.
 
 use std::fmt;
+use std::ops::Deref;
 
 use afterwork::params::{Params, WakeMode};
 use afterwork::workqueue::{
@@ -73,12 +74,28 @@ pub struct Ours {
 }
 
 /// Joins the workers when dropped, so that no worker runs during the next variant.
-struct Pools(Option<Registry>);
+pub struct Pools(Option<Registry>);
+
+impl Pools {
+    /// Starts pools without queues.
+    pub fn start(topology: &Topology, params: Params) -> Result<Self, Stop> {
+        let registry = Registry::new(topology.clone(), params);
+        Ok(Self(Some(registry.map_err(|error| Stop::because("cannot start our pools", error))?)))
+    }
+}
+
+impl Deref for Pools {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        self.0.as_ref().expect("taken only by drop")
+    }
+}
 
 impl Drop for Pools {
     fn drop(&mut self) {
         let shut_down = self.0.take().map(Registry::shutdown);
-        debug_assert!(matches!(shut_down, Some(Ok(()))), "the queue was dropped before");
+        debug_assert!(matches!(shut_down, Some(Ok(()))), "the queues were dropped before");
     }
 }
 
@@ -117,21 +134,16 @@ impl Ours {
         params: Params,
         set: impl FnOnce(&Registry, Builder) -> Result<Builder, BuildError>,
     ) -> Result<Self, Stop> {
-        let registry = Registry::new(topology.clone(), params)
-            .map_err(|error| Stop::because("cannot start our pools", error))?;
-        let queue = set(&registry, Workqueue::builder("lab"))
-            .and_then(|builder| builder.build_in(&registry))
+        let pools = Pools::start(topology, params)?;
+        let queue = set(&pools, Workqueue::builder("lab"))
+            .and_then(|builder| builder.build_in(&pools))
             .map_err(|error| Stop::because("cannot build our workqueue", error))?;
-        Ok(Self { queue, pools: Pools(Some(registry)) })
+        Ok(Self { queue, pools })
     }
 
     /// Returns the registry of the pools.
-    ///
-    /// # Panics
-    ///
-    /// Never panics, because only `drop` removes the registry.
     pub fn registry(&self) -> &Registry {
-        self.pools.0.as_ref().expect("taken only by drop")
+        &self.pools
     }
 
     /// Returns the hold times of the pool locks during enqueues since the start.
