@@ -3,7 +3,7 @@
 //! | promise | kept by |
 //! |---|---|
 //! | all queues of a tenant together run at most two items at once | `max_active` of its group |
-//! | requests are answered during a flood; more queues bring no more time | `shares` of the groups |
+//! | requests are answered during a flood; more queues bring no time | `shares` of the groups |
 //! | a tenant is slowed down, paused and cancelled as a whole | `set_max_active`, `pause`, … |
 //!
 //! `cargo run --release --example tenants`. The shares have an effect on fewer than six CPUs.
