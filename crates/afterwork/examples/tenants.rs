@@ -3,7 +3,7 @@
 //! | promise | kept by |
 //! |---|---|
 //! | all queues of a tenant together run at most two items at once | `max_active` of its group |
-//! | requests are answered during a flood, and more queues bring no more time | `shares` of the groups |
+//! | requests are answered during a flood; more queues bring no time | `shares` of the groups |
 //! | a tenant is slowed down, paused and cancelled as a whole | `set_max_active`, `pause`, … |
 //!
 //! `cargo run --release --example tenants`. The shares have an effect on fewer than six CPUs.
@@ -77,7 +77,7 @@ impl Tenant {
     }
 }
 
-/// Tests each promise, with `nr_requests` requests of each tenant, and with `nr_items` items of all.
+/// Tests each promise, with `nr_requests` requests of each client, and `nr_items` items of all.
 pub fn run(nr_requests: usize, nr_items: i64) -> Result<(), Box<dyn Error>> {
     let tenants: Vec<_> = TENANTS.into_iter().map(Tenant::new).collect::<Result<_, _>>()?;
     let [clients @ .., free] = &tenants[..] else { unreachable!() };

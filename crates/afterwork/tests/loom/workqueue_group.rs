@@ -255,8 +255,7 @@ fn passed_seat_without_a_worker() {
     assert!(rescued.is_finished(), "a pool without workers keeps a seat");
     machine.make_workers();
     waits.join().unwrap();
-    end([first, second]);
-    drop(third);
+    drop([first, second, third]);
 }
 
 fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {

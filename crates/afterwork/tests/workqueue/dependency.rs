@@ -81,7 +81,7 @@ fn a_join_or_flush_that_breaks_the_promise_is_reported() {
     let (_, queue, func) = next();
     assert_eq!(queue.as_deref(), Some("plain"), "pending");
     let name = std::any::type_name_of_val(&waited_for);
-    assert_eq!(func.as_deref(), Some(name));
+    assert_eq!(func, Some(name));
     scene.plain.resume();
     assert!(waiter.join().unwrap());
 
