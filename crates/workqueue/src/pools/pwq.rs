@@ -267,14 +267,9 @@ impl Pwq {
         }
     }
 
-    /// Records that a future keeps the in-flight count of its current run.
-    pub(crate) fn hold_for_future(&self, table: &'static VTable) {
-        self.anchors.get_or_init(Box::default).add(table);
-    }
-
-    /// Records that a future is about to release its in-flight count.
-    pub(crate) fn release(&self, table: &'static VTable) {
-        self.anchors.get_or_init(Box::default).remove(table);
+    /// Returns the counts of its futures that have waited.
+    pub(crate) fn anchors(&self) -> &Anchors {
+        self.anchors.get_or_init(Box::default)
     }
 }
 

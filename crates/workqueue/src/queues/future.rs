@@ -319,7 +319,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
             // The current run keeps the queue alive, and no thread pushes a running item.
-            held_pwq.release(Self::VTABLE);
+            held_pwq.anchors().remove(Self::VTABLE);
             held_pwq.pool.retire_one(held_pwq.slot, color);
         }
         if panicked { Ending::Panicked } else { Ending::Returned }
@@ -372,7 +372,7 @@ where
         let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
         // Copy these, because the pwq may be freed once the count is released.
         let left = held_pwq.map(|(held_pwq, color)| {
-            held_pwq.release(Self::VTABLE);
+            held_pwq.anchors().remove(Self::VTABLE);
             (held_pwq.pool.clone(), held_pwq.slot, color)
         });
         // The future may own the last handle to its queue, whose drop must not wait for this count.
@@ -432,7 +432,7 @@ impl Base {
             // SAFETY: only the thread that runs the item accesses the held pwq.
             unsafe { place.write(HeldPwq { pwq, color }) };
             // SAFETY: the pwq from which an item runs exists.
-            unsafe { &*pwq }.hold_for_future(self.head.vtable());
+            unsafe { &*pwq }.anchors().add(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }
