@@ -154,10 +154,10 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
     ("workqueue/item/memory.rs", "LOCAL", Thread),
     ("workqueue/item/chunks.rs", "HANDLER", Constant),
-    ("workqueue/item/chunks.rs", "HOME", Held("&HOME")),
-    ("workqueue/item/chunks.rs", "SCAN", Held("&SCAN")),
+    ("workqueue/item/chunks.rs", "home", Held("home()")),
+    ("workqueue/item/chunks.rs", "scanning", Held("scanning()")),
     // A scan is as necessary in the child as in its parent.
-    ("workqueue/item/chunks.rs", "WANTED", Word),
+    ("workqueue/item/chunks.rs", "wanted", Word),
     ("workqueue/item/panicked.rs", "KEPT", PerProcess),
     ("workqueue/item/panicked.rs", "NR_KEPT", Word),
     ("workqueue/item/revival.rs", "nr_cancels", Word),

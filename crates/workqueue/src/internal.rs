@@ -6,7 +6,6 @@
 
 use std::ptr::{self, NonNull};
 
-use base::internal::trace;
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuId;
 
@@ -145,12 +144,8 @@ impl Origin {
         before_end: impl FnOnce(),
     ) {
         let call = || {
-            if helps {
-                // SAFETY: (1).
-                trace::activate_work(|| unsafe { (*self.0).trace(item.as_ptr(), vtable) });
-            }
             // SAFETY: (1).
-            unsafe { with_events(item.as_ptr(), vtable, self.0, func) };
+            unsafe { with_events(item.as_ptr(), vtable, self.0, helps, func) };
             before_end();
         };
         // SAFETY: (1). The frame does not refer to the item, because the item's function may free

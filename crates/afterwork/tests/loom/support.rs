@@ -124,11 +124,11 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
         move || pass(&gate)
     });
     let second = Work::new({
-        let (done, wake_flag) = (done.clone(), machine.wake_flag());
+        let (done, notifier) = (done.clone(), machine.notifier());
         move || {
             gate.open();
             done.store(true, Ordering::Release);
-            wake_flag.wake();
+            notifier.unpark();
         }
     });
     queue.enqueue(&first);

@@ -100,10 +100,10 @@ fn kick_races_with_cull(nr_workers: usize) {
     machine.start_workers(nr_workers);
     let nr_runs = Arc::new(AtomicUsize::new(0));
     let work = Work::new({
-        let (nr_runs, wake_flag) = (nr_runs.clone(), machine.wake_flag());
+        let (nr_runs, notifier) = (nr_runs.clone(), machine.notifier());
         move || {
             nr_runs.fetch_add(1, Ordering::Relaxed);
-            wake_flag.wake();
+            notifier.unpark();
         }
     });
     let culler = machine.culler();

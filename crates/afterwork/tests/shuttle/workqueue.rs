@@ -22,7 +22,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
 /// A machine whose manager is a thread of the model.
 pub struct Managed {
     registry: Registry,
-    wake_flag: afterwork::workqueue::model::WakeFlag,
+    notifier: afterwork::wake::Unparker,
     is_over: Arc<AtomicBool>,
     manager: thread::JoinHandle<()>,
     culler: Culler,
@@ -52,13 +52,13 @@ impl Managed {
             .collect();
         machine.start_workers(1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let (wake_flag, culler) = (machine.wake_flag(), machine.culler());
+        let (notifier, culler) = (machine.notifier(), machine.culler());
         let registry = machine.registry().clone();
         let manager = thread::spawn({
             let is_over = is_over.clone();
             move || machine.serve_until(|| is_over.load(Ordering::Acquire))
         });
-        let managed = Self { registry, wake_flag, is_over, manager, culler };
+        let managed = Self { registry, notifier, is_over, manager, culler };
         (managed, queues)
     }
 
@@ -71,7 +71,7 @@ impl Managed {
     pub fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
-        self.wake_flag.wake();
+        self.notifier.unpark();
         self.manager.join().unwrap();
     }
 }

@@ -683,7 +683,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: only we access the item, and this is its only run.
         let call = || unsafe { Self::call(item) };
         // SAFETY: our caller's in-flight count keeps `home` alive.
-        let body = || unsafe { with_events(item.as_ptr(), Self::VTABLE, home, call) };
+        let body = || unsafe { with_events(item.as_ptr(), Self::VTABLE, home, false, call) };
         // SAFETY: our caller's in-flight count keeps `home` alive.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran

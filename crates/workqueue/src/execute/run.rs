@@ -108,14 +108,10 @@ unsafe fn run(
     // Freeing the item is part of the run, because a closure may own the last handle to its queue.
     // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
-        if helps {
-            // SAFETY: (2): this is called before `before_end`.
-            trace::activate_work(|| unsafe { (*home).trace(item.as_ptr(), head.vtable()) });
-        }
         // SAFETY: (1): this is the call of the run.
         let call = || unsafe { (head.vtable().call)(item) };
-        // SAFETY: (2), as above.
-        let ending = unsafe { with_events(item.as_ptr(), head.vtable(), home, call) };
+        // SAFETY: (2): this is called before `before_end`.
+        let ending = unsafe { with_events(item.as_ptr(), head.vtable(), home, helps, call) };
         if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
             // The future has ended. An item of another kind may have been queued again already.
             trace::forget(item.as_ptr().addr());
@@ -139,7 +135,8 @@ unsafe fn run(
     unsafe { with_current(item.as_ptr(), home, run) }
 }
 
-/// Calls `func`, the function of the item at this address, between the events of its run.
+/// Calls `func`, the function of the item at this address, between the events of its run. `helps`
+/// is set if the thread is a joiner.
 ///
 /// # Safety
 ///
@@ -149,10 +146,14 @@ pub(crate) unsafe fn with_events<R>(
     item: *const Head,
     vtable: &VTable,
     home: *const Pwq,
+    helps: bool,
     func: impl FnOnce() -> R,
 ) -> R {
     // SAFETY: (1).
     let item_info = || unsafe { &*home }.trace(item, vtable);
+    if helps {
+        trace::activate_work(item_info);
+    }
     let within = trace::enter(item.addr(), vtable.push.is_some());
     trace::execute_start(item_info);
     let result = func();

@@ -18,7 +18,7 @@ use super::{
     wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
 };
 use crate::item::{
-    head::{Dead, Ending, Handles, Head, Name, State, Tabled, VTable},
+    head::{Dead, Ending, Head, Name, State, Tabled, VTable},
     panicked,
     revival::Revivable,
 };
@@ -219,8 +219,7 @@ impl Work {
     /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
-        let state = self.head().load();
-        state.is_pending() || state.is_claimed()
+        self.busy().pending
     }
 
     /// Returns `true` if the item is queued or running.
@@ -487,11 +486,7 @@ impl Work {
     pub(crate) fn leave(self) -> Option<Dead> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the handle belongs to the item, and is not used again.
-        unsafe { this.handles().leave(this.item) }
-    }
-
-    fn handles(&self) -> &Handles {
-        &self.revivable().handles
+        unsafe { this.revivable().handles.leave(this.item) }
     }
 
     /// Returns `true` in a child of `fork` if the item was queued or in use in the parent.
@@ -608,7 +603,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
 impl Clone for Work {
     fn clone(&self) -> Self {
-        self.handles().add(self.head());
+        self.revivable().handles.add(self.head());
         Self { item: self.item }
     }
 }
@@ -619,7 +614,7 @@ impl Drop for Work {
             return;
         }
         // SAFETY: the dropped handle belongs to the item.
-        drop(unsafe { self.handles().leave(self.item) });
+        drop(unsafe { self.revivable().handles.leave(self.item) });
     }
 }
 

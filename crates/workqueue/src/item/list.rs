@@ -89,12 +89,20 @@ impl List {
 
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Head>> {
         let item = NonNull::new(self.first)?;
-        self.first = next(item);
-        if self.first.is_null() {
-            self.last = ptr::null_mut();
+        self.unlink(None, next(item));
+        Some(item)
+    }
+
+    /// Removes the item between `before`, if any, and `after`.
+    fn unlink(&mut self, before: Option<NonNull<Head>>, after: *mut Head) {
+        match before {
+            Some(before) => set_next(before, after),
+            None => self.first = after,
+        }
+        if after.is_null() {
+            self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
         }
         self.len -= 1;
-        Some(item)
     }
 
     /// Removes up to `most` items that have the same home and color as `like` from the front.
@@ -138,15 +146,7 @@ impl List {
             before = at;
             at = NonNull::new(next(other));
         }
-        let after = next(item);
-        match before {
-            Some(before) => set_next(before, after),
-            None => self.first = after,
-        }
-        if after.is_null() {
-            self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
-        }
-        self.len -= 1;
+        self.unlink(before, next(item));
         true
     }
 
@@ -177,15 +177,10 @@ impl List {
             at = NonNull::new(after);
             if keep(item) {
                 kept = Some(item);
-                continue;
+            } else {
+                self.unlink(kept, after);
             }
-            match kept {
-                Some(kept) => set_next(kept, after),
-                None => self.first = after,
-            }
-            self.len -= 1;
         }
-        self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
     }
 }
 

@@ -16,8 +16,8 @@ use topology::Topology;
 
 use super::{
     Group, JoinHandle, Registry, Work, Workqueue, execute::join::joinable, item::head::Name,
-    manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
-    pools::pool::WorkerPool, queues::expiry::StartBefore, queues::future::task,
+    manage::manager_loop::ManagerLoop, pools::policy::Census, pools::pool::WorkerPool,
+    queues::expiry::StartBefore, queues::future::task,
 };
 
 /// A registry whose manager is the model itself.
@@ -39,17 +39,6 @@ impl Culler {
     }
 }
 
-/// Makes [`Machine::serve_until`] check its condition again.
-#[derive(Clone)]
-pub struct WakeFlag(Arc<Manager>);
-
-impl WakeFlag {
-    /// Makes the server check its condition.
-    pub fn wake(&self) {
-        self.0.wake();
-    }
-}
-
 impl Machine {
     /// Creates a machine for `topology`.
     pub fn new(topology: &Topology, params: Params) -> Self {
@@ -61,11 +50,6 @@ impl Machine {
     /// Returns the registry in which queues can be built.
     pub fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Returns the handle that makes [`serve_until`](Self::serve_until) check its condition.
-    pub fn wake_flag(&self) -> WakeFlag {
-        WakeFlag(self.registry.machine().manager.clone())
     }
 
     /// Starts `count` workers of each pool in use, and counts them as a kick does.
@@ -86,8 +70,8 @@ impl Machine {
         assert!(refused.is_empty(), "thread creation does not fail in a model");
     }
 
-    /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check
-    /// again.
+    /// Creates the requested workers until `done` returns `true`; a
+    /// [`notifier`](Self::notifier) makes it check again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();
@@ -149,7 +133,8 @@ impl Machine {
         self.parker.park();
     }
 
-    /// Returns the unparker that ends [`wait`](Self::wait).
+    /// Returns the unparker that ends [`wait`](Self::wait), and makes
+    /// [`serve_until`](Self::serve_until) check its condition again.
     pub fn notifier(&self) -> base::wake::Unparker {
         self.parker.unparker()
     }

@@ -51,17 +51,6 @@ unsafe impl Send for Pushed {}
 // SAFETY: as above.
 unsafe impl Sync for Pushed {}
 
-fn make(from: usize, number: usize) -> NonNull<Head> {
-    let item = Box::leak(Box::new(Numbered {
-        head: Head::new(INERT, State::IDLE, std::ptr::null_mut()),
-        from,
-        number: UnsafeCell::new(0),
-    }));
-    // SAFETY: the item is exclusive to this thread until it is pushed.
-    item.number.with_mut(|place| unsafe { *place = number });
-    NonNull::from(item).cast()
-}
-
 impl Pushed {
     /// Frees an item that has been taken; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
@@ -89,7 +78,14 @@ impl Injected {
 
     /// Creates an item, for `push_made`.
     pub fn make(from: usize, number: usize) -> Pushed {
-        Pushed(make(from, number))
+        let item = Box::leak(Box::new(Numbered {
+            head: Head::new(INERT, State::IDLE, std::ptr::null_mut()),
+            from,
+            number: UnsafeCell::new(0),
+        }));
+        // SAFETY: the item is exclusive to this thread until it is pushed.
+        item.number.with_mut(|place| unsafe { *place = number });
+        Pushed(NonNull::from(item).cast())
     }
 
     /// Pushes an item created by `make`; returns `true` if the injector was empty.
@@ -99,7 +95,7 @@ impl Injected {
 
     /// Pushes the items `0..len` of the producer `from` as one chain.
     pub fn push_chain(&self, from: usize, len: usize) {
-        let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
+        let items: Vec<_> = (0..len).map(|number| Self::make(from, number).0).collect();
         for two in items.windows(2) {
             super::super::item::list::set_fresh_next(two[1], two[0].as_ptr());
         }

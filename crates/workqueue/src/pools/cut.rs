@@ -130,8 +130,7 @@ impl Dispatch {
             keeps
         };
         let pwq = self.pwq_mut(slot);
-        pwq.inactive.retain(&mut sift);
-        pwq.urgent.retain(&mut sift);
+        pwq.lists.iter_mut().for_each(|list| list.retain(&mut sift));
         self.pending.retain(&mut sift);
         let pwq = self.pwq_mut(slot);
         let nr_urgent = cut.iter().filter(|item| home(*item).lane == Lane::Urgent).count();

@@ -86,7 +86,7 @@ pub(crate) struct WorkerPool {
     /// A, rarely written: the number of workers that the pool keeps awake.
     target: unmodelled::AtomicU32,
     /// A, rarely written: set if workers that found no item yield instead of busy-polling.
-    yields: unmodelled::AtomicBool,
+    pub(super) yields: unmodelled::AtomicBool,
     /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
     /// I
@@ -457,11 +457,6 @@ impl WorkerPool {
     /// and acts on the result before it unlocks.
     pub(crate) fn has_surplus(&self) -> bool {
         policy::has_surplus(self.census(), self.target())
-    }
-
-    /// Returns `true` if a searching worker that took no item yields its CPU at once.
-    pub(crate) fn yields(&self) -> bool {
-        self.yields.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if a searching worker should try to take a batch again. This is only a hint.

@@ -71,7 +71,7 @@ pub(crate) struct Pwq {
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// The numbers of items in `inactive` or the pool's `pending`, and in `urgent`.
+    /// The numbers of items in the lists, by lane. Those in the pool's `pending` are included.
     pub(crate) nr_listed: [usize; 2],
     /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
@@ -80,7 +80,7 @@ pub(crate) struct PwqState {
     pwq: Arc<Pwq>,
     /// `None` until the first item is adopted.
     pub(crate) observed: Option<Box<Observed>>,
-    /// Set if the queue has an urgent lane. All its items then wait in `urgent` and `inactive`, and
+    /// Set if the queue has an urgent lane. All its items then wait in `lists`, and
     /// none in the pool's `pending`.
     pub(crate) has_lanes: bool,
     /// Set while a thread or task waits on `core.settled` for the in-flight count to reach zero.
@@ -93,10 +93,9 @@ pub(crate) struct PwqState {
     /// never twice.
     pub(crate) waits: Option<WaitsFor>,
     turns: Turns,
-    /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.
-    pub(crate) inactive: List,
-    /// Urgent items, oldest first.
-    pub(crate) urgent: List,
+    /// By lane: items that found no seat and ordinary items that urgent ones may overtake, and
+    /// urgent items; oldest first.
+    pub(crate) lists: [List; 2],
     /// The number of the last bulk cancel of this pwq.
     pub(crate) last_cancel: u64,
     /// The pool time that the pwq has used, if queues have shares.
@@ -267,14 +266,9 @@ impl Pwq {
         }
     }
 
-    /// Records that a future keeps the in-flight count of its current run.
-    pub(crate) fn hold_for_future(&self, table: &'static VTable) {
-        self.anchors.get_or_init(Box::default).add(table);
-    }
-
-    /// Records that a future is about to release its in-flight count.
-    pub(crate) fn release(&self, table: &'static VTable) {
-        self.anchors.get_or_init(Box::default).remove(table);
+    /// Returns the counts of its futures that have waited.
+    pub(crate) fn anchors(&self) -> &Anchors {
+        self.anchors.get_or_init(Box::default)
     }
 }
 
@@ -292,8 +286,7 @@ impl PwqState {
         Self {
             has_lanes: pwq.core.has_lanes.load(Ordering::Relaxed),
             pwq,
-            inactive: List::default(),
-            urgent: List::default(),
+            lists: Default::default(),
             waits: None,
             turns: Turns::default(),
             account: Account::default(),
@@ -315,34 +308,31 @@ impl PwqState {
 
     /// Returns `true` if items are in this pwq's own lists.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.inactive.is_empty() || !self.urgent.is_empty()
+        self.lists.iter().any(|list| !list.is_empty())
     }
 
     /// Returns the number of items in this pwq's own lists.
     pub(crate) fn nr_waiting(&self) -> usize {
-        self.inactive.len() + self.urgent.len()
+        self.lists.iter().map(List::len).sum()
     }
 
     /// Returns the items in this pwq's own lists, urgent ones first.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = NonNull<Head>> {
-        self.urgent.iter().chain(self.inactive.iter())
+        self.lists.iter().rev().flat_map(List::iter)
     }
 
     /// Removes an item from this pwq's own lists. Returns `false` if it is in neither.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
-        self.inactive.remove(item) || self.urgent.remove(item)
+        self.lists.iter_mut().any(|list| list.remove(item))
     }
 
     pub(crate) fn lane_mut(&mut self, lane: Lane) -> &mut List {
-        match lane {
-            Lane::Ordinary => &mut self.inactive,
-            Lane::Urgent => &mut self.urgent,
-        }
+        &mut self.lists[lane as usize]
     }
 
     /// Returns the list whose turn it is, and advances the turn.
     pub(crate) fn next_lane(&mut self) -> &mut List {
-        let (urgent, ordinary) = (!self.urgent.is_empty(), !self.inactive.is_empty());
+        let [ordinary, urgent] = self.lists.each_ref().map(|list| !list.is_empty());
         let lane = self.turns.take(urgent, ordinary);
         self.lane_mut(lane)
     }

@@ -36,7 +36,10 @@ use super::{
     pwq::WaitsFor,
     worker::{self, Worker},
 };
-use crate::{cleanups, item::list::List};
+use crate::{
+    cleanups,
+    item::{lane::Lane, list::List},
+};
 
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
@@ -145,7 +148,7 @@ impl PoolGuard<'_> {
             }
             keeps
         });
-        self.pwq_mut(slot).inactive.append(&mut items);
+        self.pwq_mut(slot).lane_mut(Lane::Ordinary).append(&mut items);
         self.request_seat(slot);
         loop {
             if self.seat_for_rescuer(slot) {

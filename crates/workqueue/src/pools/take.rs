@@ -68,7 +68,7 @@ impl PoolGuard<'_> {
             let slot = home_slot(item);
             if !self.find_seat(worker, slot) {
                 self.pending.pop_front();
-                self.pwq_mut(slot).inactive.push_back(item);
+                self.pwq_mut(slot).lane_mut(Lane::Ordinary).push_back(item);
                 continue;
             }
             let limit = self.limit(slot, limit(self.pending.len()));

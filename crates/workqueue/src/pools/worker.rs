@@ -334,7 +334,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         } else {
             let hint = || pool.has_hint_of_work();
             let limit = pool.params.worker_spin_limit;
-            match pool.yields() {
+            match pool.yields.load(Ordering::Relaxed) {
                 false => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
                 true => spin.spin(limit, hint),
             }

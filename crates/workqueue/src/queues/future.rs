@@ -328,7 +328,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
             // The current run keeps the queue alive, and no thread pushes a running item.
-            held_pwq.release(base.head.vtable());
+            held_pwq.anchors().remove(base.head.vtable());
             held_pwq.pool.retire_one(held_pwq.slot, color);
         }
         if panicked { Ending::Panicked } else { Ending::Returned }
@@ -381,7 +381,7 @@ where
         let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
         // Copy these, because the pwq may be freed once the count is released.
         let left = held_pwq.map(|(held_pwq, color)| {
-            held_pwq.release(base.head.vtable());
+            held_pwq.anchors().remove(base.head.vtable());
             (held_pwq.pool.clone(), held_pwq.slot, color)
         });
         // The future may own the last handle to its queue, whose drop must not wait for this count.
@@ -438,7 +438,7 @@ impl Base {
             let pwq = unsafe { &*Pwq::of(self.head.home.load(Ordering::Relaxed)) };
             let color = list::color(NonNull::from(&self.head));
             self.held_pwq.set(Some((NonNull::from(pwq), color)));
-            pwq.hold_for_future(self.head.vtable());
+            pwq.anchors().add(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }

@@ -166,10 +166,7 @@ impl Machine {
         let mut place = self.source.lock();
         // If another source was set during the call, it stays, and this one is dropped after the
         // lock is released.
-        let left = match &*place {
-            Some(_) => Some(source),
-            None => place.replace(source),
-        };
+        let left = if place.is_some() { Some(source) } else { place.replace(source) };
         drop(place);
         drop(left);
         let changed = seen.is_some();

@@ -57,15 +57,10 @@ impl PoolStats {
         let strict = self.strict.then(|| "strict".to_owned());
         let nice = (self.nice != 0).then(|| format!("nice {}", self.nice));
         let detail: Vec<_> = strict.into_iter().chain(nice).collect();
-        let name = self.cpus.to_string();
-        Record::new(Kind::Pool, name, detail.join(", "), self.figures())
-    }
-
-    fn figures(&self) -> Vec<u64> {
         let mut figures = self.counts();
         let nr_awake = self.nr_workers.saturating_sub(self.nr_idle);
         figures.push(nr_awake.saturating_sub(self.nr_blocked) as u64);
-        figures
+        Record::new(Kind::Pool, self.cpus.to_string(), detail.join(", "), figures)
     }
 }
 
@@ -73,7 +68,12 @@ impl QueueReport {
     /// Returns the queue's record. Its detail is the affinity scope and the group.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
-        self.record_of(Kind::Queue, self.figures())
+        let (wait, run) = (&self.wait, &self.run);
+        let mut figures = self.stats.counts();
+        figures.extend([wait.count, wait.about_ns(0.5), wait.about_ns(0.99)]);
+        let oldest_ns = self.oldest.map_or(0, |age| age.as_nanos() as u64);
+        figures.extend([oldest_ns, run.about_ns(0.5), run.about_ns(0.99)]);
+        self.record_of(Kind::Queue, figures)
     }
 
     fn record_of(&self, kind: Kind, figures: Vec<u64>) -> Record {
@@ -95,15 +95,6 @@ impl QueueReport {
             self.record_of(kind, figures)
         };
         [of(Kind::QueueWait, &self.wait), of(Kind::QueueRun, &self.run)]
-    }
-
-    fn figures(&self) -> Vec<u64> {
-        let (wait, run) = (&self.wait, &self.run);
-        let mut figures = self.stats.counts();
-        figures.extend([wait.count, wait.about_ns(0.5), wait.about_ns(0.99)]);
-        let oldest_ns = self.oldest.map_or(0, |age| age.as_nanos() as u64);
-        figures.extend([oldest_ns, run.about_ns(0.5), run.about_ns(0.99)]);
-        figures
     }
 }
 
