@@ -51,7 +51,7 @@ pub const fn armed(_name: &str) -> bool {
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
 /// Implements `Drop` for a type, whose generic parameters follow it in brackets: evaluates `$end`
-/// with a `&mut` to the value, unless a failed model is [being torn down](torn_down).
+/// with a `&mut` to the value, unless a failed model is being torn down (`twin::torn_down`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_drop {

@@ -202,9 +202,10 @@ impl Inner {
         home: &Pwq,
         has_permit: bool,
     ) -> Result<bool, TrySpawnError> {
-        let claimed = self.plan(work, home, has_permit, || ());
-        let planned = claimed.planned;
-        drop(claimed.push());
+        // All of this is inlined, so that the plan of a fresh item is never in memory.
+        let Claimed { planned, left, .. } = self.plan(work, home, has_permit, || ());
+        planned.carry_out(work, home);
+        drop(left);
         if planned == Planned::Disabled {
             return Err(TrySpawnError::DISABLED);
         }
