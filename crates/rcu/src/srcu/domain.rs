@@ -193,7 +193,7 @@ impl Domain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn synchronize_async(&self) -> Synchronize<Self> {
-        Synchronize::of(self.clone())
+        Synchronize { flavor: self.clone(), passed: None }
     }
 
     /// Returns a cookie for the first grace period that begins after this call. Starts no grace
