@@ -306,7 +306,6 @@ impl Slots {
     }
 
     /// Sums up `ends` and then `beginnings` over all lines, and compares the sums.
-    #[inline]
     fn are_equal(
         &self,
         ends: impl Fn(&Line, Ordering) -> u64,
