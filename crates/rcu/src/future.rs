@@ -44,28 +44,22 @@ use super::flavor::{Flavor, Global};
 /// });
 /// ```
 pub fn synchronize_async() -> Synchronize {
-    Synchronize::of(Global)
+    Synchronize { flavor: Global, passed: None }
 }
 
 /// The future of [`synchronize_async`], and of
 /// [`srcu::Domain::synchronize_async`](super::srcu::Domain::synchronize_async).
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Synchronize<F: Flavor = Global> {
-    flavor: F,
+    pub(super) flavor: F,
     /// `None` before the first poll.
-    passed: Option<Arc<Mutex<Passed>>>,
+    pub(super) passed: Option<Arc<Mutex<Passed>>>,
 }
 
 #[derive(Default)]
-struct Passed {
+pub(super) struct Passed {
     is_over: bool,
     waker: Option<Waker>,
-}
-
-impl<F: Flavor> Synchronize<F> {
-    pub(super) fn of(flavor: F) -> Self {
-        Self { flavor, passed: None }
-    }
 }
 
 impl<F: Flavor + Unpin> Future for Synchronize<F> {

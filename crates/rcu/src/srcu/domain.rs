@@ -13,7 +13,6 @@ use sync::{
 
 use super::{
     callback::Callbacks,
-    gp::WaitMode,
     guard::{Guard, OwnedGuard},
     runners::{Handle, runners},
     slots::{Parity, Slots},
@@ -155,7 +154,7 @@ impl Domain {
     /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
-        self.shared.synchronize(WaitMode::Normal);
+        self.shared.synchronize(false);
     }
 
     /// Waits as [`synchronize`](Self::synchronize) does, and spins longer before it sleeps.
@@ -169,7 +168,7 @@ impl Domain {
     /// gains little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
-        self.shared.synchronize(WaitMode::Expedited);
+        self.shared.synchronize(true);
     }
 
     /// Returns a future that is ready when every section that began before its first poll has
@@ -193,7 +192,7 @@ impl Domain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn synchronize_async(&self) -> Synchronize<Self> {
-        Synchronize::of(self.clone())
+        Synchronize { flavor: self.clone(), passed: None }
     }
 
     /// Returns a cookie for the first grace period that begins after this call. Starts no grace
@@ -237,7 +236,7 @@ impl Domain {
     ///
     /// The same as [`synchronize`](Self::synchronize).
     pub fn cond_synchronize(&self, cookie: Cookie) {
-        self.shared.wait_for(cookie, WaitMode::Normal);
+        self.shared.wait_for(cookie, false);
     }
 
     /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the

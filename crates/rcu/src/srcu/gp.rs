@@ -38,15 +38,6 @@ const EXPEDITED_SPINS: u32 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie(#[doc(hidden)] pub GpCookie);
 
-/// The way to wait for readers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum WaitMode {
-    /// Spins for as long as earlier success on this thread justifies.
-    Normal,
-    /// Always spins for a long time.
-    Expedited,
-}
-
 /// No grace period runs.
 const NONE: u32 = 0;
 /// The driver waits for readers of the parity that new sections do not use.
@@ -68,8 +59,8 @@ impl Shared {
     /// # Panics
     ///
     /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
-    pub(super) fn synchronize(&self, mode: WaitMode) {
-        self.wait_for(self.state(), mode);
+    pub(super) fn synchronize(&self, is_expedited: bool) {
+        self.wait_for(self.state(), is_expedited);
     }
 
     /// Waits for the grace period of `cookie`, and drives it if no other thread does.
@@ -78,10 +69,10 @@ impl Shared {
     ///
     /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has
     /// to wait.
-    pub(super) fn wait_for(&self, cookie: Cookie, mode: WaitMode) {
+    pub(super) fn wait_for(&self, cookie: Cookie, is_expedited: bool) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
-            let drive = || _ = self.drive(|parity| self.drain(parity, mode));
+            let drive = || _ = self.drive(|parity| self.drain(parity, is_expedited));
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
             // We may have ended the grace period of a domain that is aside. Its runner sets
@@ -192,15 +183,17 @@ impl Shared {
 
     /// Waits until the sums of `parity` have been equal once. Returns `true`.
     ///
+    /// If `is_expedited` is set, always spins for a long time. Otherwise spins for as long as
+    /// earlier success on this thread justifies.
+    ///
     /// While this sleeps, the next section of `parity` that ends wakes it.
-    fn drain(&self, parity: Parity, mode: WaitMode) -> bool {
+    fn drain(&self, parity: Parity, is_expedited: bool) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)
-            || match mode {
-                WaitMode::Normal => spin_as_waiter(is_drained),
-                WaitMode::Expedited => {
-                    (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
-                }
+            || if is_expedited {
+                (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
+            } else {
+                spin_as_waiter(is_drained)
             };
         while !was_seen && !self.ask_now(parity) {
             self.front.asked.wait(parity.word() + 1);

@@ -62,7 +62,7 @@ use crate::{
     fork, tunables,
 };
 
-use super::gp::{Cookie, WaitMode};
+use super::gp::Cookie;
 
 /// The time for which a thread waits for more callbacks before it exits. Starting a thread costs
 /// about 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it
@@ -216,7 +216,7 @@ impl Served {
                 }
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
-                Turn::Waits => self.domain.wait_for(self.cookie, WaitMode::Normal),
+                Turn::Waits => self.domain.wait_for(self.cookie, false),
                 Turn::Ended => return,
             }
         }

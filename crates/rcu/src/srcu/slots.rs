@@ -81,7 +81,7 @@
 //! its unlock. If the heavy barrier comes first, the reader sees `asked` and wakes the driver.
 //! Readers of the other parity wake no thread.
 
-use std::{iter, ptr};
+use std::ptr;
 
 use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
@@ -288,32 +288,44 @@ impl Slots {
 
     /// Returns `true` if every section that was counted under `parity` before this call has ended.
     pub(super) fn drained(&self, parity: Parity) -> bool {
-        self.are_equal(&[parity.index()])
+        let at = parity.index();
+        self.are_equal(
+            |line, order| line.unlocks[at].load(order),
+            |line, order| line.locks[at].load(order),
+        )
     }
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
         // The sums are over both parities. For each unlock that the first sum includes, the sum of
         // locks includes its lock.
-        self.are_equal(&[0, 1])
+        self.are_equal(
+            |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
+            |line, order| line.locks[0].load(order).wrapping_add(line.locks[1].load(order)),
+        )
     }
 
-    /// Sums up the unlocks and then the locks of `parities` over all lines, and compares the sums.
-    fn are_equal(&self, parities: &[usize]) -> bool {
-        let sum = |counts: fn(&Line) -> &[AtomicU64; 2], order| {
-            let lines = iter::once(&*self.shared).chain(self.lines());
-            let counts = lines.flat_map(|line| {
-                parities.iter().map(move |&parity| counts(line)[parity].load(order))
-            });
-            counts.fold(0, u64::wrapping_add)
+    /// Sums up `ends` and then `beginnings` over all lines, and compares the sums.
+    fn are_equal(
+        &self,
+        ends: impl Fn(&Line, Ordering) -> u64,
+        beginnings: impl Fn(&Line, Ordering) -> u64,
+    ) -> bool {
+        let sum = |count: &dyn Fn(&Line, Ordering) -> u64, order| -> u64 {
+            let shared = count(&self.shared, order);
+            self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
-        let locks = || sum(|line| &line.locks, Ordering::Relaxed);
-        let early = twin::armed("srcu: locks summed first").then(locks);
         // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top of
         // the file.
         // Test: srcu_unlock_needs_release
-        let nr_unlocks = sum(|line| &line.unlocks, Ordering::Acquire);
-        let nr_locks = early.unwrap_or_else(locks);
+        let (nr_locks, nr_unlocks);
+        if twin::armed("srcu: locks summed first") {
+            nr_locks = sum(&beginnings, Ordering::Relaxed);
+            nr_unlocks = sum(&ends, Ordering::Acquire);
+        } else {
+            nr_unlocks = sum(&ends, Ordering::Acquire);
+            nr_locks = sum(&beginnings, Ordering::Relaxed);
+        }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
         // By the argument at the top of the file, this is never true. In a model it is not checked,
         // because a model's twin would end here instead of at its own check.
