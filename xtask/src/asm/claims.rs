@@ -19,8 +19,8 @@ enum Is {
     Locking(usize),
     /// Like `Locking`, but the function also makes no calls.
     LockingAlone(usize),
-    /// Like `Locking`, but the function also stores nothing on the stack. A cold call whose arguments
-    /// are references would make the usual path store them.
+    /// Like `Locking`, but the function also stores nothing on the stack. If a rare case passed
+    /// references to its arguments, the usual path would store them.
     LockingInRegisters(usize),
 }
 
