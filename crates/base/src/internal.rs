@@ -3,7 +3,7 @@
 
 pub use topology::{impl_debug, impl_error, into_io_error};
 
-/// Re-exports all items of modules of this crate, under the same paths.
+/// Declares modules with the names of modules of this crate, and re-exports all items of each one.
 macro_rules! modules {
     ($($name:ident in $($parent:ident)::+),+) => {$(
         pub mod $name {

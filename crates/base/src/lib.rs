@@ -6,7 +6,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 /// Defines a struct whose fields have the given defaults. A field after `if "FEATURE"` exists only
-/// with that feature, and is not documented.
+/// with that feature, and is hidden from the documentation.
 macro_rules! with_defaults {
     ($(#[$meta:meta])* pub struct $name:ident {
         $($(#[$about:meta])* $(if $feature:literal)? pub $field:ident: $type:ty = $default:expr,)*

@@ -177,7 +177,7 @@ pub fn die(why: &str) -> ! {
     panic!("{why}");
 }
 
-/// Writes the line `afterwork: {text}` on stderr. Does nothing in a model.
+/// Writes the line `afterwork: {text}` to stderr. Does nothing in a model.
 pub fn write_line(text: &str) {
     #[cfg(not(any(loom, shuttle)))]
     sync::process::write_line(text);

@@ -12,25 +12,25 @@ with_defaults! {
         /// in the kernel without `normal_wake_from_gp`.
         if "baselines" pub wake_from_gp: bool = true,
         /// `rcu.jiffies_till_first_fqs`, in milliseconds: the time before the first scan of a grace
-        /// period. The kernel waits 3 jiffies. With the default, 0, there is no wait. Other values
-        /// are for measurements.
+        /// period. The kernel waits 3 jiffies. With the default, 0, the scan starts at once. Other
+        /// values are for measurements.
         pub first_fqs_ms: u32 = 0,
         /// `rcu.jiffies_till_next_fqs`, in milliseconds: the time between the first and the second
-        /// scan. There is a second scan only if `early_qs` is `false`.
+        /// scan. A second scan takes place only if `early_qs` is `false`.
         pub next_fqs_ms: u32 = 0,
         /// `rcu.boost`: if `true`, a reader that delays a grace period gets a real-time priority
         /// (`SCHED_FIFO`) for the rest of its section, if the system allows it. Default: `true`.
         pub boost: bool = true,
         /// `rcu.stall_timeout`, in milliseconds: the time for which a grace period waits for a
         /// reader before it reports a stall, and the time between reports. 0 disables the reports.
-        /// If the process is stopped, at most one second of that pause is counted. Default: 21,000,
-        /// as in the kernel.
+        /// If the process is stopped, at most one second of the pause counts. Default: 21,000, as
+        /// in the kernel.
         pub stall_timeout_ms: u32 = 21_000,
-        /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a
-        /// sleepable domain, before threads that add more are briefly delayed; see `rcu::call`. A
-        /// bag of closures counts as 63. 0 means that no thread is ever delayed. With a large
-        /// value, a flood of callbacks uses a lot of memory. With a small value, a burst of calls
-        /// is delayed. Default: 10,000, as in the kernel.
+        /// `rcu.qhimark`: the number of callbacks that may wait in one list before threads that add
+        /// more are briefly delayed; see `rcu::call`. Each CPU and each sleepable domain has a
+        /// list. A full bag of closures counts as 63. 0 means that no thread is ever delayed. With
+        /// a large value, a flood of callbacks uses a lot of memory. With a small value, a burst of
+        /// calls is delayed. Default: 10,000, as in the kernel.
         pub qhimark: u32 = 10_000,
     }
 }

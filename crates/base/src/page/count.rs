@@ -10,8 +10,8 @@ use super::{
     sources::{Joined, join},
 };
 
-/// A counter for display. Each counter is read separately. A model does not see it, so it adds no
-/// states to the model.
+/// A counter for display. Counters are read one by one, not as a snapshot. A model does not see a
+/// counter, so a counter adds no states to the model.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 

@@ -22,7 +22,8 @@ pub struct Field {
     pub about: &'static str,
 }
 
-/// Declares the kinds, in the order of `ALL`. Each row has the name of the kind and its figures.
+/// Declares the kinds, in the order of `ALL`. Each row has a kind, its number, its name and its
+/// figures.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $number:literal, $name:literal, $fields:ident;)*) => {
         /// The subject of a record.

@@ -50,8 +50,8 @@ const KEYS: &[Key] = &[
     key!("workqueue.max_batch" => max_batch in 1..=64, "maximum number of items that a worker takes at a time"),
     key!("workqueue.max_workers" => max_workers in 1..=4096, "maximum number of workers of a pool"),
     key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),
-    // The library and the standard library use less than half of the smallest stack. This value is
-    // a guess.
+    // The minimum is a guess. The library and the standard library use less than half of a stack of
+    // this size.
     key!("workqueue.stack_size" => stack_size in 65_536..=1_073_741_824, "stack size of a registry's threads in bytes"),
     key!("workqueue.sleep_slack_us" => sleep_slack_us in 0..=1_000_000, "microseconds by which sleeps may end late while many end at the same time; 0 for none"),
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between samples of the workers while work waits"),

@@ -136,7 +136,7 @@ with_defaults! {
         /// The `max_active` of queues whose builder does not set one. It is the number of items
         /// that may run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
         pub max_active: u32 = 256,
-        /// The scope of `max_active`, for queues whose builder does not set it.
+        /// The scope of `max_active` of queues whose builder does not set one.
         pub max_active_scope: MaxActiveScope = MaxActiveScope::System,
         /// The time at which a selected worker is woken.
         if "baselines" pub wake: WakeMode = WakeMode::Deferred,
@@ -147,8 +147,8 @@ with_defaults! {
         /// takes about 0.3 µs if no other thread needs the CPU.
         pub worker_spin_limit: u32 = 64,
         /// The maximum number of items that a worker takes from the list at a time. A larger value
-        /// makes tiny items cheaper. If a worker blocks, the items that it has taken but not
-        /// started are returned to the list at a monitor tick.
+        /// makes tiny items cheaper. If a worker blocks, a monitor tick returns the items that it
+        /// has taken but not started to the list.
         pub max_batch: usize = 32,
         /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
         pub max_workers: usize = 512,
@@ -159,8 +159,8 @@ with_defaults! {
         pub idle_timeout_ms: u64 = 300_000,
         /// The maximum time in microseconds by which a sleep may end late while many sleeps end at
         /// the same time. After eight or more sleeps have ended at once, no other sleep ends during
-        /// this time. A larger value uses less CPU time. With 0, each sleep ends in its own step of
-        /// 65 µs. Delayed items are not affected.
+        /// this time. A larger value uses less CPU time. With 0, each sleep ends at its own 65 µs
+        /// step of the clock. Delayed items are not affected.
         pub sleep_slack_us: u64 = 500,
         /// The interval in microseconds at which a pool with waiting work is checked for workers
         /// that sleep. The pool is checked four times as often while some workers sleep, and half
@@ -177,11 +177,11 @@ with_defaults! {
         /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
         /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
         /// program must neither handle nor ignore the signal. The signal may end a worker's system
-        /// call early, with `EINTR`, if the call has a timeout, like `nanosleep` and `poll`.
+        /// call early, with `EINTR`, if the call has a timeout, as with `nanosleep` and `poll`.
         pub stall_signal: u32 = 0,
-        /// The minimum interval in milliseconds at which the registry checks for CPUs that went
-        /// online or offline. 0 disables the check. The registry checks only while work waits. A
-        /// check reads a few small files.
+        /// The minimum interval in milliseconds between checks for CPUs that went online or
+        /// offline. 0 disables the check. The registry checks only while work waits. A check reads
+        /// a few small files.
         pub topology_refresh_ms: u64 = 1_000,
         /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
         /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to
@@ -189,24 +189,24 @@ with_defaults! {
         /// [`Topology::quota`](topology::Topology::quota).
         pub cpu_quota: bool = true,
         /// The CPUs that unbound queues may use when the registry is created. `None` means all.
-        /// Corresponds to the kernel's `workqueue.unbound_cpus=`. The word is `all`, or a CPU list
-        /// with `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
+        /// Corresponds to the kernel's `workqueue.unbound_cpus=`. As text, the value is `all`, or a
+        /// CPU list with `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
         pub unbound_cpus: Option<CpuSet> = None,
-        /// The minimum interval in microseconds at which a worker records how long items of its
-        /// queue wait and run. 0 disables the measurement. A measurement costs a read of the cycle
-        /// counter for each batch that a worker takes, and one for each item that is queued to an
-        /// empty pool.
+        /// The minimum interval in microseconds at which a worker records how long items of a queue
+        /// wait and run. 0 disables the measurement. The measurement reads the cycle counter once
+        /// for each batch that a worker takes, and once for each item that is queued to an empty
+        /// pool.
         pub wait_sample: u64 = 64,
-        /// If `true`, records how long `queue()` holds the pool lock, and the CPU time spent in
-        /// waits for it. This costs two clock readings for each wake-up of a worker, and for each
+        /// If `true`, records how long `queue()` holds the pool lock, and the CPU time that waits
+        /// for it take. This costs two clock readings for each wake-up of a worker and for each
         /// wait.
         if "baselines" pub lock_stat: bool = false,
-        /// If `true`, publishes the process's counters; see `observe::publish`. It is read only
-        /// from the environment, and a registry ignores it.
+        /// If `true`, publishes the process's counters; see `observe::publish`. This tunable is
+        /// read only from the environment, and a registry ignores it.
         pub publish: bool = false,
         /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins
-        /// continue on another stack after 16 KiB each. Only the touched pages of a stack use
-        /// memory.
+        /// continue on another stack after 16 KiB each. Only the pages of a stack that have been
+        /// touched use memory.
         pub stack_size: usize = 2 << 20,
         /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
         /// bytes. Only the program can set it.
@@ -216,15 +216,16 @@ with_defaults! {
         /// thread, and its panics are caught. Threads on which very deeply nested joins continue do
         /// not call it. Only the program can set it.
         pub on_thread_start: Option<ThreadHook> = None,
-        /// A hook that each of these threads calls after all its work. `Registry::shutdown` waits
-        /// for it. Only the program can set it.
+        /// A hook that each of these threads calls last, after all its work. `Registry::shutdown`
+        /// waits for it. Only the program can set it.
         pub on_thread_stop: Option<ThreadHook> = None,
         /// If `true`, threads request a short extension of their time slice while they hold the
         /// lock of a pool or a slot of per-CPU data, and while they push to a mailbox. The first
         /// registry with this tunable turns the extensions on for the whole process, and they stay
-        /// on. They apply to the thread that creates this registry, and to threads that the library
-        /// starts later. Requires support of the kernel and the C library (Linux 7.0, glibc 2.41),
-        /// and has no effect without it. Corresponds to the kernel's `rseq_slice_ext=`.
+        /// on. They apply to the thread that creates this registry and to threads that the library
+        /// starts later. The extensions require support by the kernel and the C library (Linux 7.0,
+        /// glibc 2.41). Without it, this tunable has no effect. Corresponds to the kernel's
+        /// `rseq_slice_ext=`.
         pub rseq_slice_ext: bool = false,
         /// The way in which remote callers access per-CPU data whose builder does not set one.
         /// Corresponds to the kernel's `qpw=`.

@@ -183,7 +183,7 @@ impl Params {
     /// Checks the tunables of threads.
     #[doc(hidden)]
     pub fn check_threads(&self) -> Result<(), ParamError> {
-        // The table of keys has the range.
+        // The table of keys defines the valid range.
         let stack_size = self.stack_size.to_string();
         keys::find("workqueue.stack_size")?.set(&mut self.clone(), &stack_size)?;
         let fits = (1..=MAX_NAME).contains(&self.thread_name.len());

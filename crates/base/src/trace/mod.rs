@@ -53,8 +53,7 @@ events! {
     steps {
         /// An item has become pending and is about to be pushed to its pool.
         queue_work, "a work item is queued";
-        /// An item has a seat in its queue, and is in the local batch of the thread that will run
-        /// it.
+        /// An item has a seat of its queue. The thread that will run it has taken it.
         activate_work, "a work item has a seat of its queue";
         /// An item's function is about to be called.
         execute_start, "a work item starts to run";
@@ -65,7 +64,7 @@ events! {
     mayday(queue: &str, pool: usize), "afterwork::workqueue", DEBUG, { queue, pool, "a rescuer is called" };
     /// A rescuer has taken items.
     rescue(queue: &str, pool: usize, nr_items: usize), "afterwork::workqueue", DEBUG, { queue, pool, nr_items, "a rescuer has taken work items" };
-    /// Reports a problem.
+    /// A problem is reported.
     report(kind: &'static str, queue: &str, text: &dyn fmt::Display), "afterwork::workqueue", WARN, { kind, queue, "{text}" };
     /// A grace period has begun.
     gp_start(flavor: &'static str, gp_seq: u64), "afterwork::rcu", DEBUG, { flavor, gp_seq, "a grace period has begun" };

@@ -43,8 +43,8 @@ pub(super) fn contained(event: impl FnOnce()) {
     _ = before.map(|before| IS_EMITTING.try_with(|is_emitting| is_emitting.set(before)));
 }
 
-/// Declares the functions that emit events, from the table in `mod.rs`. An event of a step reports
-/// an item, and is kept during a stay.
+/// Declares the functions that emit events, from the table in `mod.rs`. The event of a step
+/// describes an item. During a stay, it is kept until the stay ends.
 macro_rules! events {
     (
         steps { $($(#[$of_step:meta])* $step:ident, $message:literal;)* }

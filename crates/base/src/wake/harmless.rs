@@ -10,8 +10,8 @@ use super::parker::unpark;
 /// user code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
-/// A function table, and the function that fires its wakers. The table is compared by value,
-/// because the compiler may duplicate it.
+/// A function table, and the function that fires the wakers with this table. The table is compared
+/// by value, because the compiler may duplicate it.
 type Known = (RawWakerVTable, Fire);
 
 /// The wakers of dedicated workers.
@@ -21,7 +21,8 @@ static FUTURE: PerProcess<Known> = PerProcess::new();
 /// The wakers that task sets store with their items.
 static TASK_SET: PerProcess<Known> = PerProcess::new();
 
-/// The creators of wakers that never block. Dropping a waker of the last two may run user code.
+/// The creators of wakers that never block. Dropping a waker of `Future` or `TaskSet` may run user
+/// code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
     Worker,
@@ -49,9 +50,9 @@ pub fn note_harmless(waker: &Waker) {
     });
 }
 
-/// Fires a waker that never blocks, which is one of a thread in `block_on`, or of a known
-/// [`Maker`]. Returns a value whose drop may run user code. If the waker might block, returns it as
-/// the error.
+/// Fires a waker that is known never to block: the waker of a thread in `block_on`, or one of a
+/// known [`Maker`]. May return a value whose drop may run user code. If the waker might block,
+/// returns the waker as the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);

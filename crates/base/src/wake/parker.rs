@@ -127,8 +127,8 @@ impl Parker {
         self.park_until(|| Some(time::ns_after(timeout)))
     }
 
-    /// Waits for the token, at most until the time that `end_ns` returns. Returns `true` if the
-    /// token was taken.
+    /// Waits for the token until the time that `end_ns` returns, if it returns one. Returns `true`
+    /// if the token was taken.
     pub(super) fn park_until(&mut self, end_ns: impl FnOnce() -> Option<u64>) -> bool {
         let word = self.token.0.word();
         let is_given = || word.load(Ordering::Relaxed) == TOKEN;

@@ -184,15 +184,15 @@ impl SpinBudget {
     fn note(&self, paid_off: bool) {
         let nr_misses = self.nr_misses.load(Ordering::Relaxed);
         let nr_misses = if paid_off { 0 } else { MOST_MISSES.min(nr_misses + 1) };
-        // The number of waits that skip the busy-poll doubles with each further failure.
+        // Each further failure roughly doubles the number of waits that skip the busy-poll.
         let further = nr_misses.saturating_sub(FREE_MISSES);
         self.nr_misses.store(nr_misses, Ordering::Relaxed);
         self.nr_left_out.store((1 << further) - 1, Ordering::Relaxed);
     }
 }
 
-/// Runs rounds until `done` returns `true`, and returns their number. Returns `None` after
-/// `nr_rounds` rounds, or after `longest_ns`. Calls `pass` after each round that fails.
+/// Runs rounds until `done` returns `true`, and returns the number of rounds. Returns `None` after
+/// `nr_rounds` rounds or `longest_ns` nanoseconds. Calls `pass` after each round that fails.
 #[inline]
 fn run_rounds(
     nr_rounds: u32,
@@ -235,7 +235,7 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
 sync::thread_local! {
     /// The budget of this thread for waits in joins and flushes.
     static WAITER: SpinBudget = SpinBudget::new();
-    /// The budget of this thread for waits for another thread on the same CPU.
+    /// The budget of this thread for waits that another thread on the same CPU ends.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 

@@ -22,7 +22,7 @@ struct Kept {
     dropped: Vec<Arc<Span>>,
 }
 
-/// Emits an event of an item, which may have been freed.
+/// A closure that emits an event of an item. The item may have been freed before the call.
 pub(super) type Event = Box<dyn FnOnce() + Send>;
 
 /// Keeps the events of this thread during a *stay*, which is a period whose end other threads wait
