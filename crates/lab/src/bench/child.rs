@@ -24,8 +24,8 @@ const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--l
 const LONGEST_LIST: u64 = 1 << 20;
 
 /// Runs `program` with `args`, which must select JSON output, and returns the records that it
-/// prints. Returns `None` if SIGINT ended the program. The terminal sends it to all processes of
-/// the foreground group.
+/// prints. Returns `None` if SIGINT ended the program. The terminal sends this signal to all
+/// processes of the foreground group.
 ///
 /// # Blocking
 ///

@@ -21,7 +21,7 @@ pub enum Better {
     Lower,
 }
 
-/// A text of the program.
+/// A text that is part of the program.
 pub type Text = &'static str;
 
 /// A number that a run may measure.

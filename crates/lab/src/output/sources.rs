@@ -39,7 +39,7 @@ pub struct Block {
     pub absent: &'static str,
 }
 
-/// A row, which shows two variants of a case. The old way comes first.
+/// A row, which compares two variants of a case. The variant of the old way comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The first cell.
@@ -86,7 +86,7 @@ pub enum Show {
     Ratio(&'static str),
     /// The number of runs of the last variant that measured a metric.
     Runs(&'static str),
-    /// The figures of the source, one for each row, with `|` between them. If rows are runs, the
+    /// The figures of the source, one for each row, separated by `|`. If the rows are runs, the
     /// last figure is for all runs.
     Published(&'static str),
 }

@@ -190,7 +190,7 @@ pub fn ratio(spread: Spread) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and
+    /// The maximum width of the lab's tables. Tables of this width fit in a narrow terminal and in
     /// an email.
     pub(crate) const MAX_WIDTH: usize = 100;
 

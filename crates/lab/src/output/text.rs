@@ -27,7 +27,7 @@ use crate::harness::summary::{Row, best_peer, summarize};
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables. The claims, which are targets of the project, are printed if `claims` is set.
+    /// Tables. If `claims` is set, the claims, which are targets of the project, are also printed.
     Text { claims: bool },
     /// One record per line.
     Json,
@@ -69,7 +69,7 @@ pub struct Finished<'a> {
 }
 
 impl<W: Write> Report<W> {
-    /// Creates an empty report, which is colored if `color` is set.
+    /// Creates an empty report. Its text is colored if `color` is set.
     pub fn new(out: W, form: Form, color: bool) -> Self {
         Self { out, form, paint: Paint { color }, unmet: 0, lines: Vec::new() }
     }

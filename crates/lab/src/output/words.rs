@@ -58,8 +58,8 @@ scale domains: use many SRCU domains for the first time
 
 /// The name of each metric in words. A line contains the scope, the metric and the words. A scope
 /// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. `#`
-/// stands for any number, and the first line that matches counts. The words are used after "by", as
-/// the title of a plot and as the head of a column.
+/// matches any number, and the first matching line is used. The words appear after "by", as the
+/// title of a plot, and as the head of a column.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p#: p# of the call that queues
@@ -183,7 +183,7 @@ pub fn ours<'a, I: Iterator<Item = &'a str>>(
     default.or_else(|| variants().next())
 }
 
-/// Returns the key and the words of the line of `name` at `place`. `#` stands for a number.
+/// Returns the key and the words of the first line for `name` at `place`. `#` matches a number.
 fn found(table: &'static str, place: &str, name: &str) -> Option<(&'static str, String)> {
     table.lines().find_map(|line| {
         let (key, words) = line.strip_prefix(place)?.strip_prefix(' ')?.split_once(": ")?;
@@ -252,12 +252,12 @@ pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str>
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns all cases with a description.
+    /// Returns all cases that have a description.
     pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
         keys(WORDS)
     }
 
-    /// Returns all scopes and metrics with a description.
+    /// Returns all scopes and metrics that have a description.
     pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
         keys(METRICS)
     }

@@ -145,8 +145,8 @@ fn variants(settings: &Settings, scene: Scene, time: Duration) -> Vec<Variant> {
     ]
 }
 
-/// Measures the same items on a queue without a group and in groups that limit nothing.
-/// A group keeps `least` of the rate without one.
+/// Creates a case that runs the same items on a queue without a group and in groups that limit
+/// nothing. It claims that a queue in a group reaches at least `least` of the rate without one.
 fn cost(settings: &Settings, name: &'static str, about: String, task: Task, least: f64) -> Case {
     let variant = |name: &str, make: Option<fn(&str) -> GroupBuilder>| {
         let shape = Shape::new(task.clone(), settings);
@@ -178,7 +178,7 @@ fn cost(settings: &Settings, name: &'static str, about: String, task: Task, leas
 /// The scenario that a variant runs.
 #[derive(Clone, Copy)]
 enum Scene {
-    /// All tenants keep this number of items in flight.
+    /// All tenants keep at least this number of items in flight.
     Parts(usize),
     /// The items of other tenants are timed while one tenant floods.
     Flood,

@@ -47,7 +47,7 @@ pub trait Tenants: Send + Sync + 'static {
 
 /// Queues on the pools of one registry, two for each tenant.
 pub struct Queues {
-    // The queues are declared before the pools, so that they are dropped before them.
+    // The queues are declared before the pools, so that they are dropped first.
     queues: Vec<[Workqueue; 2]>,
     _pools: Pools,
     next: AtomicUsize,

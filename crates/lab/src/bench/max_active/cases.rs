@@ -157,7 +157,8 @@ impl Setting {
              pool; {ON_THEIR_WAY} on their way",
             joins::BLOCK / 1024
         );
-        // The limits are system-wide or per CPU. The pools have the same number of threads.
+        // Our variants have a system-wide limit or a limit per CPU. The pools of the peers have 8
+        // or 768 threads.
         let limited = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             move || -> Crews {
@@ -178,7 +179,7 @@ impl Setting {
             peer(BLOCKING_768, || alone(SpawnBlocking::start(MANY))),
         ];
         let claims = vec![
-            // With system-wide limits the kernel became faster by this factor, rounded down.
+            // With system-wide limits, the kernel became faster by this factor, rounded down.
             Claim::at_least(SYSTEM_8, ITEMS, PER_CPU_MANY, 1.9),
             Claim::at_most(SYSTEM_8, MEMORY, PER_CPU_MANY, 0.5),
         ];
@@ -248,7 +249,7 @@ fn each<P: OneShotPool + Send + 'static>(hire: impl Fn() -> Result<P, Stop>) -> 
     (0..NR_SUBSYSTEMS).map(|_| crew(hire())).collect()
 }
 
-/// Hires a single crew.
+/// Returns the crew of one pool.
 fn alone<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Crews {
     Ok(vec![crew(pool)?])
 }

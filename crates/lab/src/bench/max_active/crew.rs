@@ -28,7 +28,8 @@ pub const RAYON_EACH: &str = "rayon each";
 /// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A crew, which is called to submit a job. Its limit is the number of jobs that may run at once.
+/// A crew: a function that submits a job to threads. The limit of a crew is the number of jobs that
+/// may run at the same time.
 pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
 
 /// Creates a crew from a pool.

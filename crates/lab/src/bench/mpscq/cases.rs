@@ -51,11 +51,12 @@ const NR_ITEMS_QUICK: usize = 100_000;
 /// between queues.
 const PLACES: usize = 4;
 
-/// The bound for the comparison with the most similar peer. 2 % is the tolerance of two medians.
+/// The bound for the comparison with the most similar peer. It allows 2 %, which is the tolerance
+/// of two medians.
 const NO_SLOWER: f64 = 1.02;
 
-/// The bound for mailboxes. Recycled blocks save allocations, and posters with their own blocks
-/// share no cache lines.
+/// The bound for mailboxes. It is below 1 because recycled blocks save allocations, and posters
+/// with their own blocks share no cache lines.
 const MAIL_BOUND: f64 = 0.8;
 
 /// Creates the cases that `args` select.
@@ -70,8 +71,8 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// Stocks of one kind of item with their layout. They are created on first use and shared by all
-/// queues of that kind.
+/// The layout and the stocks of one kind of item. The stocks are created on first use and shared by
+/// all queues of that kind.
 type Shared<I> = (Layout, Rc<RefCell<Vec<Stock<I>>>>);
 
 impl Setting<'_> {

@@ -85,8 +85,8 @@ impl Flow {
         queue: Q,
         stock: &mut Stock<Q::Item>,
     ) -> Result<Option<f64>, Stop> {
-        // Both are alone in their cache lines. They would otherwise share lines with the locals of
-        // the consumer, and the layout of this stack would decide the figures.
+        // Each has its own cache lines. Otherwise they would share lines with the locals of the
+        // consumer, and the layout of this stack would affect the figures.
         let mut queue = CachePadded::new(queue);
         let ground = CachePadded::new(Ground::new(self.producers));
         let stocks = stock.take(self.producers);

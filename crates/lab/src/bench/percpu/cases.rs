@@ -126,7 +126,7 @@ fn alloc(name: &'static str, settings: &Settings) -> Case {
         about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards by turns".into(),
         variants: GUARDS.iter().copied().map(guard).collect(),
         claims: vec![
-            // These allow one cycle more than the usual four.
+            // The first two claims allow one cycle more than the usual four.
             Claim::at_most(QUEUE, CYCLES, UNPROTECTED, 1.25),
             Claim::at_most(ON_DEMAND, CYCLES, UNPROTECTED, 1.25),
             Claim::at_most(EVERY_OP, CYCLES, STD_MUTEX, 0.55),
@@ -153,8 +153,9 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
     } else {
         "an ordinary thread (no right to SCHED_FIFO)"
     };
-    // Drains by the requesting thread are compared with drains by a worker that is woken. Of about
-    // a hundred interrupts, one or two may be additional timer ticks.
+    // The requesting thread drains the slot itself, and is compared with a worker that must be
+    // woken. The claim about interrupts allows additional timer ticks, one or two in about a
+    // hundred interrupts.
     let bounds =
         [(DRAIN_P50, QUEUED, 1.0 / 30.0), (SWITCHES, QUEUED, 0.01), (INTERRUPTS, QUIET, 1.05)];
     let claims = bounds.into_iter().flat_map(|(metric, against, most)| {

@@ -16,18 +16,18 @@ use super::list::with_all;
 use crate::bench::workqueue::producers::pin_to;
 use crate::harness::stats::Spread;
 
-/// The number of objects in the ring. They take 16 KiB and their destination 8 KiB, which is less
-/// than a first-level cache.
+/// The number of objects in the ring. They take 16 KiB, and the list of their indexes takes 8 KiB.
+/// Both fit in a first-level cache.
 const LEN: usize = 256;
 
-/// The number of objects in a turn. It is large enough that reloading the guard's data at the start
-/// does not matter. It is small enough that the indexes fit in the first-level cache.
+/// The number of objects in a turn. It is so large that reloading the guard's data at the start
+/// does not matter, and so small that the indexes fit in the first-level cache.
 const PER_TURN: usize = 2048;
 
 /// The number of turns of each guard.
 const NR_TURNS: usize = 1000;
 
-/// The guards, and their cycles per object.
+/// The cycles per object of each guard.
 type Cycles = Vec<(&'static str, f64)>;
 
 /// The results of all guards in one repetition. Each variant takes its own.

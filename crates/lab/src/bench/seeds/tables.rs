@@ -71,7 +71,7 @@ const LOCK: Block = Block {
     absent: "no run woke a worker, so the row is void",
 };
 
-/// The figures of the source's ten runs, and of all runs.
+/// The source's figures for its ten runs, followed by the figure for all runs.
 const OLD_MEAN: &str = "10.088|10.064|10.051|10.125|8.695|10.157|10.102|8.050|10.059|10.077|9.75";
 const OLD_MIN: &str = "9.989|9.982|9.988|9.929|5.996|9.977|9.990|5.985|9.978|9.984|5.985";
 const OLD_MAX: &str =

@@ -100,7 +100,7 @@ const NR_LONE: usize = 200;
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
-/// The bound for wake-ups. There is one wake-up per 32 items, and some for fewer items.
+/// The bound for wake-ups. Most wake-ups are for 32 items, and some are for fewer.
 const FEWER_WAKEUPS: f64 = 0.1;
 
 /// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
@@ -187,9 +187,10 @@ impl Setting<'_> {
             // With few clients there is little to reverse.
             FEW_CLIENTS => Vec::new(),
             _ => vec![
-                // The list is walked twice, the first time with cache misses, and the queue once.
+                // The LIFO list is walked twice, the first time with cache misses. The queue is
+                // walked once.
                 Claim::at_most(FIFO, SHARE, LIFO, 0.5),
-                // CPU time that is saved in task work is available for requests.
+                // The CPU time that task work saves is available for requests.
                 Claim::at_least(FIFO, REQUESTS, LIFO, 1.0),
             ],
         };
@@ -265,7 +266,7 @@ fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     (first != last).then_some((first, last))
 }
 
-/// Returns claims about one item at a time.
+/// Returns the claims about items that are posted one at a time.
 fn claims() -> Vec<Claim> {
     let peers = [peers::STD, peers::TOKIO, peers::CROSSBEAM];
     let mut claims = Vec::new();

@@ -110,7 +110,7 @@ pub(in crate::bench) mod tests {
     use crate::bench::workqueue::batch::Batch;
     use crate::harness::latency::Latencies;
 
-    /// Runs items in both ways.
+    /// Runs items one at a time and in batches.
     pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
         let (mut queue, mut wait) = subject.lone(Box::leak(Box::default()));
         for _ in 0..100 {

@@ -22,7 +22,7 @@ pub const MEASURING: u8 = 1;
 /// The phase after the measurement.
 pub const ENDING: u8 = 2;
 
-/// The owner's results between [`MEASURING`] and [`ENDING`], or its counts at one time.
+/// The owner's results between [`MEASURING`] and [`ENDING`], or its counts at one moment.
 #[derive(Clone, Copy, Default)]
 pub struct Served {
     /// The number of requests whose responses were passed to the ring.
@@ -106,7 +106,7 @@ fn worker_gone() -> io::Error {
 }
 
 impl Served {
-    /// Returns these counts with the usage and the time of this moment.
+    /// Returns these counts with the current usage and time.
     fn now(&self) -> Self {
         Self { spent: Usage::of_thread(), wall_ns: now_ns(), ..*self }
     }
