@@ -27,10 +27,10 @@ with_defaults! {
         /// in the kernel.
         pub stall_timeout_ms: u32 = 21_000,
         /// `rcu.qhimark`: the number of callbacks that may wait in one list before threads that add
-        /// more are briefly delayed; see `rcu::call`. Each CPU and each sleepable domain has a
-        /// list. A full bag of closures counts as 63. 0 means that no thread is ever delayed. With
-        /// a large value, a flood of callbacks uses a lot of memory. With a small value, a burst of
-        /// calls is delayed. Default: 10,000, as in the kernel.
+        /// more are briefly delayed; see `rcu::call`. There is a list for each CPU (of up to 64)
+        /// and for each sleepable domain. A full bag of closures counts as 63. 0 means that no
+        /// thread is ever delayed. With a large value, a flood of callbacks uses a lot of memory.
+        /// With a small value, a burst of calls is delayed. Default: 10,000, as in the kernel.
         pub qhimark: u32 = 10_000,
     }
 }

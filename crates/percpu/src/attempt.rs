@@ -79,8 +79,8 @@ impl<T, F, R> Attempt<'_, T, F, R> {
         }
     }
 
-    /// Cancels the call. Returns its closure or, if it has begun, its outcome. Returns `None` if it
-    /// was over before.
+    /// Cancels the call. Returns its closure, or its outcome if it has begun. Returns `None` if the
+    /// call was already over.
     ///
     /// Does not unwind, because a queued closure may borrow from the caller's stack.
     fn end(&mut self) -> Option<Result<F, Outcome<R>>> {
@@ -212,7 +212,7 @@ where
         let _held = Held { slot, is_awaited, is_asking, _section: Section::enter() };
         // The owner is woken later, when the call has run.
         slot.withdraw(&mut self.turn);
-        // Queued calls run first.
+        // Calls that were queued earlier run first.
         slot.run_queued_calls();
         // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
         // the caller after the slot is released. SAFETY: `_held` holds the slot.
@@ -282,7 +282,8 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
     fn drop(&mut self) {
         // A call that is over has withdrawn its announcement.
         if !matches!(self.stage, Stage::Over) && !twin::torn_down() {
-            // This code runs if a drain panicked on another slot.
+            // This code runs if the wait unwinds: a drain panicked on another slot, or this slot is
+            // lost.
             // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A panic
             // is caught.
             panics::contain(|| drop(self.end()));

@@ -45,7 +45,7 @@ pub(super) struct Turn {
     /// The time of the first poll in nanoseconds, or 0 before it. In a model, where no time passes,
     /// this is the number of the thread.
     since_ns: u64,
-    /// `true` if the call has announced itself before, and other threads may wait for it.
+    /// `true` if the call has ever announced itself. Other threads may then wait for its end.
     pub(super) has_slept: bool,
     is_announced: bool,
 }
@@ -124,7 +124,7 @@ impl Backoff {
         self.nr_checks < self.nr_spins && machine_may_spin()
     }
 
-    /// Waits a short time before the next attempt. Calls `nap` if it no longer spins.
+    /// Spins once before the next attempt, or calls `nap` if the wait no longer spins.
     pub(super) fn pass(&mut self, nap: impl FnOnce()) {
         self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {

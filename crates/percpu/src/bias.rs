@@ -121,8 +121,9 @@ impl<T> Slot<T> {
     /// Sleeps for a short time, at most until the slot is handed over. Does not sleep if
     /// `may_go_on` returns `true`.
     ///
-    /// In a model it never times out. Loom also explores releases that do not see the sleeper. Only
-    /// the timeout would end such a sleep, so in loom this function yields.
+    /// In a model, the sleep never times out. Loom also explores releases that do not see the
+    /// sleeper, and only the timeout would end such a sleep. Under loom, this function therefore
+    /// yields instead.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
         if cfg!(loom) {
             return backoff::nap();

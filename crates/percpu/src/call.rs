@@ -87,7 +87,7 @@ impl<F, R> Call<F, R> {
         self.claim(CANCELLED)
     }
 
-    /// Makes the transition from `PENDING` to `to`, and takes the closure.
+    /// Makes the transition from `PENDING` to `to`. If that succeeds, takes the closure.
     fn claim(&self, to: u32) -> Option<F> {
         // Relaxed is sufficient. The caller created the closure, and the runner received it with
         // the queued call. Only one of the two exchanges succeeds.

@@ -130,7 +130,7 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         Ok(Self { slot, kind, _not_send: PhantomData })
     }
 
-    /// Leaks the owner, and makes it look as if its thread had exited afterwards.
+    /// Leaks the owner, and makes its thread appear to have exited afterwards.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
     pub fn leak_by_an_ended_thread(self) {

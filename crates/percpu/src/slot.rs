@@ -208,9 +208,9 @@ pub(super) struct Slot<T> {
     /// A: 1 while the owner is inside an operation. Written by the owner. Only breakable slots use
     /// it.
     pub(super) busy: AtomicU32,
-    /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`] measures time, or 0 if none of them sleeps. In slots that
-    /// queue, only an owner that takes its slot back announces itself.
+    /// A: the time at which the next caller or owner began to wait, as [`Turn`] measures time, or 0
+    /// if none has announced itself. In slots that queue, only an owner that takes its slot back
+    /// announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
     /// 0. Only that thread writes it. A thread compares this value only with its own number, to
@@ -367,8 +367,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Withdraws the announcement of a caller, if that caller is next. Returns `true` if the caller
-    /// has announced itself.
+    /// Withdraws the announcement of `turn`, and clears `eldest` if that announcement was the next
+    /// one. Returns `true` if there was an announcement.
     #[inline]
     pub(super) fn withdraw(&self, turn: &mut Turn) -> bool {
         let since = turn.withdraw();

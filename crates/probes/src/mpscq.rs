@@ -8,7 +8,7 @@ pub fn push(queue: &Queue<Node<u64>>, item: Box<Node<u64>>) -> bool {
     queue.push(item)
 }
 
-/// The callers. They are separate, because their code is not inspected.
+/// The callers, whose code is not inspected.
 pub mod calls {
     use std::hint::black_box;
 

@@ -348,8 +348,8 @@ impl Bag {
             // SAFETY: as above. The word is counted, and each closure is taken once.
             let mut closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
-            // By reference: a copy would load two words at once that were stored one by one, and
-            // the CPU would wait until both stores have reached the cache.
+            // The closure runs by reference. A copy would load two words at once that were stored
+            // one by one, and the CPU would stall until both stores have reached the cache.
             run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.
@@ -428,7 +428,7 @@ impl Deferred {
     ///
     /// # Safety
     ///
-    /// 1. This is called once, and no other copy of the closure is run.
+    /// 1. The caller calls this once, and runs no other copy of the closure.
     pub(super) unsafe fn run(&mut self) {
         // SAFETY: (1).
         unsafe { (self.kind.run)(&raw mut self.payload) }

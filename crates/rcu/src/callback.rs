@@ -480,7 +480,7 @@ impl Callbacks {
         }
         self.retry_ns.store(time::now_ns() + RETRY_NS, Ordering::Relaxed);
         self.thread.store(NONE, Ordering::Relaxed);
-        // A barrier may have relied on the thread.
+        // A barrier may be waiting for this thread, which could not be started.
         self.swept.notify_all();
     }
 
@@ -567,8 +567,8 @@ impl Callbacks {
     pub(super) fn barrier(&self) {
         // ORDER(sweep): the other end; see the top of the file.
         // If our fence comes first, a sweep that begins later finds everything that was pushed
-        // before. If the sweeper's fence comes first, we read its odd number and wait for the sweep
-        // after it.
+        // before the fence. If the sweeper's fence comes first, we read its odd number and wait for
+        // the sweep after it.
         // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let is_empty = self.is_empty();

@@ -173,7 +173,7 @@ impl Domain {
     ///
     /// `me` is this thread's slot, which is in no section.
     pub(super) fn wait_for(&self, cookie: GpCookie, me: Option<&Slot>) {
-        // Another thread drives, and must not wait for this one.
+        // If another thread drives the grace period, it must not wait for this thread.
         let park = || me.into_iter().for_each(|slot| slot.park(self));
         self.periods.wait_for(cookie, park, || {
             report::doubt(report::DRIVES, true);

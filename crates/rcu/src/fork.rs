@@ -27,7 +27,7 @@
 //! forking thread can carry the number, and `Slot::inherit` makes it older.
 //!
 //! The tunables are read before the fork. Otherwise another thread could be reading them during the
-//! fork, and the child would wait for it forever. `tunables.rs` registers a handler of its own.
+//! fork, and the child would wait for it forever. `tunables.rs` registers its own handler for this.
 //! None of this adds any cost for readers.
 
 use sync::fork::{self, Handler};

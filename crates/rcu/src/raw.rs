@@ -78,7 +78,7 @@ pub unsafe fn read_unlock() -> bool {
     is_in || unlock_late()
 }
 
-/// Does the same as [`read_unlock`] on a thread that is exiting.
+/// Ends a section as [`read_unlock`] does, on a thread that is exiting.
 #[cold]
 fn unlock_late() -> bool {
     left_open().map(|slot| slot.unlock(global())).is_some()

@@ -50,8 +50,9 @@ pub const fn armed(_name: &str) -> bool {
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Implements `Drop` for a type, whose generic parameters follow it in brackets: evaluates `$end`
-/// with a `&mut` to the value, unless a failed model is being torn down (`twin::torn_down`).
+/// Implements `Drop` for a type, whose generic parameters follow its name in brackets. The
+/// destructor evaluates `$end`, where `$this` is a `&mut` to the value. It does nothing while a
+/// failed model is being torn down (`twin::torn_down`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_drop {

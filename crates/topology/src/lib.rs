@@ -76,8 +76,9 @@ macro_rules! into_io_error {
 /// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
 /// message, which may show the fields of the variant.
 ///
-/// The parameter of a generic error is the type of a value of the caller. `Debug` does not show the
-/// value, and the conversion drops it. With `without io`, there is no conversion.
+/// The type parameter of a generic error is the type of the caller's value. `Debug` does not show
+/// the value, and the conversion to `io::Error` drops it. With `without io`, there is no
+/// conversion.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! impl_error {
@@ -133,9 +134,9 @@ macro_rules! impl_error {
     };
 }
 
-/// Implements `Debug` for a type, whose generic parameters follow it in brackets: its name, and the
-/// given values, which may borrow from `$this`. For each type after `impl[PARAMETERS]`, shows only
-/// its name.
+/// Implements `Debug` for a type, whose generic parameters follow its name in brackets. The output
+/// has the name and the given values, which may borrow from `$this`. For a type after
+/// `impl[PARAMETERS]`, the output has only the name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! impl_debug {

@@ -19,8 +19,8 @@ enum Is {
     Locking(usize),
     /// Like `Locking`, but the function also makes no calls.
     LockingAlone(usize),
-    /// Like `Locking`, but the function also stores nothing on the stack. If a rare case passed
-    /// references to its arguments, the usual path would store them.
+    /// Like `Locking`, but the function also does not use the stack. If a rare case took references
+    /// to the arguments, the usual path would have to store them there.
     LockingInRegisters(usize),
 }
 

@@ -82,7 +82,7 @@ impl<'a> Function<'a> {
         self.lines.iter().filter(|(_, line)| locks(line)).count()
     }
 
-    /// Returns `true` if the function stores to the stack or loads from it.
+    /// Returns `true` if the function pushes to the stack or addresses memory relative to its top.
     pub fn uses_stack(&self) -> bool {
         self.lines.iter().any(|(_, line)| line.starts_with("push") || line.contains("(%rsp"))
     }

@@ -146,7 +146,7 @@ fn drained_in_a_full_group(is_paused: bool) {
         second.pause();
     }
     let mut handle = second.spawn(|| ());
-    // A worker sets the item above aside before it runs this one.
+    // Before a worker runs this item, it sets the item above aside.
     let is_aside = Arc::new(Barred::default());
     outside
         .spawn_detached({
@@ -191,14 +191,15 @@ fn an_emptied_queue_must_not_climb() {
     });
 }
 
-/// A queue waits for a seat of its full group while both workers are in items. The ceiling is
-/// raised and lowered again, and one worker ends its item. It does not start the item of the queue.
+/// A queue waits for a seat of its full group while both workers run items. The ceiling is raised
+/// and then lowered again, and one worker completes its item. That worker does not start the item
+/// of the queue.
 fn passed_seat_and_a_lower_ceiling() {
     let (machine, group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
     let may_end = occupy(&first);
     let waits = second.spawn(|| ());
-    // A worker sets the item above aside before it runs this one.
+    // Before a worker runs this item, it sets the item above aside.
     let outside_may_end = occupy(&outside);
     group.set_max_active(2).unwrap();
     group.set_max_active(1).unwrap();
@@ -225,8 +226,8 @@ fn a_passed_seat_must_be_checked_before_its_use() {
     });
 }
 
-/// A queue gets the only seat of its group in a pool for which no worker is started. A queue with a
-/// rescuer waits for that seat in another pool, which has a worker.
+/// A group passes its only seat to a queue in a pool that has no worker, and no worker is started.
+/// A queue with a rescuer waits for that seat in another pool, which has a worker.
 fn passed_seat_without_a_worker() {
     loom::stop_exploring();
     let machine = machine(2, 1);

@@ -308,7 +308,8 @@ fn taken_with_a_seat(nr: usize) -> usize {
     queue.pause();
     queue.detach(move || hole.sit());
     (1..nr).for_each(|_| queue.detach(|| ()));
-    // The first run on a new thread is long. The other ones show the worker that items are short.
+    // The first run on a new thread takes long. The later runs show the worker that items are
+    // short.
     (0..64).for_each(|_| other.detach(|| ()));
     // When this item runs, the worker has already set the others aside.
     other.spawn(|| ()).join().unwrap();

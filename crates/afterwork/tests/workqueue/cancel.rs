@@ -286,7 +286,8 @@ fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueu
     former.pause();
     former.detach(move || hole.sit());
     assert!(former.enqueue(work));
-    // The first run on a new thread is long. The other ones show the worker that items are short.
+    // The first run on a new thread takes long. The later runs show the worker that items are
+    // short.
     (0..64).for_each(|_| next.detach(|| ()));
     // When this item runs, the worker has already set the items of the paused queue aside.
     next.spawn(|| ()).join().unwrap();

@@ -309,16 +309,16 @@ fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
     assert!(is_at_rest(&group));
 }
 
-/// While `item` has the only seat of a group, another queue waits for a seat, and the worker of its
-/// pool is busy. `pass` makes the group pass a seat to the queue and then exceed its ceiling. The
-/// queue starts no item until `end` has ended `item`.
+/// While `item` holds the only seat of a group, another queue waits for a seat, and the worker of
+/// that queue's pool is busy. `pass` makes the group pass a seat to the queue and then exceed its
+/// ceiling. The queue starts no item until `end` lets `item` return.
 fn passed_seat_is_not_used(
     item: impl FnOnce() + Send + 'static,
     pass: impl FnOnce(&Group),
     end: impl FnOnce(),
 ) {
     let (registry, group, [first, second]) = in_two_pools();
-    // If an assertion fails, this is dropped before the queues, and `item` ends.
+    // If an assertion fails, this is dropped before the queues, so that `item` returns.
     let end = end;
     on_cpu(&second, 1).spawn_detached(item).unwrap();
     wait_until(|| group.stats().nr_active == 1);
@@ -331,7 +331,7 @@ fn passed_seat_is_not_used(
     assert_eq!((group.stats().nr_active, group.stats().nr_over), (2, 1));
     let next = on_cpu(&queue, 0).spawn(|| ());
     other.release();
-    // The worker would take the item of `first` before this one.
+    // If the queue could use its seat, the worker would run the item of `first` before this one.
     next.join().unwrap();
     assert!(!waits.is_finished());
     assert_eq!((group.stats().nr_active, group.stats().nr_waiting), (1, 1));
@@ -515,13 +515,14 @@ fn queue_with_a_rescuer_needs_no_seat_that_waits_for_a_worker() {
     let rescued = on_cpu(&reclaim, 0).spawn(|| ());
     wait_until(|| group.stats().nr_waiting == 2);
     registry.refuse_threads(true);
-    // The only worker of the pool runs one of these items, and the registry's rescuer the other.
+    // The only worker of the pool runs one of these items, and the registry's rescuer runs the
+    // other.
     let plugs = [(); 2].map(|()| {
         let plug = plug_on(&other, 1);
         plug.wait_until_stuck();
         plug
     });
-    // The queue `stuck` gets the seat before `reclaim`.
+    // The group passes the seat to `stuck`, which has waited longer than `reclaim`.
     full.release();
     wait_until(|| rescued.is_finished());
     assert!(!waits.is_finished());

@@ -1,4 +1,4 @@
-//! Names of items in errors and reports: those of the user's functions and futures, also if the
+//! Errors and reports show items by the names of the user's functions and futures, even if the
 //! library wraps them.
 
 use std::any::type_name_of_val as name_of;
@@ -36,7 +36,7 @@ fn items_left_by_a_shutdown_have_the_names_of_their_functions() {
     assert_eq!(busy.nr_left, 1 + spawned.len() + works.len() + delayed.len() + 1);
     let here = name_of(&items_left_by_a_shutdown_have_the_names_of_their_functions);
     for left in &busy.left[1..] {
-        // The type of a closure or future has the path of the function around it.
+        // The type name of a closure or future starts with the path of the enclosing function.
         assert!(left.func.unwrap().starts_with(here), "{left:?}");
     }
     assert_eq!(busy.left[0].doing, Doing::Runs);

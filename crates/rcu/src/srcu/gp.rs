@@ -183,10 +183,10 @@ impl Shared {
 
     /// Waits until the sums of `parity` have been equal once. Returns `true`.
     ///
-    /// If `is_expedited` is set, always spins for a long time. Otherwise spins for as long as
-    /// earlier success on this thread justifies.
+    /// If `is_expedited` is set, spins for a long time before it sleeps. Otherwise spins for as
+    /// long as earlier success on this thread justifies.
     ///
-    /// While this sleeps, the next section of `parity` that ends wakes it.
+    /// While this thread sleeps, the next section of `parity` that ends wakes it.
     fn drain(&self, parity: Parity, is_expedited: bool) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)

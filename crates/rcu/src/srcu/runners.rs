@@ -209,8 +209,8 @@ impl Served {
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
-                // A callback forked, and this is the child. The callbacks belong to the parent, and
-                // the list's lock may be held forever.
+                // This is the child of a `fork` in a callback. The callbacks belong to the parent,
+                // and the list's lock may never be released.
                 Turn::Ran(_) | Turn::Ended if !self.domain.is_own_process() => {
                     return mem::forget(self);
                 }
@@ -234,7 +234,7 @@ impl Served {
         list.waiting = batch;
         list.is_served = false;
         drop(list);
-        // Barriers check again whether they must run the callbacks themselves.
+        // A barrier that wakes checks again whether it must run the callbacks itself.
         domain.callbacks.ran.notify_all();
     }
 
@@ -270,8 +270,8 @@ impl State {
         self.ready.extend(ready);
     }
 
-    /// Takes the next domain, if a thread may do so now. Otherwise, if a domain is ready, returns
-    /// the number of nanoseconds after which the thread may take it.
+    /// Takes the next ready domain, if the thread may do so now. Otherwise returns, as the error,
+    /// the number of nanoseconds after which it may, or `None` if no domain is ready.
     fn take(&mut self) -> Result<Served, Option<u64>> {
         self.make_ready();
         if self.ready.is_empty() {

@@ -176,8 +176,8 @@ impl Slots {
         // Acquire pairs with `grow`, in which another thread may have created the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         let first = if first.is_null() { self.grow(chunk) } else { first };
-        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
-        // as `drop` shows.
+        // SAFETY: `place` returns an index below `lines_in(chunk)`, and only `drop` frees the
+        // chunk.
         Some(unsafe { &*first.add(at) })
     }
 

@@ -212,9 +212,9 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .max((view.selected + 1).saturating_sub(shown));
     let last = (view.top + shown).min(table.rows.len() - 1);
     let mut lines = table_lines(view, &table, view.top..last, width);
-    // The space that is left shows the next tables, as far as they fit.
+    // The remaining space shows the next tables, as far as they fit.
     for table in view.others() {
-        // An empty line, the header, and at least one row.
+        // Each table needs an empty line, its header, and at least one row.
         let left = height.saturating_sub(lines.len() + 2);
         let nr_shown = left.min(table.rows.len() - 1);
         if nr_shown > 0 {
@@ -518,14 +518,15 @@ mod tests {
     fn lines_that_are_left_show_the_next_tables() {
         let mut view = view();
         let pools = "\n\npool   workers";
-        // The head and the foot take four lines, the queues five. Then there is an empty line, the
-        // header of the pools, and one pool.
+        // The head and the foot take four lines, and the queues take five. An empty line, the
+        // header of the pools, and one pool follow.
         for (height, fits) in [(11, false), (12, true), (40, true)] {
             let (shown, _) = screen(&mut view, (80, height));
             assert_eq!(shown.contains(pools), fits, "{shown}");
             assert_eq!(shown.contains("\n0-1 "), fits, "{shown}");
         }
-        // From the last tab, the next table is the first one. The filter applies to all.
+        // After the table of the last tab comes that of the first. The filter applies to all
+        // tables.
         view.press(Key::BackTab);
         let (shown, _) = screen(&mut view, (80, 40));
         let at = |text| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));

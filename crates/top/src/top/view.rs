@@ -148,7 +148,7 @@ impl View {
         self.rates = rates;
     }
 
-    /// Returns the rates of a row of the table of `kind`. The newest one is last.
+    /// Returns the rates of a row of the table of `kind`. The newest rate is last.
     pub fn rates(&self, kind: Kind, row: &[Cell]) -> Vec<f64> {
         let at = record_of(row);
         let Some(record) = at.and_then(|at| self.now.page.of(kind).nth(at)) else {
@@ -183,7 +183,7 @@ impl View {
         Some(table)
     }
 
-    /// Returns the tables of the other tabs in their order, from the one after the current tab.
+    /// Returns the tables of the other tabs in tab order, starting after the current tab.
     pub fn others(&self) -> Vec<Table> {
         let mut tables = self.tables();
         let at = tables.iter().position(|table| table.kind == self.tab).unwrap_or(0);
@@ -191,7 +191,7 @@ impl View {
         tables.split_off(1.min(tables.len()))
     }
 
-    /// Returns all tables, filtered.
+    /// Returns all tables, each with only the rows that match the filter.
     fn tables(&self) -> Vec<Table> {
         let mut tables = tables(&self.now, self.before.as_ref());
         let wanted = self.filter.to_lowercase();
