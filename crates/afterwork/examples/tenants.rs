@@ -3,10 +3,11 @@
 //! | promise | kept by |
 //! |---|---|
 //! | all queues of a tenant together run at most two items at once | `max_active` of its group |
-//! | requests are answered during a flood; more queues bring no time | `shares` of the groups |
+//! | requests are answered during a flood; more queues get no more time | `shares` of the groups |
 //! | a tenant is slowed down, paused and cancelled as a whole | `set_max_active`, `pause`, … |
 //!
-//! `cargo run --release --example tenants`. The shares have an effect on fewer than six CPUs.
+//! `cargo run --release --example tenants`. The shares matter only on fewer than six CPUs,
+//! because the ceilings together allow six items.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use afterwork::workqueue::{BuildError, Group, JoinError, Workqueue, shutdown_in_
 const TENANTS: [(&str, u32, usize); 3] = [("gold", 600, 1), ("silver", 300, 2), ("free", 100, 4)];
 /// The maximum number of items that a tenant runs at once.
 const CEILING: u32 = 2;
-/// The number of items that a flood keeps in its queues, and the length of each item.
+/// The number of items that a flood keeps in its queues.
 const FLOOD: usize = 256;
+/// The duration of an item.
 const ITEM: Duration = Duration::from_micros(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -40,7 +42,7 @@ impl Tenant {
         Ok(Arc::new(Self { group, queues, nr_running, most }))
     }
 
-    /// Computes for a while, in an item of this tenant.
+    /// Computes for the duration of an item. Only items of this tenant call this.
     fn compute(&self) {
         self.most.fetch_max(self.nr_running.fetch_add(1, Relaxed) + 1, Relaxed);
         let start = Instant::now();
@@ -48,7 +50,7 @@ impl Tenant {
         self.nr_running.fetch_sub(1, Relaxed);
     }
 
-    /// Makes requests, one after the other, and returns the median of the times until the answers.
+    /// Makes requests, one after the other, and returns the median response time.
     fn ask(self: &Arc<Self>, nr_requests: usize) -> Result<Duration, JoinError> {
         let ask = |queue: &Workqueue| {
             let (tenant, start) = (self.clone(), Instant::now());
@@ -60,7 +62,7 @@ impl Tenant {
         Ok(waits[nr_requests / 2])
     }
 
-    /// Queues `FLOOD` items. At its end, each one queues another one while `nr_more` is positive.
+    /// Queues `FLOOD` items. While `nr_more` is positive, each item that ends queues another one.
     fn flood(self: &Arc<Self>, nr_more: &Arc<AtomicI64>) {
         (0..FLOOD).for_each(|nth| self.clone().push(nth, nr_more.clone()));
     }
@@ -77,11 +79,12 @@ impl Tenant {
     }
 }
 
-/// Tests each promise, with `nr_requests` requests of each client, and `nr_items` items of all.
+/// Tests each promise. Each client makes `nr_requests` requests. Afterwards all tenants together
+/// queue about `nr_items` more items.
 pub fn run(nr_requests: usize, nr_items: i64) -> Result<(), Box<dyn Error>> {
     let tenants: Vec<_> = TENANTS.into_iter().map(Tenant::new).collect::<Result<_, _>>()?;
     let [clients @ .., free] = &tenants[..] else { unreachable!() };
-    // The flood is endless: a request that waited for its end would never be answered.
+    // The flood is endless, so a request that waited for its end would never be answered.
     let nr_more = Arc::new(AtomicI64::new(i64::MAX));
     free.flood(&nr_more);
     let answered: Result<_, JoinError> = thread::scope(|scope| {

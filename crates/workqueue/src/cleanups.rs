@@ -326,8 +326,8 @@ impl CleanupQueue {
         list.pause_ns > 0 && list.fallback_index().is_some()
     }
 
-    /// Runs the first cleanup that does not wait for items, but nothing if `only_last` is set and
-    /// several cleanups are queued. The calling thread is not a reaper. Returns `true` if a cleanup
+    /// Runs the first cleanup that does not wait for items. If `only_last` is set, runs it only if
+    /// no other cleanup is queued. The calling thread is not a reaper. Returns `true` if a cleanup
     /// ran.
     pub(crate) fn run_fallback(&self, only_last: bool) -> bool {
         let mut list = self.0.lock();

@@ -100,7 +100,7 @@ union Content<F, T> {
 }
 
 /// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
-/// `name` is that of the user's function, which `func` may wrap.
+/// `name` is the name of the user's function, which `func` may wrap.
 /// `has_permit` is `true` if the caller holds a capacity permit of the queue for the item.
 #[inline]
 pub(crate) fn joinable<N, F, T, S>(
@@ -219,8 +219,9 @@ where
     T: Send + 'static,
     S: StartBy,
 {
-    /// Decides how to pop the item. Returns `None` while a canceller has claimed a closure of a
-    /// strand. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
+    /// Decides how to pop the item. For a closure of a strand, returns `None` while a canceller has
+    /// claimed it. The claim must end before the strand does, because the in-flight count of the
+    /// strand keeps the pwq alive.
     fn pop_by(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
         let waits = S::IN_STRAND && state.is_claimed();
         (!waits || twin::armed("strand: pops a claimed closure")).then(|| pop(state))

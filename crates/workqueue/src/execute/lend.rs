@@ -62,7 +62,8 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Returns the home of each run on this stack that has a seat for its home.
+/// Returns the home of each run on this stack that has a seat there. Runs that began before a fork
+/// are excluded.
 fn own_homes<'a>() -> impl Iterator<Item = &'a Pwq> {
     run::own_homes(NR_OF_PARENT.with(Cell::get))
 }

@@ -135,8 +135,8 @@ unsafe fn run(
     unsafe { with_current(item.as_ptr(), home, run) }
 }
 
-/// Calls `func`, the function of the item at this address, between the events of its run. `helps`
-/// is set if the thread is a joiner.
+/// Emits the events of a run of the item at this address, and calls `func`, the item's function,
+/// between them. `helps` is set if the thread is a joiner.
 ///
 /// # Safety
 ///
@@ -333,11 +333,11 @@ fn help_here(item: NonNull<Head>) -> bool {
         }
         true
     };
-    // For an item with a handle, the flag `REVIVED` means that a task may wait. Such an item is
-    // queued only once, so it is never revived.
+    // For an item with a join handle, the flag `REVIVED` means that a task may wait. Such an item
+    // is queued only once, so it is never revived.
     let may_be_revived = head.vtable().handle.is_none();
-    // SAFETY: the caller holds a handle. Only items without a handle for a result are queued again.
-    // `begin` began the run. The item is not accessed once it has ended.
+    // SAFETY: (1) The caller holds a handle. `begin` turns the claim into a run, and `run` ends it.
+    // (2) Only an item without a join handle can be revived.
     unsafe {
         help_from(item, may_be_revived, begin, |home, before_end| {
             run(item, home, true, before_end);
@@ -345,14 +345,17 @@ fn help_here(item: NonNull<Head>) -> bool {
     }
 }
 
-/// Claims a pending item, and calls `run` to run it on this thread if helping is allowed, a seat is
-/// free, and `begin`, which receives the item's home and its claimed state, returns `true`. `run`
-/// receives the home, and a function that it calls before the end of the run and that releases the
-/// seat. The home is not accessed after that. Returns `true` if the item ran.
+/// Claims a pending item and runs it on this thread, if helping is allowed, a seat is free, and
+/// `begin` returns `true`. Returns `true` if the item ran.
+///
+/// `begin` receives the item's home and its claimed state. `run` receives the home and a function,
+/// which releases the seat. `run` calls this function before the end of the run, and does not
+/// access the home afterwards.
 ///
 /// # Safety
 ///
-/// 1. The caller keeps the item alive. If `begin` returns `true`, the claim has become a run.
+/// 1. The caller keeps the item alive. If `begin` returns `true`, `begin` or `run` turns the claim
+///    into a run, and `run` ends it.
 /// 2. `may_be_revived` is set only as [`unclaim`] describes.
 #[inline]
 pub(crate) unsafe fn help_from(
@@ -379,7 +382,8 @@ pub(crate) unsafe fn help_from(
     let seats = match lend::try_help(home, lent) {
         Some(seats) if begin(home, claimed) => seats,
         others => {
-            // Clone the pool, because it and the queue may be destroyed once the claim is released.
+            // Clone the pool, because the queue and the pool may be destroyed once the claim is
+            // released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();
@@ -425,8 +429,8 @@ unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: b
     }
 }
 
-/// The in-flight count of an item that has been cut out of its list. Drains wait until it is
-/// dropped, with no lock and no claim held: the drop calls the wakers.
+/// The in-flight count of an item that has been cut out of its list. Dropping this releases the
+/// count, for which drains wait, and then calls the wakers. Drop it with no lock and no claim held.
 #[must_use = "its drop calls wakers"]
 pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
@@ -437,7 +441,7 @@ pub(crate) struct CountToRelease {
 }
 
 impl CountToRelease {
-    /// Creates the count of an item whose home is `home`.
+    /// Takes over the in-flight count of an item whose home is `home`.
     fn of(item: NonNull<Head>, home: &Pwq) -> Self {
         let (pool, slot) = (home.pool.clone(), home.slot);
         Self { pool, slot, color: list::color(item), wakers: Vec::new() }
@@ -458,7 +462,8 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // This clones the pool, because it and the queue may be destroyed once the item is unlinked.
+    // The count contains a clone of the pool, because the queue and the pool may be destroyed once
+    // the item is unlinked.
     let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
@@ -473,7 +478,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
             backoff.pause();
         }
     });
-    // The item got this color when it was adopted.
+    // An item gets its color when it is adopted, which may have happened in the loop.
     count.color = list::color(item);
     count
 }
@@ -590,11 +595,11 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
     home.core.note_panic(unseen);
 }
 
-/// A run that this thread is in. It stays on the stack of the thread.
+/// A run that this thread is in. A frame stays on the stack of its thread.
 #[derive(Clone)]
 struct Frame {
-    /// The enclosing run, on this stack or on that of a thread that waits for us; null if there is
-    /// none.
+    /// The enclosing run, on this stack or on that of a thread that waits for this one; null if
+    /// there is none.
     outer: *const Frame,
     /// Null for an item without handles, and once the item has ended, because it may then be freed.
     item: Cell<*const Head>,
@@ -624,14 +629,15 @@ impl Frame {
         unsafe { self.home.get().as_ref() }
     }
 
-    /// Makes this the innermost run until the result is dropped.
+    /// Makes this the innermost run until the result is dropped. The caller keeps the frame in
+    /// place until then.
     #[inline]
     fn enter(&self) -> Outer {
         Outer(INNERMOST.with(|innermost| innermost.replace(self)))
     }
 }
 
-/// Ends the innermost run when it is dropped.
+/// The enclosing run. Dropping this makes it the innermost run again.
 struct Outer(*const Frame);
 
 impl Drop for Outer {
@@ -647,13 +653,15 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// An item with which another thread is asked to help, inside the runs of this thread.
+/// A request to another thread to help with an item, as if it were inside the runs of the thread
+/// that creates the request.
 pub(crate) struct HelpRequest {
     innermost: *const Frame,
     item: NonNull<Head>,
 }
 
-// SAFETY: the frames and the item stay valid while another thread uses them: see (1) of `answer`.
+// SAFETY: (1) of `answer` guarantees that the frames and the item stay valid while another thread
+// uses them.
 unsafe impl Send for HelpRequest {}
 
 impl HelpRequest {
@@ -661,7 +669,7 @@ impl HelpRequest {
         Self { innermost: INNERMOST.with(Cell::get), item }
     }
 
-    /// Calls `help` as if this thread were inside the runs.
+    /// Calls `help` as if this thread were inside the runs of the thread that created the request.
     ///
     /// # Safety
     ///
@@ -679,12 +687,12 @@ impl HelpRequest {
 /// Returns the innermost run of this thread. The caller uses it only within that run.
 #[inline]
 fn innermost<'a>() -> Option<&'a Frame> {
-    // SAFETY: a frame stays on its stack, unmoved, until the run is over. By (1) of
-    // `HelpRequest::answer`, another thread's frame stays alive, too.
+    // SAFETY: the callers of `enter` keep a frame in place until it is no longer the innermost one.
+    // By (1) of `HelpRequest::answer`, another thread's frame stays alive, too.
     unsafe { INNERMOST.with(Cell::get).as_ref() }
 }
 
-/// Returns the runs of this thread, innermost first. The caller uses them as described there.
+/// Returns the runs of this thread, innermost first. The caller uses each only within that run.
 fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
     // SAFETY: as in `innermost`.
     std::iter::successors(innermost(), |frame| unsafe { frame.outer.as_ref() })
@@ -721,7 +729,7 @@ fn runs_from(test: impl FnMut(&Pwq) -> bool) -> bool {
 }
 
 /// Returns the pwq of each run on this thread's own stack that has a seat, innermost first, except
-/// the `nr_outer` outermost runs. The caller uses each only within its run.
+/// the `nr_outer` outermost runs. The caller uses each pwq only within its run.
 pub(super) fn own_homes<'a>(nr_outer: u32) -> impl Iterator<Item = &'a Pwq> {
     // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for this
     // one (its depth is 0), or when no run is left.

@@ -342,7 +342,8 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
             let (answer, given) = &*theirs;
-            // SAFETY: the thread that made the request has a handle, and waits below.
+            // SAFETY: the thread that created the request has a handle, and waits below for the
+            // answer.
             *answer.lock() = Some(unsafe { request.answer(help) });
             given.notify_all();
         });

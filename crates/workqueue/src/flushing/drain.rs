@@ -1,8 +1,8 @@
 //! Drains, pauses and destroys a queue.
 //!
 //! A *round* of a drain is a flush: it ends when all items that were in flight at its start have
-//! ended. If items queue other items, or themselves, a drain takes many rounds; if they never stop,
-//! the drain never ends. The drain itself does not depend on rounds. They are counted only so that
+//! ended. If items queue other items or themselves, a drain takes many rounds. If they never stop,
+//! the drain never ends. The drain itself does not depend on rounds; they are counted only so that
 //! a long drain can be reported.
 
 use std::{fmt, mem, task::Waker, time::Duration};
@@ -370,7 +370,8 @@ impl<'a> Rounds<'a> {
         true
     }
 
-    /// Counts the rounds. Returns `true` if the drain is to be reported.
+    /// If the current round has ended, counts it and begins the next one. Returns `true` if the
+    /// drain is to be reported.
     fn go_on(&mut self) -> bool {
         let before = self.nr_rounds;
         if let Some(round) = &mut self.round {

@@ -250,11 +250,11 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread runs the user code of the items
-    /// whose timers are cancelled.
+    /// Closes the queue and waits until it is drained. This thread drops the items whose timers are
+    /// cancelled.
     pub(crate) fn destroy(&self) {
-        // FOREIGN(item-free): items without handles, on the closing thread; a panic is contained by
-        // `Dead`.
+        // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
+        // queue; a panic is contained by `Dead`.
         self.close().into_iter().for_each(|due| drop(due.leave()));
         self.drain();
     }

@@ -110,8 +110,8 @@ sync::process_wide! {
 }
 
 sync::process_wide! {
-    /// Held during a scan, so that a fork waits until the scan has ended and the child loses no
-    /// chunk.
+    /// The lock that is held during a scan, so that a fork waits until the scan has ended and the
+    /// child loses no chunk.
     pub(super) fn scanning() -> Mutex<()> = Mutex::new(())
 }
 

@@ -153,7 +153,8 @@ impl VTable {
 
 /// An item type with a vtable.
 pub(crate) trait Tabled {
-    /// The vtable, without the name of the user's function.
+    /// The vtable. Its name is the type of the closure or future in the item; [`Name::vtable`]
+    /// replaces the name.
     const VTABLE: &'static VTable;
 }
 
@@ -453,8 +454,8 @@ impl Handles {
         }
     }
 
-    /// Removes a handle. Returns the item, which the caller frees by dropping it, if that was the
-    /// last handle and no list or thread holds the item.
+    /// Removes a handle. If it was the last one, and no list or thread holds the item, returns the
+    /// item; dropping the result frees it.
     ///
     /// # Safety
     ///

@@ -93,7 +93,8 @@ impl List {
         Some(item)
     }
 
-    /// Removes the item between `before`, if any, and `after`.
+    /// Removes the item between `before` and `after`. `before` is `None` if the item is the first,
+    /// and `after` is null if it is the last.
     fn unlink(&mut self, before: Option<NonNull<Head>>, after: *mut Head) {
         match before {
             Some(before) => set_next(before, after),

@@ -37,7 +37,8 @@ const fn class_of(layout: Layout) -> Option<usize> {
     None
 }
 
-/// Returns the class of the blocks for values of type `T`. Models and Miri use none.
+/// Returns the class of the blocks for values of type `T`, or `None` if no class fits them. Models
+/// and Miri use no classes.
 const fn class<T>() -> Option<usize> {
     if cfg!(any(loom, shuttle, miri)) { None } else { class_of(Layout::new::<T>()) }
 }

@@ -5,8 +5,8 @@
 //! runs. The count is therefore the number of threads executing the queue's items, across all
 //! pools, and one acquire and one release cover a whole batch.
 //!
-//! A pool that cannot acquire a seat moves the items to its pwq's `inactive` list and joins the
-//! gate's wait queue. While the wait queue is not empty, a released seat is not freed; the
+//! If a pool cannot acquire a seat, it moves the items to its pwq's own lists, and the pwq joins
+//! the gate's wait queue. While the wait queue is not empty, a released seat is not freed; the
 //! releasing thread transfers it to the first waiter. Pools therefore take turns, and a busy pool
 //! cannot starve the others.
 //!

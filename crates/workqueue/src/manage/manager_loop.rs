@@ -73,8 +73,8 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     };
     let rescuer = set_aside("rescuer")?;
     let reserve = set_aside("reserve")?;
-    // The manager's thread ends these threads when it exits. If that thread cannot be started, they
-    // are ended when its closure is dropped.
+    // The manager's thread ends these threads when it exits. If that thread cannot be started, the
+    // drop of its closure ends them.
     let set_aside = [rescuer, reserve];
     // The registry reads the available CPUs from the affinity mask of this thread, which keeps the
     // mask of the thread that creates the registry.
@@ -285,7 +285,7 @@ impl ManagerLoop {
     }
 }
 
-/// Parks until the time `end_ns`, if it is given.
+/// Parks until the time `end_ns`, or without a time limit if it is `None`.
 fn park_until(parker: &mut Parker, end_ns: Option<u64>, now_ns: u64) {
     match end_ns {
         Some(end_ns) => {

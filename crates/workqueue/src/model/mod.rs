@@ -70,8 +70,8 @@ impl Machine {
         assert!(refused.is_empty(), "thread creation does not fail in a model");
     }
 
-    /// Creates the requested workers until `done` returns `true`; a
-    /// [`notifier`](Self::notifier) makes it check again.
+    /// Creates the requested workers until `done` returns `true`. A [`notifier`](Self::notifier)
+    /// makes it check the condition again.
     pub fn serve_until(&mut self, done: impl Fn() -> bool) {
         loop {
             self.make_workers();

@@ -1,4 +1,4 @@
-//! Reports on the state of the queues and pools of a registry.
+//! Reports on the state of the queues and pools of a registry, and on panics of items.
 
 use std::{any::Any, fmt, time::Duration};
 

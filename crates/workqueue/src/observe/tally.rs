@@ -401,7 +401,8 @@ impl Histogram {
         })
     }
 
-    /// Returns the bucket that contains the quantile `q`, and the part of the bucket below it.
+    /// Returns the bucket that contains the quantile `q`, and the fraction of the bucket's
+    /// durations that are shorter. Returns `None` if the histogram is empty.
     fn find(&self, q: f64) -> Option<(usize, f64)> {
         let rank = (q * self.count as f64).ceil().max(1.0);
         let mut seen = 0.0;

@@ -26,7 +26,7 @@ pub(crate) struct Pace {
     since: u64,
     /// The number of items taken before the window.
     nr_taken: u64,
-    /// The mode of this window, and the preferred mode; `true` is to yield.
+    /// The mode of this window, and the preferred mode. `true` means that workers yield.
     yields: bool,
     chosen: bool,
     /// Items in a window, by mode; 0 if unknown. This is a slowly decaying maximum, because threads

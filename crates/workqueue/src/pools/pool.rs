@@ -124,9 +124,9 @@ pub(crate) enum ParkDecision {
     Leave,
 }
 
-/// A locked pool, with the effects on other threads that are decided under the lock, if any.
-/// Dropping it unlocks the pool, ends the section, and then applies the effects, because fields are
-/// dropped in declaration order.
+/// A locked pool, with the effects on other threads that are decided under the lock. `E` is `()` if
+/// there are none. Dropping this unlocks the pool, ends the section, and then applies the effects,
+/// because fields are dropped in declaration order.
 pub(crate) struct PoolGuard<'a, E = DeferredEffects<'a>> {
     pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     _section: Section,
@@ -386,8 +386,8 @@ impl WorkerPool {
 
     // ---- called by workers ----
 
-    /// Takes the next batch for `worker`, which is searching. Returns its size, which is 0 if no
-    /// item is available or too many workers are awake.
+    /// Takes the next batch for `worker`, which is searching. Returns the size of the batch, which
+    /// is 0 if no item is available or too many workers are awake.
     pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> usize {
         let mut guard = self.lock_to_act();
         // A sample may have found the worker asleep or hogging, but it is awake now.

@@ -71,7 +71,7 @@ pub(crate) struct Pwq {
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// The numbers of items in the lists, by lane. Those in the pool's `pending` are included.
+    /// The numbers of items in `lists` and in the pool's `pending`, by lane.
     pub(crate) nr_listed: [usize; 2],
     /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
@@ -80,8 +80,8 @@ pub(crate) struct PwqState {
     pwq: Arc<Pwq>,
     /// `None` until the first item is adopted.
     pub(crate) observed: Option<Box<Observed>>,
-    /// Set if the queue has an urgent lane. All its items then wait in `lists`, and
-    /// none in the pool's `pending`.
+    /// Set if the queue has an urgent lane. All its items then wait in `lists`, and none in the
+    /// pool's `pending`.
     pub(crate) has_lanes: bool,
     /// Set while a thread or task waits on `core.settled` for the in-flight count to reach zero.
     pub(crate) drain_waits: bool,
@@ -93,8 +93,8 @@ pub(crate) struct PwqState {
     /// never twice.
     pub(crate) waits: Option<WaitsFor>,
     turns: Turns,
-    /// By lane: items that found no seat and ordinary items that urgent ones may overtake, and
-    /// urgent items; oldest first.
+    /// The pwq's own lists, by lane, with the oldest item first. The list of ordinary items
+    /// contains those that found no seat, and those that urgent items may overtake.
     pub(crate) lists: [List; 2],
     /// The number of the last bulk cancel of this pwq.
     pub(crate) last_cancel: u64,
@@ -102,7 +102,7 @@ pub(crate) struct PwqState {
     pub(crate) account: Account,
 }
 
-/// Arrival times of the items in lists, by lane, and sampled wait and run times of earlier items.
+/// Arrival times of the listed items, by lane, and sampled wait and run times of earlier items.
 #[derive(Default)]
 pub(crate) struct Observed {
     arrivals: [Arrivals; 2],
@@ -142,7 +142,7 @@ pub(crate) struct WaitingPwq {
     pub(crate) level: Level,
 }
 
-/// Defines the counters of a pwq, and their sum.
+/// Defines the counters of a pwq, and how two sets of them are added.
 macro_rules! counts {
     ($($(#[$about:meta])* $name:ident;)*) => {
         /// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
@@ -266,7 +266,7 @@ impl Pwq {
         }
     }
 
-    /// Returns the counts of its futures that have waited.
+    /// Returns the counts of the futures that hold an in-flight count of this pwq.
     pub(crate) fn anchors(&self) -> &Anchors {
         self.anchors.get_or_init(Box::default)
     }

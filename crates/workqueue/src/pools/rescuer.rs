@@ -44,8 +44,8 @@ use crate::{
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
-/// A rescuer's thread. Dropping this makes the thread end after it has served its calls, and waits
-/// for that.
+/// A rescuer's thread. Dropping this makes the thread exit after it has served its calls, and waits
+/// for the exit.
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
     thread: Option<thread::JoinHandle>,
@@ -129,8 +129,8 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
 }
 
 impl PoolGuard<'_> {
-    /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. If `max` is 0,
-    /// the rescuer releases its seat and leaves.
+    /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. Returns the size
+    /// of the batch. If `max` is 0, the rescuer releases its seat and leaves.
     pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> usize {
         self.retire(worker);
         self.record(worker);
@@ -140,6 +140,7 @@ impl PoolGuard<'_> {
         }
         let pool = self.pool();
         self.adopt(&pool.injector);
+        // Move the pwq's pending items to its own list, from which `take_inactive` takes them.
         let mut items = List::default();
         self.pending.retain(|item| {
             let keeps = home_slot(item) != slot;
@@ -169,7 +170,8 @@ impl PoolGuard<'_> {
 }
 
 impl WorkerPool {
-    /// Calls the rescuers of queues whose items have waited too long for a worker of this pool.
+    /// If items have waited too long for a worker of this pool, returns the passed seats of groups,
+    /// and calls the rescuers of the queues that have one.
     pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
         let mut dispatch = self.lock_to_act();
         let waits = !self.injector.is_empty() || dispatch.has_work();
@@ -180,7 +182,7 @@ impl WorkerPool {
             return;
         }
         dispatch.adopt(&self.injector);
-        // A queue with a rescuer may wait for one of them in another pool; see `seats.rs`.
+        // A queue with a rescuer may wait in another pool for one of these seats; see `seats.rs`.
         if !twin::armed("mayday: a pool without workers keeps its seats") {
             dispatch.return_passed_seats();
         }

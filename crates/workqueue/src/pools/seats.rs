@@ -23,22 +23,23 @@
 //!
 //! *A passed seat is checked before its first use*, because the ceiling may have been lowered
 //! since, or a thread that lent its seat may have returned. If more seats than the ceiling are in
-//! use, the pwq exchanges the seat for the first position in the group's wait queue. Otherwise a
-//! busy pool would start an item much later, although the group is over its ceiling. Twin `group: a
-//! passed seat overlooks the ceiling`. A rescuer does not check.
+//! use, the pwq exchanges its seat for the first position in the group's wait queue. Without this
+//! check, a busy pool could start an item long after the group has exceeded its ceiling. Twin
+//! `group: a passed seat overlooks the ceiling`. A rescuer does not check.
 //!
-//! A passed seat is idle until that batch ends, once for each turn of the pwq in its group. It is
-//! not passed on to a pool that could use it at once: in a full group, a pwq whose pool is always
-//! busy would then never have a seat when a worker comes.
+//! In a busy pool, a passed seat is idle until a worker has ended its batch. This happens at most
+//! once for each turn of the pwq in its group. The seat is not passed on to a pool that could use
+//! it sooner. Otherwise a pwq whose pool is always busy would never have a seat of a full group
+//! when a worker arrives.
 //!
 //! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
 //! for it. Each gate guarantees this for its own waiters. A worker that finds the group of a pwq
 //! full takes the pwq out of `ready`, so no worker visits the pwq again before it gets a seat.
 //!
 //! If no worker can be started for a pool, its seated pwqs return the seats of their groups, and
-//! are ready again (`return_passed_seats`). A queue with a rescuer may wait for one of these seats
-//! in a pool that needs no worker, where its rescuer is not called. Twin `mayday: a pool without
-//! workers keeps its seats`.
+//! are ready again (`return_passed_seats`). This is because a queue with a rescuer may wait for one
+//! of these seats in another pool. If that pool needs no worker, it does not call the rescuer. Twin
+//! `mayday: a pool without workers keeps its seats`.
 //!
 //! A group waits for nothing, so seats alone cause no deadlock. No thread sleeps for a seat.
 //!
@@ -270,6 +271,7 @@ impl PoolGuard<'_> {
         let Some(group) = pwq.group.as_ref().filter(exceeds) else {
             return true;
         };
+        // The entry names no queue, so its turn is 0, and it comes before those that name one.
         let has_seat = group.enter_or_queue(0, || pwq.waiter(Level::Group));
         let next = pwq.leave_group();
         self.note_entry(slot, has_seat);
@@ -308,9 +310,10 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Makes the pwqs that have all seats, and wait for a worker, return those of their groups.
+    /// Returns the group seats of all pwqs that have all seats and wait for a worker.
     pub(crate) fn return_passed_seats(&mut self) {
-        // Some of the seats may be passed to pwqs of this pool.
+        // Collect the pwqs first, because a returned seat may be passed to a pwq of this pool,
+        // which is then seated.
         let seated: Vec<_> = std::iter::from_fn(|| self.next_seated()).collect();
         for slot in seated {
             self.await_turn(slot);

@@ -18,8 +18,8 @@ use crate::item::{
 };
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns its
-    /// size.
+    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns the
+    /// size of the new batch.
     pub(crate) fn take(&mut self, worker: &Worker) -> usize {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
@@ -277,8 +277,8 @@ impl Dispatch {
 }
 
 /// Moves up to `limit` items from the front of a list to the local batch of `worker`. Returns their
-/// color and number. A batch has one color, so that its in-flight counts can be released as one
-/// number.
+/// color and their number. All items of a batch have one color, so that their in-flight counts can
+/// be released together.
 fn hold_first(worker: &Worker, items: &mut List, limit: usize) -> (Color, usize) {
     items.first().map_or_else(Default::default, |first| {
         let color = list::color(first);

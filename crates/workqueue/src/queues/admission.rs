@@ -70,8 +70,8 @@ impl TrySpawnError {
     }
 }
 
-/// Evaluates to the value of `$entry`; if that is an error, returns it with `$work`, which is moved
-/// only in this case.
+/// Evaluates to the value in `$entry`. If `$entry` is an error, returns the error from the calling
+/// function, together with `$work`. `$work` is moved only in this case.
 macro_rules! admitted {
     ($entry:expr, $work:ident) => {
         match $entry {

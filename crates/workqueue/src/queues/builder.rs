@@ -427,13 +427,13 @@ impl Builder {
     /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
     /// to a queue does not wait in such an item.
     ///
-    /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
-    /// queue may block if their owner may, because the owner runs all of them itself, in turn.
+    /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this queue may block
+    /// if their owner may, because the owner runs all of them itself, in turn.
     ///
     /// # Errors
     ///
     /// [`build`](Self::build) returns [`BuildError::Bh`] if the queue is also `ordered`,
-    /// `cpu_intensive` or `with_rescuer`.
+    /// `cpu_intensive` or `with_rescuer`, or is in a group.
     #[doc(alias("WQ_BH", "tasklet_struct"))]
     #[doc(alias("tasklet_schedule", "system_bh_wq"))]
     pub fn bh(self) -> Self {

@@ -118,8 +118,8 @@ sync::on_drop!(Lease, lease => {
     inner.visits.0.fetch_or(CLOSED, Ordering::Relaxed);
     if !lease.in_background && inner.may_end_here() {
         drop(end.sweep());
-        // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
-        // queue, with no lock held; a panic is contained.
+        // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the queue,
+        // with no lock held; a panic is contained.
         drop(end.carry_out());
     } else {
         inner.manager.clone().leave_to_reapers([end]);

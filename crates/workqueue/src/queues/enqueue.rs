@@ -57,7 +57,8 @@ impl Planned {
     }
 }
 
-/// An item that the caller made pending, and may have to push.
+/// An item with the plan for its link. Unless the plan is `Pending` or `Disabled`, the caller made
+/// the item pending.
 #[must_use = "an item that is not pushed never runs"]
 pub(crate) struct Claimed<'a> {
     home: &'a Pwq,
@@ -67,8 +68,8 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Claimed<'_> {
-    /// Pushes the item. Returns its in-flight count on another pwq, to be dropped with no lock
-    /// held.
+    /// Pushes the item, if it has to be pushed. Returns the item's in-flight count on another pwq,
+    /// if any. Drop it with no lock held.
     pub(crate) fn push(self) -> Option<CountToRelease> {
         self.planned.carry_out(self.work, self.home);
         self.left
@@ -202,7 +203,7 @@ impl Inner {
         home: &Pwq,
         has_permit: bool,
     ) -> Result<bool, TrySpawnError> {
-        // All of this is inlined, so that the plan of a fresh item is never in memory.
+        // The compiler inlines these calls, so that the plan of a fresh item is never in memory.
         let Claimed { planned, left, .. } = self.plan(work, home, has_permit, || ());
         planned.carry_out(work, home);
         drop(left);
@@ -224,9 +225,9 @@ impl Inner {
         }
     }
 
-    /// Claims `work` for this queue, and plans whether its list link must be pushed to `home`. If
-    /// the link is on another list, calls `before_wait`, waits until it has removed it there, and
-    /// returns the item's in-flight count on that list's pwq, too.
+    /// Claims `work` for this queue, and decides whether its list link must be pushed to `home`. If
+    /// the link is on another list, calls `before_wait`, and then waits until the link is removed
+    /// there. In this case, the result contains the item's in-flight count on that list's pwq.
     #[inline]
     fn plan<'a>(
         &self,
@@ -258,7 +259,8 @@ impl Inner {
         Claimed { home, work, planned, left }
     }
 
-    /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU.
+    /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU if `cpu` is
+    /// `None`.
     pub(super) fn home(&self, cpu: Option<CpuId>, lane: Lane) -> &Pwq {
         let routes = &self.route_table;
         cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu)).in_lane(lane)

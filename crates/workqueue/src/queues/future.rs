@@ -26,10 +26,10 @@
 //!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
 //!   again; the thread that dropped the last of them drops it.
 //!
-//! A [`CancelHandle`] contains a waker: a future counts its wakers, so an additional one costs the
-//! others nothing. The item of a closure has a single, uncounted handle, and the canceller writes
-//! the outcome without synchronization. A closure with a cancel handle is therefore a future with a
-//! single poll.
+//! A [`CancelHandle`] contains a waker. A future counts its wakers, so the additional one costs the
+//! others nothing. The item of a closure has a single, uncounted handle, and its canceller writes
+//! the outcome without synchronization. A closure with a cancel handle is therefore queued as a
+//! future with a single poll.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
 //! The closest equivalent is a work item that queues itself again.
@@ -453,7 +453,8 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs the item, or is about to free it: no other thread writes the field.
+    /// 1. The caller runs the item, or is about to free it, so that no other thread writes the
+    ///    field.
     /// 2. The result is used only while the count is held.
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (2): the count keeps the pwq alive.

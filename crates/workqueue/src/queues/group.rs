@@ -85,8 +85,9 @@ use crate::{
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - A queue requests its seat in the group when its turn in the pool comes. If the group is full
 ///   at that time, the queue waits for a seat. Once it has a seat, the next worker of the pool that
-///   ends a batch runs its items. The queue keeps the seat until then. A long item of
-///   another queue in the same pool therefore keeps one seat of the group idle until it ends.
+///   ends a batch runs its items. The queue keeps the seat until then. If all workers of the pool
+///   run long items of other queues, one seat of the group is therefore idle until one of them
+///   ends.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
@@ -295,8 +296,8 @@ impl Group {
 
     /// Changes how many threads run items of the group at once; `None` removes the ceiling.
     ///
-    /// A higher ceiling starts more items at once. With a lower one, batches that have started are
-    /// completed, and no other batch starts until fewer than `max_active` threads run items.
+    /// If the ceiling rises, more items start immediately. If it falls, batches that have started
+    /// are completed, and no other batch starts until fewer than `max_active` threads run items.
     ///
     /// # Blocking
     ///

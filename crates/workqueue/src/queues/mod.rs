@@ -2,10 +2,11 @@
 //!
 //! `queue.rs` contains the queue, with its urgent lane and CPU shares, and its weak handles.
 //! `builder.rs` contains its builder, and `system.rs` the kernel's queues. `enqueue.rs` claims an
-//! item and pushes it. `spawn.rs` queues closures and futures (`future.rs`, with handles that only
-//! cancel), and `spawn_all.rs` many closures. `task.rs` queues work with options: within a capacity
-//! (`admission.rs`), with a deadline (`expiry.rs`). `strand.rs` runs closures one after the other,
-//! with a state. `group.rs` contains groups of queues.
+//! item and pushes it. `spawn.rs` queues closures and futures, and `spawn_all.rs` many closures.
+//! `future.rs` contains the items of futures, and handles that can only cancel. `task.rs` queues
+//! work with options, such as a capacity (`admission.rs`) or a deadline (`expiry.rs`). `strand.rs`
+//! runs closures one after the other, with a state. `group.rs` contains groups of queues.
+//!
 //! `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared pools and the
 //! timers (`timers.rs`), which queue items later and wake tasks (`sleeps.rs`). The timers are in a
 //! wheel (`wheel.rs`), and follow the registry's clock (`clock.rs`). `end.rs` describes the

@@ -311,7 +311,7 @@ impl Workqueue {
     /// ```
     /// # use afterwork::workqueue::Workqueue;
     /// let compaction = Workqueue::builder("compaction").shares(100).build()?;
-    /// // The disk fills up: it must not fall behind now.
+    /// // The disk fills up, so compaction must not fall behind now.
     /// compaction.set_shares(1000)?;
     /// assert_eq!(compaction.report().shares, Some(1000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -463,7 +463,6 @@ impl Inner {
 }
 
 // A panic unwinds before the first change to the queue, or is contained.
-
 impl UnwindSafe for Workqueue {}
 impl RefUnwindSafe for Workqueue {}
 

@@ -285,7 +285,7 @@ impl Registry {
     }
 }
 
-// In a child of `fork` the manager is not in this process, and its locks may be held forever.
+// In a child of `fork`, the manager's thread does not exist, and its locks may be held forever.
 sync::on_drop!(Inner, it => if it.process.is_this() {
     // Every queue held a reference, so all pools have been killed.
     it.machine.manager.quit();

@@ -258,7 +258,7 @@ impl Timers {
             (*place).as_mut().map(|waker| (!keeps).then(|| mem::swap(waker, &mut ours))).is_some()
         });
         drop(lock);
-        // Drop it with no lock held, because the drop may drop a user's future.
+        // Drop the waker with no lock held, because the drop may drop a user's future.
         // FOREIGN(sleep-drop): as in `end_sleep`, on the polling thread.
         drop(ours);
         waits

@@ -432,7 +432,8 @@ impl Base {
         let _ = self.queue.plan_and_push(&work, home, false);
     }
 
-    /// Returns `true` if a closure of the strand was spawned before the last bulk cancel.
+    /// Returns `true` if `closure`, which belongs to the strand, was spawned before the last bulk
+    /// cancel.
     fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
@@ -442,7 +443,7 @@ impl Base {
         mark.nr_cancels != self.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Takes the next closure if it `is_wanted`. Only the run calls this.
+    /// Takes the next closure if `is_wanted` returns `true` for it. Only the run calls this.
     ///
     /// # Safety
     ///
@@ -604,7 +605,7 @@ impl<S> Clone for Strand<S> {
     }
 }
 
-// This comes before the queue is dropped, because that drop waits for the closures.
+// The handle is released before the queue is dropped, because that drop waits for the closures.
 sync::on_drop!(Strand[S], it => {
     // SAFETY: the handle belongs to the item, and is not used again.
     drop(unsafe { it.base().queued.handles.leave(it.item) });

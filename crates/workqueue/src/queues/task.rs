@@ -308,7 +308,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
-    /// panic is reported to the queue's handler. `name` is that of the user's function.
+    /// panic is reported to the queue's handler. `name` is the name of the user's function, which
+    /// `func` may wrap.
     pub(super) fn try_push<N, T, F, K>(
         mut self,
         name: Name<N>,

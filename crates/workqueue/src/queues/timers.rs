@@ -298,9 +298,9 @@ impl Timer {
         Arming::Done
     }
 
-    /// Arms the timer for `inner`, to expire at `at_ns`. Does nothing if the item is pending or
-    /// disabled, or if the queue has lost its last handle, was destroyed, or has a cancel count
-    /// that differs from `nr_cancels`.
+    /// Arms the timer to queue the item on `inner` at `at_ns`. Does nothing if the item is pending
+    /// or disabled, if the queue was destroyed or has lost its last handle, or if its number of
+    /// bulk cancels differs from `nr_cancels`.
     pub(crate) fn arm_at(
         self: &Arc<Self>,
         work: &Work,

@@ -115,7 +115,7 @@ impl Link {
         }
     }
 
-    /// Returns the members of a ring. The member returned last may be removed.
+    /// Returns the members of a ring. The caller may remove the member that was returned last.
     ///
     /// # Safety
     ///

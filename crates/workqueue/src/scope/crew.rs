@@ -317,7 +317,8 @@ pub(super) fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a scope panicked", part)
 }
 
-/// Keeps the first panic, so that the owner can resume it after all parts have ended.
+/// The first panic in a part of the work. The owner resumes it after all parts have ended, unless
+/// the owner's own part panicked.
 #[derive(Debug, Default)]
 pub(super) struct FirstPanic(Mutex<Option<Payload>>);
 

@@ -64,7 +64,7 @@ sync::on_drop!(InTokio[F], it => {
     let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
     let is_gone = Handle::try_current().err().is_some_and(is_gone);
     let _inside = (!is_gone).then(|| it.runtime.enter());
-    // SAFETY: dropped only here, and not used again.
+    // SAFETY: the future is dropped only here, and is not used again.
     unsafe { ManuallyDrop::drop(&mut it.future) };
 });
 

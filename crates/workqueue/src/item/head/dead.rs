@@ -24,7 +24,7 @@ impl Dead {
     }
 
     fn vtable(&self) -> &'static VTable {
-        // SAFETY: (1) of `new` guarantees that no other thread can free the item.
+        // SAFETY: (1) of `new` guarantees that only this value frees the item, when it is dropped.
         unsafe { self.0.as_ref() }.vtable()
     }
 
