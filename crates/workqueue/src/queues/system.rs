@@ -213,6 +213,7 @@ mod tests {
     use crate::execute::run::current_item;
 
     #[test]
+    #[cfg_attr(miri, ignore = "reads sysfs")]
     fn items_of_all_cpus_have_the_name_of_the_function() {
         let func = |_| {
             let item = current_item().unwrap();
