@@ -1,9 +1,9 @@
 //! The lab: the command `afterwork-lab`, which measures deferred work on this machine.
 //!
-//! - [`cli`] is the grammar of the command line, and [`top::exit`] is the exit status.
-//! - [`harness`] runs the variants in turn, measures them, and computes spreads and ratios to
-//!   peers. [`output`] prints the results.
-//! - [`bench`](mod@bench) contains the benchmarks.
+//! - `cli` is the grammar of the command line, and [`top::exit`] is the exit status.
+//! - `harness` runs the variants in turn, measures them, and computes spreads and ratios to peers.
+//!   [`output`] prints the results.
+//! - `bench` contains the benchmarks.
 //!
 //! The binary only calls [`main`]. The records are public so that tests can read them.
 

@@ -1,6 +1,6 @@
-//! Results are formatted as [text](mod@text) with [tables](table), as [JSON](record) or as a
-//! [page](mod@page). [Verdicts](verdict) are put into [words], and [answers](answer) of `try` are
-//! classified by [outcome]. [sources] has the tables that compare published figures. A [`run::Run`]
+//! Results are formatted as text (`text`) with tables (`table`), as JSON ([`record`]) or as a page
+//! (`page`). Verdicts (`verdict`) are put into words (`words`), and answers of `try` (`answer`) are
+//! classified by `outcome`. `sources` has the tables that compare published figures. A `run::Run`
 //! contains the lines of a run in order.
 
 pub(crate) mod answer;
