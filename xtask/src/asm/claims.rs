@@ -16,12 +16,17 @@ enum Is {
     Like(&'static str),
     /// The function accesses the memory of other threads only by plain loads and stores, and by
     /// this number of locked instructions. Out-of-line calls for rare cases do not count.
-    Locking(usize),
-    /// Like `Locking`, but the function also makes no calls.
-    LockingAlone(usize),
-    /// Like `Locking`, but the function also does not use the stack. If a rare case took references
-    /// to the arguments, the usual path would have to store them there.
-    LockingInRegisters(usize),
+    Locking(usize, And),
+}
+
+/// A further claimed property.
+enum And {
+    Nothing,
+    /// The function makes no calls.
+    NoCall,
+    /// The function does not use the stack. If a rare case passed references to its arguments, the
+    /// usual path would store them.
+    NoStack,
 }
 
 const fn claim(function: &'static str, is: Is) -> Claim {
@@ -29,16 +34,16 @@ const fn claim(function: &'static str, is: Is) -> Claim {
 }
 
 pub const CLAIMS: &[Claim] = &[
-    claim("mpscq::push", Is::LockingInRegisters(1)),
+    claim("mpscq::push", Is::Locking(1, And::NoStack)),
     claim("percpu::compiled_out", Is::Like("percpu::unprotected")),
-    claim("percpu::queue", Is::LockingAlone(0)),
-    claim("percpu::on_demand", Is::Locking(0)),
-    claim("percpu::every_op", Is::Locking(1)),
-    claim("percpu::any_mode", Is::Locking(1)),
+    claim("percpu::queue", Is::Locking(0, And::NoCall)),
+    claim("percpu::on_demand", Is::Locking(0, And::Nothing)),
+    claim("percpu::every_op", Is::Locking(1, And::Nothing)),
+    claim("percpu::any_mode", Is::Locking(1, And::Nothing)),
     claim("rcu::qsbr", Is::Like("rcu::unprotected")),
-    claim("rcu::quiescent", Is::Locking(0)),
-    claim("rcu::guarded", Is::Locking(0)),
-    claim("rcu::sleepable", Is::Locking(0)),
+    claim("rcu::quiescent", Is::Locking(0, And::Nothing)),
+    claim("rcu::guarded", Is::Locking(0, And::Nothing)),
+    claim("rcu::sleepable", Is::Locking(0, And::Nothing)),
 ];
 
 impl Claim {
@@ -56,20 +61,16 @@ impl Claim {
                 Some(other) if other.lines() == function.lines() => None,
                 Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
             },
-            Is::Locking(nr) | Is::LockingAlone(nr) | Is::LockingInRegisters(nr)
-                if nr_locked != nr =>
-            {
-                Some(format!(
-                    "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
-                ))
-            }
-            Is::LockingAlone(_) if function.calls() => {
+            Is::Locking(nr, _) if nr_locked != nr => Some(format!(
+                "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
+            )),
+            Is::Locking(_, And::NoCall) if function.calls() => {
                 Some(format!("contains a call:\n{function}"))
             }
-            Is::LockingInRegisters(_) if function.uses_stack() => {
+            Is::Locking(_, And::NoStack) if function.uses_stack() => {
                 Some(format!("uses the stack:\n{function}"))
             }
-            Is::Locking(_) | Is::LockingAlone(_) | Is::LockingInRegisters(_) => None,
+            Is::Locking(..) => None,
         }
     }
 }
@@ -99,7 +100,7 @@ mod tests {
             ("call   3000 <p::three>", 0),
         ] {
             for claimed in 0..3 {
-                let is_broken = broken(Is::Locking(claimed), body);
+                let is_broken = broken(Is::Locking(claimed, And::Nothing), body);
                 assert_eq!(is_broken, claimed != nr_locked, "{body}");
             }
         }
@@ -107,16 +108,16 @@ mod tests {
 
     #[test]
     fn a_stack_slot_is_found() {
-        assert!(broken(Is::LockingInRegisters(0), "mov    %rdi,0x8(%rsp)"));
-        assert!(broken(Is::LockingInRegisters(0), "push   %rbx"));
-        assert!(!broken(Is::LockingInRegisters(0), "incq   0x10(%rax)"));
+        assert!(broken(Is::Locking(0, And::NoStack), "mov    %rdi,0x8(%rsp)"));
+        assert!(broken(Is::Locking(0, And::NoStack), "push   %rbx"));
+        assert!(!broken(Is::Locking(0, And::NoStack), "incq   0x10(%rax)"));
     }
 
     #[test]
     fn a_call_is_found_and_so_is_a_difference() {
-        assert!(broken(Is::LockingAlone(0), "call   3000 <p::three>"));
-        assert!(broken(Is::LockingAlone(0), "jmp    3000 <p::three>"));
-        assert!(!broken(Is::LockingAlone(0), "jne    1004 <p::one+0x4>"));
+        assert!(broken(Is::Locking(0, And::NoCall), "call   3000 <p::three>"));
+        assert!(broken(Is::Locking(0, And::NoCall), "jmp    3000 <p::three>"));
+        assert!(!broken(Is::Locking(0, And::NoCall), "jne    1004 <p::one+0x4>"));
         assert!(broken(Is::Like("p::two"), "incq   0x18(%rax)"));
         assert!(!broken(Is::Like("p::two"), "incq   0x10(%rax)"));
         assert!(broken(Is::Like("p::three"), "incq   0x10(%rax)"));

@@ -197,7 +197,7 @@ fn tab_line(view: &View, width: usize) -> Line<'static> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
-    let Some(table) = view.table() else {
+    let Some((table, others)) = view.tables() else {
         return frame.render_widget(Paragraph::new("nothing of this kind"), area);
     };
     let (width, height) = (usize::from(area.width), usize::from(area.height));
@@ -213,7 +213,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     let last = (view.top + shown).min(table.rows.len() - 1);
     let mut lines = table_lines(view, &table, view.top..last, width);
     // The remaining space shows the next tables, as far as they fit.
-    for table in view.others() {
+    for table in others {
         // Each table needs an empty line, its header, and at least one row.
         let left = height.saturating_sub(lines.len() + 2);
         let nr_shown = left.min(table.rows.len() - 1);

@@ -169,9 +169,26 @@ impl View {
         tables.map(|table| (table.kind, table.rows.len() - 1)).collect()
     }
 
-    /// Returns the table of the current tab, filtered and sorted. The header is first.
+    /// Returns the table of the current tab, filtered and sorted, with the header first; see
+    /// [`tables`](Self::tables).
     pub fn table(&self) -> Option<Table> {
-        let mut table = self.tables().into_iter().find(|table| table.kind == self.tab)?;
+        self.tables().map(|(table, _)| table)
+    }
+
+    /// Returns the table of the current tab, and the filtered tables of the other tabs in tab
+    /// order, starting after the current tab. Returns `None` if the current tab has no table.
+    pub fn tables(&self) -> Option<(Table, Vec<Table>)> {
+        let mut tables = tables(&self.now, self.before.as_ref());
+        let at = tables.iter().position(|table| table.kind == self.tab)?;
+        tables.rotate_left(at);
+        let wanted = self.filter.to_lowercase();
+        let holds = |cell: &Cell| cell.text.to_lowercase().contains(&wanted);
+        for table in &mut tables {
+            let rows = table.rows.split_off(1).into_iter();
+            table.rows.extend(rows.filter(|row| row.iter().take(2).any(holds)));
+        }
+        let others = tables.split_off(1);
+        let mut table = tables.pop()?;
         if let Some((column, from_greatest)) = self.sort {
             table.rows[1..].sort_by(|a, b| {
                 let [a, b] = [a, b]
@@ -180,30 +197,7 @@ impl View {
                 if from_greatest { order.reverse() } else { order }
             });
         }
-        Some(table)
-    }
-
-    /// Returns the tables of the other tabs in tab order, starting after the current tab.
-    pub fn others(&self) -> Vec<Table> {
-        let mut tables = self.tables();
-        let at = tables.iter().position(|table| table.kind == self.tab).unwrap_or(0);
-        tables.rotate_left(at);
-        tables.split_off(1.min(tables.len()))
-    }
-
-    /// Returns all tables, each with only the rows that match the filter.
-    fn tables(&self) -> Vec<Table> {
-        let mut tables = tables(&self.now, self.before.as_ref());
-        let wanted = self.filter.to_lowercase();
-        let holds = |cell: &Cell| cell.text.to_lowercase().contains(&wanted);
-        for table in &mut tables {
-            let mut at = 0;
-            table.rows.retain(|row| {
-                at += 1;
-                at == 1 || row.iter().take(2).any(holds)
-            });
-        }
-        tables
+        Some((table, others))
     }
 
     /// Returns the selected row.
