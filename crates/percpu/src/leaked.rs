@@ -123,8 +123,8 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that holds the slot, for the report of a remote caller. `waited` is the
-    /// time that the caller has waited. Returns `None` if no owner holds the slot.
+    /// Describes the owner that holds the slot, for the report of a remote caller that has waited
+    /// for `waited`. Returns `None` if no owner holds the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {

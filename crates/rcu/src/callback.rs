@@ -168,9 +168,9 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 ///
 /// This function adds no callback to a list that holds `rcu.qhimark`
 /// ([`Tunables`](super::Tunables)) callbacks or more. The last closures of each thread, up to 252,
-/// are not counted yet, and four closures without captures count as one. A sweep takes a list
-/// before its grace period, so there can be up to twice as many callbacks. A mark of 0 means that
-/// there is no limit.
+/// are not counted yet, and four closures without captures count as one. A sweep empties a list at
+/// the start of its grace period, so up to twice as many callbacks can exist. A mark of 0 means
+/// that there is no limit.
 ///
 /// # Errors
 ///

@@ -8,9 +8,13 @@
 //! With `--hostile`, the items of all queues misbehave (`hostile.rs`), and users of other queues do
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
-//! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `batch:
-//! mixes colors`. With `--hostile` it also finds `queue: an end unwinds`, and with `--asan` `queue:
-//! a lease without its queue`.
+//! The program fails with each of these twins (`--twin`):
+//!
+//! - `let go: still asleep`
+//! - `cancel: overlooks a claim`
+//! - `batch: mixes colors`
+//! - with `--hostile`: `queue: an end unwinds`
+//! - with `--asan`: `queue: a lease without its queue`
 
 mod admission;
 mod futures;

@@ -58,9 +58,9 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// repeatedly, more and more busy-polls are skipped, up to fifteen out of sixteen.
 ///
 /// If a wait ends while it spins, the next wait may spin twice as many rounds as this one took. If
-/// it sleeps, the next wait may spin half as many rounds. If the allowance is zero, one wait in
-/// 64 spins. If the process may use only one CPU, in a model, or with a limit of zero,
-/// a wait checks its condition once and does not spin.
+/// it sleeps, the next wait may spin half as many rounds. If no rounds are left, every 64th wait
+/// still spins. If the process may use only one CPU, in a model, or with a limit of zero, a wait
+/// checks its condition once and does not spin.
 ///
 /// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
 /// together.

@@ -3,8 +3,8 @@
 //! A bench provides [cases](case::Case). A case consists of a question, the variants that answer
 //! it, and the [metrics](metric) of a run. [`run`] interleaves the variants. [`summary`] computes
 //! medians, spreads and paired ratios, and [`claim`] judges them. [`fingerprint`] and [`noise`]
-//! describe the state of the machine. [`beside`](mod@beside) checks that no background thread
-//! has stopped. The module `output` prints the results.
+//! describe the state of the machine. [`beside`](mod@beside) checks that all background
+//! threads still run. The module `output` prints the results.
 
 pub mod beside;
 pub mod case;

@@ -19,8 +19,8 @@ const LEAST: f64 = 0.05;
 /// The maximum uncertainty of a factor at which an insignificant difference counts as even.
 const KNOWN: f64 = 0.10;
 /// The uncertainty of a median of `n` values, in units of the MAD divided by the square root of
-/// `n`. It is two standard errors. A standard error is 1.25 standard deviations of the values,
-/// divided by that root. A standard deviation is about 1.5 MADs.
+/// `n`. It is two standard errors. The standard error of a median is 1.25 standard deviations of
+/// the values, divided by the square root of `n`. A standard deviation is about 1.5 MADs.
 const UNCERTAINTY: f64 = 2.0 * 1.25 * 1.5;
 
 /// Returns the outcome for the factor by which our variant is better, given its median, its median
