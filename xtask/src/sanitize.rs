@@ -31,6 +31,8 @@ const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork-rcu", &[], false),
     ("afterwork-percpu", &[], false),
     ("afterwork-mailbox", &[], false),
+    ("afterwork-item", &[], false),
+    ("afterwork-limit", &[], false),
     ("afterwork-workqueue", &[], false),
     ("afterwork-raw", &[], false),
     ("afterwork", &["workqueue", "percpu", "rcu"], false),

@@ -12,9 +12,11 @@ use crate::test::with_cfg;
 use crate::workspace::{NIGHTLY, Workspace};
 
 /// The crates that run on the machine. The accesses of the machine itself are not instrumented.
-const SHOWN: [&str; 8] = [
+const SHOWN: [&str; 10] = [
     "afterwork",
     "afterwork-base",
+    "afterwork-item",
+    "afterwork-limit",
     "afterwork-mailbox",
     "afterwork-mpscq",
     "afterwork-percpu",

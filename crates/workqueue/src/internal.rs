@@ -6,9 +6,18 @@
 
 use std::ptr::{self, NonNull};
 
+use item::internal::head::Enqueue;
+pub use item::internal::{
+    deferred_drops::DeferredDrops,
+    head::{Ending, Head, Popped, State, VTable, raw::Start},
+};
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuId;
 
+pub use crate::execute::{
+    run::depth,
+    wait::{before_waiting_for, must_have_workers, needs_our_seat},
+};
 #[cfg(not(any(loom, shuttle)))]
 use crate::queues::registry::Registry;
 use crate::{
@@ -16,19 +25,8 @@ use crate::{
         cancel_cut,
         run::{self, with_current, with_events},
     },
-    item::head::Enqueue,
     pools::pwq::Pwq,
     queues::queue::{Inner, Workqueue},
-};
-pub use crate::{
-    execute::{
-        run::depth,
-        wait::{before_waiting_for, must_have_workers, needs_our_seat},
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{Ending, Head, Popped, State, VTable, raw::Start},
-    },
 };
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::{

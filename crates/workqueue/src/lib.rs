@@ -20,13 +20,12 @@
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
 //! each CPU, and starts another one when a worker blocks.
 
+// A work item by itself is in the crate `item`, and the limits of a queue are in the crate `limit`.
 // Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
 //
 // | folder | content |
 // |---|---|
-// | `item` | a work item: its state, its list link, its memory |
 // | `observe` | statistics and reports, as plain data and plain functions |
-// | `limit` | `max_active`: the seats of a queue; its capacity and its shares |
 // | `pools` | pending lists, workers, and the manager that monitors them |
 // | `execute` | running items, and waiting for one |
 // | `route` | the map from a queue and a CPU to a pool |
@@ -37,7 +36,7 @@
 // | `tasks` | for async programs: sets of items, cancellation tokens, tokio's context |
 // | `manage` | the manager thread; creating a registry |
 //
-// `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
+// `internal.rs` is the interface for `crates/raw`.
 // ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
@@ -52,12 +51,9 @@ mod scope;
 
 mod flushing;
 
-mod cleanups;
 mod execute;
 #[doc(hidden)]
 pub mod internal;
-mod item;
-mod limit;
 mod manage;
 mod observe;
 mod pools;
@@ -78,10 +74,11 @@ pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
 pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
+pub use item::internal::panicked::ItemPanic;
 #[cfg(not(any(loom, shuttle)))]
 pub use manage::for_tests::TestRegistry;
 pub use observe::left::{Doing, LeftItems, StillBusy};
-pub use observe::report::{BusyWorker, ItemName, ItemPanic, Report, Stall};
+pub use observe::report::{BusyWorker, ItemName, Report, Stall};
 pub use observe::tally::Histogram;
 pub use pools::blocking::blocking;
 pub use queues::admission::{Reserve, TrySpawnError};

@@ -85,13 +85,23 @@ const ROWS: &[Row] = &[
         &[("worker_tests::", "safe code on a mailbox; a mailbox's own tests are in")],
     ),
     row(
+        "afterwork-item",
+        "--lib",
+        THREADS_STAY,
+        &[("list::tests:: head::tests::", WITHOUT_POINTERS)],
+    ),
+    row(
+        "afterwork-limit",
+        "--lib",
+        THREADS_STAY,
+        &[("tree:: active::tests::seats_match_a_model_that_lists_the_holders", WITHOUT_POINTERS)],
+    ),
+    row(
         "afterwork-workqueue",
         "--lib",
         THREADS_STAY,
         &[(
-            "item::list::tests:: item::head::tests:: limit::account:: limit::tree:: \
-                limit::active::tests::seats_match_a_model_that_lists_the_holders \
-                observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::drain:: \
+            "observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::drain:: \
                 time::interval::",
             WITHOUT_POINTERS,
         )],

@@ -56,7 +56,18 @@ fn distance(asked: &str, choice: &str) -> usize {
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
-    let of = ["base", "mailbox", "mpscq", "percpu", "rcu", "sync", "topology", "workqueue"];
+    let of = [
+        "base",
+        "item",
+        "limit",
+        "mailbox",
+        "mpscq",
+        "percpu",
+        "rcu",
+        "sync",
+        "topology",
+        "workqueue",
+    ];
     let mut folders: Vec<PathBuf> = of.map(|name| crates.join(name).join("src")).into();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {

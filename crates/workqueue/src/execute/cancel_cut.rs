@@ -21,20 +21,18 @@
 use std::{ptr::NonNull, task::Waker};
 
 use base::internal::panics::Foreign;
+use item::internal::{
+    cleanups::{self, Cleanup},
+    deferred_drops::{DeferredDrops, deferred_drop},
+    head::{Dead, Ending, Head},
+    list::{self, Color, NR_COLORS},
+    memory,
+    revival::Revivable,
+};
 use sync::unmodelled::Arc;
 
 use super::run;
-use crate::{
-    cleanups::{self, Cleanup},
-    item::{
-        deferred_drops::{DeferredDrops, deferred_drop},
-        head::{Dead, Ending, Head},
-        list::{self, Color, NR_COLORS},
-        memory,
-        revival::Revivable,
-    },
-    pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
-};
+use crate::pools::{cut::Cut, pool::WorkerPool, pwq::Pwq};
 
 /// Items that are being cancelled, and whose runs have begun. They still count as in flight.
 #[derive(Default)]

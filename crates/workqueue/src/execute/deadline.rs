@@ -18,7 +18,7 @@
 
 use std::task::Waker;
 
-use crate::item::head::OfStrand;
+use item::internal::head::OfStrand;
 
 /// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {

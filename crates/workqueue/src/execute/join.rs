@@ -18,6 +18,14 @@ use base::internal::{
     },
     trace,
 };
+use item::internal::{
+    deferred_drops::DeferredDrops,
+    head::{
+        self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
+        TaskSlot, VTable,
+    },
+    memory,
+};
 use sync::{
     Mutex,
     fork::{self, Process},
@@ -31,17 +39,7 @@ use super::{
     run::{self, is_blocking, is_current, note_panic, with_current, with_events},
     wait::{self, NeedsOurSeat, must_not_be_lost, reported},
 };
-use crate::{
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
-            TaskSlot, VTable,
-        },
-        memory,
-    },
-    pools::pwq::Pwq,
-};
+use crate::pools::pwq::Pwq;
 
 /// A handle that waits for the result of a spawned closure or future.
 ///

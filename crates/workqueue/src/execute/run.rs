@@ -14,6 +14,15 @@ use base::internal::{
     panics::{Foreign, contain},
     trace,
 };
+use item::internal::{
+    cleanups,
+    deferred_drops::{DeferredDrops, deferred_drop},
+    head::{Dead, Ending, Head, Pop, Popped, State, VTable},
+    list::{self, Color},
+    revival::Revivable,
+    token::Token,
+};
+use limit::internal::queue_core::{QueueCore, Unseen};
 use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
 
 use super::{
@@ -21,18 +30,7 @@ use super::{
     lend,
     wait::{self, must_have_workers},
 };
-use crate::{
-    cleanups,
-    item::{
-        deferred_drops::{DeferredDrops, deferred_drop},
-        head::{Dead, Ending, Head, Pop, Popped, State, VTable},
-        list::{self, Color},
-        revival::Revivable,
-        token::Token,
-    },
-    limit::queue_core::{QueueCore, Unseen},
-    pools::{pool::WorkerPool, pwq::Pwq, seats::GroupGate},
-};
+use crate::pools::{pool::WorkerPool, pwq::Pwq, seats::GroupGate};
 
 /// Handles an item that the caller has just popped from a list, and runs it if it is pending.
 ///

@@ -57,6 +57,8 @@ use base::internal::{
     trace,
     wake::{EventCount, poll_as_waiter, report, yield_as_waiter},
 };
+use item::internal::head::{Head, State};
+use limit::internal::queue_core::QueueCore;
 use sync::{
     Mutex,
     atomic::Ordering,
@@ -69,8 +71,6 @@ use super::run::{
     self, HelpRequest, depth, has_seat_of, innermost_home, is_bottom_half, is_current,
 };
 use crate::{
-    item::head::{Head, State},
-    limit::queue_core::QueueCore,
     observe::report::Report,
     pools::{
         dispatch::{Dispatch, home_slot},

@@ -11,16 +11,16 @@ use base::internal::{
     panics::{discard, guarded_in_item, join_error::PanicPayload},
     wake::report,
 };
+use item::internal::{
+    head::{Dead, Ending, Head, Name, State, Tabled, VTable},
+    panicked,
+    revival::Revivable,
+};
 use sync::{Backoff, unmodelled::Arc};
 
 use super::{
     run::{self, current_item, is_current, note_panic},
     wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
-};
-use crate::item::{
-    head::{Dead, Ending, Head, Name, State, Tabled, VTable},
-    panicked,
-    revival::Revivable,
 };
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.

@@ -5,10 +5,10 @@
 //! (`pools/cut.rs` describes the protocol). A delayed item is therefore either cancelled on the
 //! wheel or found in a pool.
 
+use item::internal::cleanups;
 use sync::{atomic::Ordering, twin};
 
 use crate::{
-    cleanups,
     execute::cancel_cut::Cancelled,
     queues::queue::{Inner, Workqueue},
 };

@@ -8,6 +8,7 @@
 use std::{fmt, mem, task::Waker, time::Duration};
 
 use base::internal::panics::Foreign;
+use item::internal::cleanups;
 use sync::{
     atomic::{Ordering, fence},
     time, twin,
@@ -16,7 +17,6 @@ use sync::{
 
 use super::flush::{Flush, OwnQueueError};
 use crate::{
-    cleanups,
     execute::wait,
     observe::{
         left::{Doing, LeftItems, StillBusy},

@@ -6,13 +6,11 @@ use std::{
 };
 
 use base::internal::panics::Foreign;
+use limit::internal::settled::TaskSeat;
 use sync::twin;
 
 use super::{drain::Rounds, flush::OwnQueueError};
-use crate::{
-    limit::settled::TaskSeat,
-    queues::queue::{Draining, Workqueue},
-};
+use crate::queues::queue::{Draining, Workqueue};
 
 /// A future that drains a queue, created by [`Workqueue::drain_async`].
 #[must_use = "a future does nothing until it is polled"]

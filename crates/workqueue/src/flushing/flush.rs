@@ -33,6 +33,8 @@
 use std::fmt;
 
 use base::internal::wake::report;
+use item::internal::list::UpTo;
+use limit::internal::active::{Closed, Gate, Phase};
 use sync::{
     atomic::{Ordering, fence},
     unmodelled::Arc,
@@ -40,8 +42,6 @@ use sync::{
 
 use crate::{
     execute::wait::{self, reported},
-    item::list::UpTo,
-    limit::active::{Closed, Gate, Phase},
     pools::pwq::{Pwq, WaitingPwq},
     queues::queue::{Inner, Workqueue},
 };

@@ -22,6 +22,10 @@
 use std::{mem, time::Duration};
 
 use base::internal::{panics::or_abort, params::Params, wake::Parker};
+use item::internal::{
+    cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS},
+    memory,
+};
 use sync::{
     atomic::{Ordering, fence},
     thread, time, twin,
@@ -29,8 +33,6 @@ use sync::{
 };
 
 use crate::{
-    cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS},
-    item::memory,
     observe::concurrency::{ScanResult, pause_ns},
     pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
     queues::timers::Timers,

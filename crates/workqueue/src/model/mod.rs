@@ -11,13 +11,16 @@ pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
 pub use parts::{Blocks, Gates, Injected, Permits, Pushed, Turn};
 
 use base::internal::{params::Params, wake::Parker};
+use item::internal::head::Name;
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Group, JoinHandle, Registry, Work, Workqueue, execute::join::joinable, item::head::Name,
-    manage::manager_loop::ManagerLoop, pools::policy::Census, pools::pool::WorkerPool,
-    queues::expiry::StartBefore, queues::future::task,
+    Group, JoinHandle, Registry, Work, Workqueue,
+    execute::join::joinable,
+    manage::manager_loop::ManagerLoop,
+    pools::{policy::Census, pool::WorkerPool},
+    queues::{expiry::StartBefore, future::task},
 };
 
 /// A registry whose manager is the model itself.

@@ -3,21 +3,18 @@
 use std::{ptr::NonNull, task::Context};
 
 use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
-use sync::{atomic::Ordering, cell::UnsafeCell, unmodelled::Arc};
-
-use super::super::{
+use item::internal::{
     cleanups::{Cleanup, Left, Reapers},
-    item::{
-        head::{Head, State, VTable},
-        list::{Color, Injector},
-        slab::{Slab, Taken, Wanted},
-    },
-    limit::{
-        active::{Closed, Gate, Holds, Phase},
-        capacity::Capacity,
-        queue_core::QueueCore,
-    },
+    head::{Head, State, VTable},
+    list::{Color, Injector, set_fresh_next},
+    slab::{Slab, Taken, Wanted},
 };
+use limit::internal::{
+    active::{Closed, Gate, Holds, Phase},
+    capacity::Capacity,
+    queue_core::QueueCore,
+};
+use sync::{atomic::Ordering, cell::UnsafeCell, unmodelled::Arc};
 
 /// Numbered items in an injector.
 pub struct Injected {
@@ -97,7 +94,7 @@ impl Injected {
     pub fn push_chain(&self, from: usize, len: usize) {
         let items: Vec<_> = (0..len).map(|number| Self::make(from, number).0).collect();
         for two in items.windows(2) {
-            super::super::item::list::set_fresh_next(two[1], two[0].as_ptr());
+            set_fresh_next(two[1], two[0].as_ptr());
         }
         self.injector.push_chain(items[len - 1], items[0]);
     }

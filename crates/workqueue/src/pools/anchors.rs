@@ -8,9 +8,8 @@
 
 use std::ptr;
 
+use item::internal::head::VTable;
 use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-use crate::item::head::VTable;
 
 /// The number of kinds that can be distinguished. The value is a guess: few programs have more
 /// kinds of futures in one queue.
@@ -79,8 +78,9 @@ impl Anchors {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use item::internal::head::VTable;
+
     use super::*;
-    use crate::item::head::VTable;
 
     fn table() -> &'static VTable {
         Box::leak(Box::new(VTable::plain(

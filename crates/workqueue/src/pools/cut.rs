@@ -37,18 +37,18 @@
 
 use std::ptr::NonNull;
 
+use base::internal::wake::lane::Lane;
+use item::internal::{
+    head::Head,
+    list::{self, List},
+    revival::{Revivable, next_cancel},
+};
 use sync::{twin, unmodelled::Arc};
 
 use super::{
     dispatch::{Dispatch, home, home_slot},
     pool::{PoolGuard, WorkerPool},
     pwq::Pwq,
-};
-use crate::item::{
-    head::Head,
-    lane::Lane,
-    list::{self, List},
-    revival::{Revivable, next_cancel},
 };
 
 /// Items that are in no list and still counted in flight. The owner must cancel them at once,

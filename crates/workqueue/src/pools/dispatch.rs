@@ -8,7 +8,15 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use base::internal::wake::Unparker;
+use base::internal::wake::{Unparker, lane::Lane};
+use item::internal::{
+    head::{Head, Home, State},
+    list::{Color, Injector, List},
+};
+use limit::internal::{
+    queue_core::QueueCore,
+    tree::{Paid, Tree},
+};
 use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 
 use super::{
@@ -17,21 +25,10 @@ use super::{
     pwq::{Counts, Observed, Pwq, PwqState},
     worker::Worker,
 };
-use crate::{
-    item::{
-        head::{Head, Home, State},
-        lane::Lane,
-        list::{Color, Injector, List},
-    },
-    limit::{
-        queue_core::QueueCore,
-        tree::{Paid, Tree},
-    },
-    observe::{
-        concurrency::{Away, Seen},
-        stall::StallDetector,
-        tally::{Kept, Rest, Sampling},
-    },
+use crate::observe::{
+    concurrency::{Away, Seen},
+    stall::StallDetector,
+    tally::{Kept, Rest, Sampling},
 };
 
 mod shares;

@@ -8,6 +8,7 @@ use base::internal::{
     trace,
     wake::{Parker, Unparker},
 };
+use item::internal::cleanups::{self, Cleanup, CleanupQueue, Left, Reapers};
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, Ordering},
@@ -16,10 +17,7 @@ use sync::{
 };
 
 use super::pool::WorkerPool;
-use crate::{
-    cleanups::{self, Cleanup, CleanupQueue, Left, Reapers},
-    observe::report::Report,
-};
+use crate::observe::report::Report;
 
 /// Requests to the manager, and the pools that it manages.
 #[derive(Default)]

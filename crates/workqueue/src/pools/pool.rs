@@ -28,6 +28,12 @@ use base::internal::{
     wake::{Unparker, WakeQ},
 };
 use crossbeam_utils::CachePadded;
+use item::internal::{
+    cleanups,
+    head::Head,
+    list::{Color, Injector, UpTo},
+};
+use limit::internal::queue_core::QueueCore;
 use std::{
     mem,
     ops::{Deref, DerefMut},
@@ -50,15 +56,7 @@ use super::{
     pwq::WaitingPwq,
     worker::Worker,
 };
-use crate::{
-    cleanups,
-    item::{
-        head::Head,
-        list::{Color, Injector, UpTo},
-    },
-    limit::queue_core::QueueCore,
-    observe::concurrency::Away,
-};
+use crate::observe::concurrency::Away;
 
 /// The attributes that identify a pool. Queues with equal attributes share one.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,15 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use base::internal::trace;
+use base::internal::{
+    trace,
+    wake::lane::{Lane, Turns},
+};
+use item::internal::{
+    head::{Head, Home, VTable},
+    list::{Colors, List},
+};
+use limit::internal::{account::Account, active::Gate, queue_core::QueueCore};
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicU32, Ordering},
@@ -19,15 +27,7 @@ use super::{
     pool::WorkerPool,
     seats::{GroupGate, Level},
 };
-use crate::{
-    item::{
-        head::{Head, Home, VTable},
-        lane::{Lane, Turns},
-        list::{Colors, List},
-    },
-    limit::{account::Account, active::Gate, queue_core::QueueCore},
-    observe::tally::{Arrivals, Cycles, Kept, Ran, Rest},
-};
+use crate::observe::tally::{Arrivals, Cycles, Kept, Ran, Rest};
 
 /// Connects a queue to one of its pools.
 ///

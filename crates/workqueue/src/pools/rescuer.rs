@@ -25,7 +25,13 @@
 
 use std::io;
 
-use base::internal::{panics::or_abort, params::ThreadStyle, trace, wake::Parker};
+use base::internal::{
+    panics::or_abort,
+    params::ThreadStyle,
+    trace,
+    wake::{Parker, lane::Lane},
+};
+use item::internal::{cleanups, list::List};
 use sync::{thread, time, twin, unmodelled::Arc};
 
 use super::{
@@ -35,10 +41,6 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     pwq::WaitsFor,
     worker::{self, Worker},
-};
-use crate::{
-    cleanups,
-    item::{lane::Lane, list::List},
 };
 
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.

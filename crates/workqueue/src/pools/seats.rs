@@ -63,6 +63,7 @@
 
 use std::mem;
 
+use limit::internal::active::{Gate, Holds, ReleaseEffects};
 use sync::{twin, unmodelled::Arc};
 
 use super::{
@@ -71,7 +72,6 @@ use super::{
     pwq::{Pwq, WaitingPwq, WaitsFor},
     worker::Worker,
 };
-use crate::limit::active::{Gate, Holds, ReleaseEffects};
 
 /// The gate at which a pwq waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,11 @@
 //!
 //! `seats.rs` acquires and releases the seats, which `active.rs` counts.
 
-use base::internal::trace;
+use base::internal::{trace, wake::lane::Lane};
+use item::internal::{
+    head::Head,
+    list::{self, Color, List},
+};
 use sync::{atomic::Ordering, thread::ThreadId, time, twin};
 
 use super::{
@@ -10,11 +14,6 @@ use super::{
     policy,
     pool::PoolGuard,
     worker::{MAX_LOCAL_BATCH, Worker},
-};
-use crate::item::{
-    head::Head,
-    lane::Lane,
-    list::{self, Color, List},
 };
 
 impl PoolGuard<'_> {

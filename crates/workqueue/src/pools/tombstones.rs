@@ -27,21 +27,18 @@
 
 use std::{mem, ptr::NonNull, task::Waker};
 
-use base::internal::panics::Foreign;
+use base::internal::{panics::Foreign, wake::lane::Lane};
+use item::internal::{
+    cleanups,
+    head::{Dead, Head, Home, State},
+    list,
+};
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
     dispatch::home,
     pool::{DeferredEffects, PoolGuard, WorkerPool},
     pwq::Pwq,
-};
-use crate::{
-    cleanups,
-    item::{
-        head::{Dead, Head, Home, State},
-        lane::Lane,
-        list,
-    },
 };
 
 /// The number of cancels after which the canceller checks whether a walk is worthwhile. The value

@@ -6,6 +6,7 @@ use std::{
 };
 
 use base::internal::page::{Kind, NAME_BYTES, Record};
+use item::internal::head::{Head, VTable};
 use sync::atomic::Ordering;
 use topology::CpuSet;
 
@@ -14,13 +15,10 @@ use super::{
     pwq::WaitsFor,
     worker::Worker,
 };
-use crate::{
-    item::head::{Head, VTable},
-    observe::{
-        left::{Doing, LeftItems},
-        report::{BusyWorker, ItemName, Report, Stall},
-        stall::worth_reporting,
-    },
+use crate::observe::{
+    left::{Doing, LeftItems},
+    report::{BusyWorker, ItemName, Report, Stall},
+    stall::worth_reporting,
 };
 
 /// The number of waiting items of a pool that are counted by function, as `Kind::Function`

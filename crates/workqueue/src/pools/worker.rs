@@ -14,6 +14,10 @@ use std::ptr::{self, NonNull};
 
 use base::internal::wake::{MAX_POLL_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
 use crossbeam_utils::CachePadded;
+use item::internal::{
+    head::{Head, VTable},
+    memory,
+};
 use sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
     thread, time,
@@ -25,13 +29,7 @@ use super::{
     policy::{Census, RunBudget},
     pool::{ParkDecision, WorkerPool},
 };
-use crate::{
-    item::{
-        head::{Head, VTable},
-        memory,
-    },
-    observe::{concurrency::Activity, tally::Tally},
-};
+use crate::observe::{concurrency::Activity, tally::Tally};
 
 /// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;

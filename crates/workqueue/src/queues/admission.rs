@@ -18,13 +18,13 @@ use base::internal::{
     panics::join_error::JoinError,
     wake::{report, sleeper::on_turn_of_task},
 };
+use limit::internal::capacity::Capacity;
 use sync::{atomic::Ordering, time};
 
 use super::{
     queue::{Admission, COUNTS, GROUP_DRAINS, Inner, Workqueue},
     task::TaskOptions,
 };
-use crate::limit::capacity::Capacity;
 
 /// The error returned if a queue rejects work. Contains the work.
 ///

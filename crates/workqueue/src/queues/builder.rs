@@ -1,16 +1,13 @@
 //! The builder of a queue.
 
 use base::internal::params::MaxActiveScope;
+use item::internal::panicked::{ItemPanic, PanicHandler};
+use limit::internal::{capacity::Capacity, queue_core::QueueCore};
 use sync::atomic::AtomicU32;
 use topology::{AffinityScope, CpuSet};
 
 use super::{future, group::Group, queue::Workqueue, registry::Registry};
 use crate::{
-    limit::{
-        capacity::Capacity,
-        queue_core::{PanicHandler, QueueCore},
-    },
-    observe::report::ItemPanic,
     pools::rescuer::Rescuer,
     route::{
         attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},

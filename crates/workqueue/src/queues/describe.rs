@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use base::internal::page::Image;
+use base::internal::{page::Image, wake::lane::Lane};
+use limit::internal::capacity::Capacity;
 use sync::{
     atomic::{AtomicU64, Ordering},
     time,
@@ -11,8 +12,6 @@ use sync::{
 
 use super::queue::Inner;
 use crate::{
-    item::lane::Lane,
-    limit::capacity::Capacity,
     pools::{
         dispatch::Enlisted,
         pool::WorkerPool,

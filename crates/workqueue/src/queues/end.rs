@@ -42,7 +42,16 @@
 
 use std::{mem, ops::Deref};
 
-use base::internal::{panics::or_abort, trace, wake::report};
+use base::internal::{
+    panics::or_abort,
+    trace,
+    wake::{lane::Lane, report},
+};
+use item::internal::{
+    cleanups::{self, Cleanup},
+    head::Dead,
+    panicked::Handler,
+};
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin,
@@ -53,12 +62,7 @@ use super::{
     queue::{Inner, Workqueue},
     registry::Registry,
 };
-use crate::{
-    cleanups::{self, Cleanup},
-    execute::run::depth,
-    item::{head::Dead, lane::Lane},
-    limit::queue_core::Handler,
-};
+use crate::execute::run::depth;
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
@@ -187,8 +191,6 @@ impl Cleanup for End {
 }
 
 // The cleanup of a handler only drops it.
-impl Cleanup for Handler {}
-
 impl Visits {
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);

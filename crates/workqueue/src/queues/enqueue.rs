@@ -7,6 +7,11 @@
 
 use std::ptr::NonNull;
 
+use base::internal::wake::lane::Lane;
+use item::internal::{
+    head::{Enqueue, Head},
+    list::set_fresh_next,
+};
 use sync::{atomic::Ordering, twin};
 use topology::CpuId;
 
@@ -19,11 +24,6 @@ use crate::{
         run::{self, CountToRelease},
         wait::must_not_be_lost,
         work::Work,
-    },
-    item::{
-        head::{Enqueue, Head},
-        lane::Lane,
-        list::set_fresh_next,
     },
     pools::pwq::Pwq,
 };

@@ -16,16 +16,14 @@ use std::{
     task::{Wake, Waker},
 };
 
+use item::internal::token::Token;
 use sync::{time::Instant, twin, unmodelled::Arc};
 
 use super::{
     queue::{Inner, Workqueue},
     sleeps::SleepTimer,
 };
-use crate::{
-    execute::{deadline::StartBy, run},
-    item::token::Token,
-};
+use crate::execute::{deadline::StartBy, run};
 
 /// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {

@@ -50,24 +50,23 @@ use base::internal::{
     },
     wake::{Maker, note_known},
 };
+use item::internal::{
+    cleanups,
+    deferred_drops::DeferredDrops,
+    head::{
+        Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot, VTable,
+    },
+    list::{self, Color},
+    memory,
+};
 use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::queue::Inner;
 use crate::{
-    cleanups,
     execute::{
         deadline::StartBy,
         join::JoinHandle,
         run::{self, note_panic, within_frame},
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{
-            Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot,
-            VTable,
-        },
-        list::{self, Color},
-        memory,
     },
     pools::pwq::Pwq,
 };

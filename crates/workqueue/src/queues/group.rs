@@ -26,6 +26,7 @@
 use std::ptr;
 
 use base::internal::page::Record;
+use limit::internal::active::Gate;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -37,7 +38,6 @@ use sync::{
 use super::{queue::Inner, registry::Registry};
 use crate::{
     execute::{lend, run::runs_in_group},
-    limit::active::Gate,
     pools::{pwq::WaitingPwq, seats::GroupGate},
     route::{
         attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares},

@@ -2,6 +2,8 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use base::internal::wake::lane::Lane;
+use limit::internal::{capacity::Capacity, queue_core::QueueCore};
 use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
@@ -17,8 +19,6 @@ use super::{
 };
 use crate::{
     execute::run::is_inside,
-    item::lane::Lane,
-    limit::{capacity::Capacity, queue_core::QueueCore},
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE, check_shares},

@@ -1,15 +1,12 @@
 //! Changes the routes of a queue in use. The protocol is described in `routes.rs`.
 
-use base::internal::trace;
+use base::internal::{trace, wake::lane::Lane};
 
 use super::queue::{Inner, Workqueue};
-use crate::{
-    item::lane::Lane,
-    route::{
-        attrs::{Attrs, BuildError},
-        machine::{Follower, Machine},
-        stats::QueueReport,
-    },
+use crate::route::{
+    attrs::{Attrs, BuildError},
+    machine::{Follower, Machine},
+    stats::QueueReport,
 };
 
 impl Inner {

@@ -40,6 +40,7 @@ use std::{mem, ptr::NonNull, task::Waker};
 
 use base::internal::panics::Foreign;
 use crossbeam_utils::CachePadded;
+use item::internal::cleanups;
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -51,7 +52,6 @@ use super::{
     timers::Timers,
     wheel::{Node, Wheel},
 };
-use crate::cleanups;
 
 /// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
 /// wakes (15 ns), and a shard in use takes 8 KiB.

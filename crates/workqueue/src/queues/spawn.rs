@@ -1,5 +1,7 @@
 //! Queues closures and futures, which run once.
 
+use item::internal::head::Name;
+
 use super::{
     admission::{TrySpawnError, admitted},
     queue::Workqueue,
@@ -10,7 +12,6 @@ use crate::{
         deadline::{AnyTime, AsTicket},
         join::{self, JoinHandle},
     },
-    item::head::Name,
     pools::pwq::Pwq,
 };
 

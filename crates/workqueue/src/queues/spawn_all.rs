@@ -3,13 +3,11 @@
 use std::ptr::NonNull;
 
 use base::internal::panics::contain;
+use item::internal::{deferred_drops::DeferredDrops, head::Head, list::set_fresh_next};
 use sync::atomic::Ordering;
 
 use super::{queue::Workqueue, task::TaskOptions};
-use crate::{
-    execute::join,
-    item::{deferred_drops::DeferredDrops, head::Head, list::set_fresh_next},
-};
+use crate::execute::join;
 
 /// The maximum length of a chain, equal to the size of a worker's batch. The value is a guess: with
 /// longer chains the workers start later.

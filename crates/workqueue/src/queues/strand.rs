@@ -56,6 +56,13 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use base::internal::wake::lane::Lane;
+use item::internal::{
+    deferred_drops::DeferredDrops,
+    head::{Ending, Head, Name, OfStrand, Popped, State, VTable},
+    list::{self, Color, Injector, List},
+    revival::Revivable,
+};
 use sync::{
     Backoff,
     atomic::{AtomicUsize, Ordering},
@@ -74,13 +81,6 @@ use crate::{
         join::{self, JoinHandle},
         run,
         work::Work,
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{Ending, Head, Name, OfStrand, Popped, State, VTable},
-        lane::Lane,
-        list::{self, Color, Injector, List},
-        revival::Revivable,
     },
     pools::pwq::Pwq,
 };

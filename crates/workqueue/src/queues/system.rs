@@ -5,13 +5,13 @@ use std::io;
 use base::internal::panics::contain;
 #[cfg(doc)]
 use base::internal::panics::join_error::JoinError;
+use item::internal::head::Name;
 use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
 use super::{builder::Builder, queue::Workqueue, task::rejected};
 use crate::{
     execute::join::JoinHandle,
-    item::head::Name,
     route::attrs::{BuildError, MAX_ACTIVE},
 };
 

@@ -2,6 +2,8 @@
 
 use std::mem;
 
+use base::internal::wake::lane::Lane;
+use item::internal::head::Name;
 use sync::{atomic::Ordering, time};
 use topology::CpuId;
 
@@ -19,7 +21,6 @@ use crate::{
         wait::must_not_be_lost,
         work::Work,
     },
-    item::{head::Name, lane::Lane},
     pools::pwq::Pwq,
 };
 

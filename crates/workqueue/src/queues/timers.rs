@@ -49,6 +49,7 @@
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 
 use base::internal::trace;
+use item::internal::{cleanups::Cleanup, head::Dead};
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
@@ -71,9 +72,7 @@ use super::{
     wheel::{self, Link, rounded_ns},
 };
 use crate::{
-    cleanups::Cleanup,
     execute::{run::CountToRelease, wait::must_not_be_lost, work::Work},
-    item::head::Dead,
     pools::manager::Manager,
 };
 

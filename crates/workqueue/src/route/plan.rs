@@ -1,21 +1,16 @@
 //! The plan of a queue's routes, and all pwqs, tables and gates that the routes have ever used.
 
-use base::internal::params::MaxActiveScope;
+use base::internal::{params::MaxActiveScope, wake::lane::Lane};
+use item::internal::head::{Home, Rules};
+use limit::internal::{active::Gate, queue_core::QueueCore};
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{attrs::Attrs, machine::Machine, routes::Routes};
-use crate::{
-    item::{
-        head::{Home, Rules},
-        lane::Lane,
-    },
-    limit::{active::Gate, queue_core::QueueCore},
-    pools::{
-        mayday::MaydayQueue,
-        pool::PoolAttrs,
-        pwq::{Pwq, WaitingPwq},
-        seats::GroupGate,
-    },
+use crate::pools::{
+    mayday::MaydayQueue,
+    pool::PoolAttrs,
+    pwq::{Pwq, WaitingPwq},
+    seats::GroupGate,
 };
 
 /// The settings of a queue that determine its routes and pwqs.

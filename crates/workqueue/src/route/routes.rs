@@ -26,6 +26,8 @@
 
 use std::ptr;
 
+use base::internal::wake::lane::Lane;
+use item::internal::head::Home;
 use sync::{
     atomic::{AtomicPtr, Ordering},
     cell::UnsafeCell,
@@ -34,10 +36,7 @@ use sync::{
 };
 use topology::{CpuId, CpuSet, Pods, Topology};
 
-use crate::{
-    item::{head::Home, lane::Lane},
-    pools::pwq::Pwq,
-};
+use crate::pools::pwq::Pwq;
 
 /// The table from CPU to pwq.
 pub(crate) struct Routes {

@@ -37,6 +37,7 @@ use base::internal::{
     panics::{Payload, contain, discard, or_abort},
     wake::{report, spin_as_waiter, yield_as_waiter},
 };
+use limit::internal::queue_core::QueueCore;
 use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
@@ -45,7 +46,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
+use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]

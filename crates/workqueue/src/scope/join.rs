@@ -26,10 +26,11 @@
 use std::{cell::Cell, panic::resume_unwind, ptr};
 
 use base::internal::panics::{Payload, contain, guarded_in_item};
+use limit::internal::queue_core::QueueCore;
 use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 
 use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
-use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
+use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
 
 /// The second closure, and its return value.
 struct Pair<'a, B, R> {

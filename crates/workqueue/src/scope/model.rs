@@ -1,6 +1,7 @@
 //! Scopes for models: a scope without a queue, whose guests are threads of the model.
 
 use base::internal::panics::guarded_in_item;
+use limit::internal::queue_core::QueueCore;
 use sync::unmodelled::Arc;
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     pieces::Untaken,
     scoped::ScopeState,
 };
-use crate::limit::queue_core::QueueCore;
 
 /// A scope that lives as long as any clone of it, even if its end overlooks a guest.
 #[derive(Clone)]

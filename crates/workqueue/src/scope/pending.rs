@@ -9,14 +9,13 @@
 use std::ptr::{self, NonNull};
 
 use base::internal::panics::{Payload, guarded_in_item};
+use item::internal::memory;
 use mpscq::RawStack;
 use sync::{
     Mutex,
     atomic::{AtomicPtr, Ordering},
     twin,
 };
-
-use crate::item::memory;
 
 /// The first field of every item.
 #[repr(C)]

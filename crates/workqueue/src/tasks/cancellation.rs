@@ -10,11 +10,11 @@ use std::{
 };
 
 use base::internal::panics::Foreign;
+use item::internal::token::{Token, WakerKey};
 use sync::unmodelled::Arc;
 
 use crate::{
     execute::{block_on::block_on, run},
-    item::token::{Token, WakerKey},
     time::sleep::timeout,
 };
 

@@ -30,10 +30,10 @@ use base::internal::{
     panics::{Foreign, contain, join_error::JoinError},
     wake::{Maker, note_known},
 };
+use item::internal::cleanups;
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
-    cleanups,
     execute::{
         block_on::block_on,
         join::JoinHandle,

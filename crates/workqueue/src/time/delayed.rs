@@ -6,6 +6,7 @@
 
 use std::{marker::PhantomData, time::Duration};
 
+use item::internal::head::Name;
 use sync::{Backoff, twin, unmodelled::Arc};
 
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
         wait::must_not_be_lost,
         work::{Busy, FlushError, Work, with_owner},
     },
-    item::head::Name,
     queues::{
         admission::TrySpawnError,
         queue::Workqueue,

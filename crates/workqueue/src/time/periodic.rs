@@ -9,16 +9,14 @@
 
 use std::time::Duration;
 
+use item::internal::head::Name;
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
     delayed::DelayedWork,
     interval::{MissedTickBehavior, ZeroPeriod, period_ns},
 };
-use crate::{
-    item::head::Name,
-    queues::{end::WeakQueue, queue::Workqueue},
-};
+use crate::queues::{end::WeakQueue, queue::Workqueue};
 
 /// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
 ///

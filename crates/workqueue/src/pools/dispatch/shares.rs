@@ -3,18 +3,16 @@
 
 use std::collections::VecDeque;
 
+use limit::internal::{
+    account::Account,
+    tree::{Paid, Tree},
+};
 use sync::atomic::Ordering;
 
 use super::{Dispatch, Worker};
-use crate::{
-    limit::{
-        account::Account,
-        tree::{Paid, Tree},
-    },
-    pools::{
-        pwq::{PwqState, WaitsFor},
-        seats::GroupGate,
-    },
+use crate::pools::{
+    pwq::{PwqState, WaitsFor},
+    seats::GroupGate,
 };
 
 impl Dispatch {
