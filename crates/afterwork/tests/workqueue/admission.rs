@@ -41,8 +41,7 @@ fn full_queue_returns_the_work() {
     let lives = Census::default();
     let first = queue.try_spawn(|| 1).unwrap();
     let second = queue.try_spawn(|| 2).unwrap();
-    let life = lives.life();
-    let full = queue.try_spawn(move || drop(life)).unwrap_err();
+    let full = queue.try_spawn(lives.closure()).unwrap_err();
     assert!(full.is_full());
     assert_eq!(full.to_string(), "the workqueue is full");
     assert_eq!(lives.alive(), 1);
@@ -78,8 +77,7 @@ fn each_kind_of_item_releases_its_permit_when_it_starts() {
         queue.pause();
         let handle = queue.spawn(count.adder());
         queue.detach(count.adder());
-        let add = count.adder();
-        let future = queue.spawn_async(async move { add() });
+        let future = queue.spawn_async(async move { count.add() });
         assert_eq!(free(&queue), Some(0));
         assert!(queue.task().try_reserve().is_none());
         queue.resume();
@@ -200,7 +198,7 @@ fn items_outside_the_capacity_are_never_rejected() {
     let queue = paused(1);
     queue.detach(|| ());
     let count = Count::default();
-    let works: Vec<_> = (0..5).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..5).map(|_| counting(count)).collect();
     assert!(queue.enqueue(&works[0]));
     assert_eq!(queue.task().enqueue_all(&works[1..]), 4);
     assert_eq!((free(&queue), waiting(&queue)), (Some(0), 6));

@@ -81,12 +81,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
     let registry = registry("64 core");
     let queue = queue("change").max_active(3).on(&registry);
     let (nr_runs, nr_queued, gauge) = (Count::default(), Count::default(), Gauge::default());
-    let works: Vec<_> = (0..8)
-        .map(|_| {
-            let (nr_runs, gauge) = (nr_runs.clone(), gauge.clone());
-            Work::new(move || gauge.within(|| nr_runs.add()))
-        })
-        .collect();
+    let works: Vec<_> = (0..8).map(|_| Work::new(move || gauge.within(|| nr_runs.add()))).collect();
     threads(5, |i| {
         let mut dice = Dice::new(seed + i as u64);
         for _ in 0..if i == 0 { 300 } else { 3000 } {
@@ -121,11 +116,11 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
     let queue = queue("ordered").ordered().on(&registry("64 core"));
     let (count, log, gauge) = (Count::default(), Log::default(), Gauge::default());
     for i in 0..2000 {
-        let (add, note, inside) = (count.adder(), log.note(i), gauge.clone());
+        let note = log.note(i);
         queue.detach(move || {
-            inside.within(|| {
+            gauge.within(|| {
                 note();
-                add();
+                count.add();
             })
         });
         if dice.below(10) == 0 {
@@ -149,8 +144,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
     let plug = plug_into(&queue);
     let changed = Count::default();
-    let seen = changed.clone();
-    queue.detach(move || assert_eq!(seen.get(), 0));
+    queue.detach(move || assert_eq!(changed.get(), 0));
     let changer = beside(&queue, move |queue| {
         queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
         changed.add();
@@ -193,7 +187,7 @@ fn a_queue_drains_items_of_former_attributes_too() {
     let queue = queue("drain").on(&registry("8 core"));
     let plug = plug_into(&queue);
     let nr_runs = Count::default();
-    let works: Vec<_> = (0..3).map(|_| counting(&nr_runs)).collect();
+    let works: Vec<_> = (0..3).map(|_| counting(nr_runs)).collect();
     for (nice, work) in works.iter().enumerate() {
         queue.set_attrs(|attrs| attrs.nice = nice as i8).unwrap();
         queue.enqueue(work);

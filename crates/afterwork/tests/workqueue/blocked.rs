@@ -46,7 +46,7 @@ fn others_run_the_local_batch_of_a_blocked_worker() {
     let queue = queue("hand").help(false).on(&registry("1 core"));
     let (plug, hole) = stopper();
     let count = Count::default();
-    let rest: Vec<_> = (0..30).map(|_| counting(&count)).collect();
+    let rest: Vec<_> = (0..30).map(|_| counting(count)).collect();
     queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
     wait_until(|| count.get() == 30);
@@ -59,11 +59,10 @@ fn a_blocked_local_batch_is_run_although_other_work_moves() {
     for _ in 0..10 {
         let queue = queue("hand").help(false).on(&registry);
         let (stop, count) = (Count::default(), Count::default());
-        let rest = [(); 60].map(|()| counting(&count));
-        queue.enqueue(&restless(&queue, &stop));
-        let (plug, hole) = stopper();
-        queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
-        plug.wait_until_stuck();
+        let rest = [(); 60].map(|()| counting(count));
+        queue.enqueue(&restless(&queue, stop));
+        let (_, plug) =
+            stuck(|hole| queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest));
         wait_until(|| count.get() == 60);
         stop.add();
         plug.release_and_drain(&queue);
@@ -74,7 +73,7 @@ fn a_blocked_local_batch_is_run_although_other_work_moves() {
 fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
     let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry("1 core")));
     let ((plug, hole), count) = (stopper(), Count::default());
-    let rest = [(); 30].map(|()| counting(&count));
+    let rest = [(); 30].map(|()| counting(count));
     queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
     let mut nr_due = 30;

@@ -100,9 +100,7 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
 /// afterwards.
 fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let block = |_| {
-        let (plug, hole) = stopper();
-        queue.detach(move || blocking(|| hole.sit()));
-        plug.wait_until_stuck();
+        let (_, plug) = stuck(|hole| queue.detach(move || blocking(|| hole.sit())));
         plug
     };
     let plugs: Vec<_> = (0..count).map(block).collect();
@@ -145,10 +143,9 @@ fn item_that_hogs_the_cpu_does_not_delay_its_pool() {
     let registry = registry("1 core");
     let queue = queue("hogs").help(false).on(&registry);
     let stop = Count::default();
-    let seen = stop.clone();
     // Spins without sleeping until a later item has run.
     let hog = queue.spawn(move || {
-        while seen.get() == 0 {
+        while stop.get() == 0 {
             std::hint::spin_loop();
         }
     });

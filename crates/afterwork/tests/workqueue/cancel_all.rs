@@ -36,8 +36,7 @@ fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
         let holder = queue.task().on_cpu(first).spawn(move || drop(joins));
         way(&queue);
         assert!(holder.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     });
 }
 
@@ -72,8 +71,7 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
         assert!(poll_with(&mut other, &wakers[1]).is_pending());
         way(&queue);
         assert!(awaited.join().is_err() && other.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     });
 }
 
@@ -111,8 +109,7 @@ fn a_destructor_waits_for_a_producer_without_a_permit() {
         go.send(()).unwrap();
         way(&queue);
         assert!(handle.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     }
 }
 
@@ -165,7 +162,7 @@ fn tickets_of_scopes_are_cancelled_and_not_counted() {
         for _ in 0..5 {
             scope.spawn(|| count.add());
         }
-        let work = counting(&count);
+        let work = counting(count);
         assert!(queue.enqueue(&work));
         queue.cancel_all()
     });
@@ -185,7 +182,7 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
             wait_until(|| format!("{work:?}").contains("handoff"));
             queue.pause();
         }
-        assert!(queue.enqueue(&counting(&count)));
+        assert!(queue.enqueue(&counting(count)));
         assert_eq!(queue.cancel_all(), 1, "left: {is_left}");
         assert_eq!(queue.cancel_all(), 0);
         queue.resume();

@@ -25,8 +25,7 @@ fn wait_for(deadline: Instant) {
 fn a_deadline_in_the_past_expires_at_once() {
     let (queue, lives) = (queue("past").alone(), Census::default());
     queue.pause();
-    let life = lives.life();
-    let handle = queue.task().deadline(Instant::now()).spawn(move || drop(life));
+    let handle = queue.task().deadline(Instant::now()).spawn(lives.closure());
     assert!(handle.is_finished());
     lives.all_dropped(1);
     let error = handle.join().unwrap_err();
@@ -39,8 +38,7 @@ fn a_deadline_in_the_past_expires_at_once() {
 fn the_deadline_ends_a_join_without_a_worker() {
     let (queue, lives) = (queue("stuck").alone(), Census::default());
     queue.pause();
-    let life = lives.life();
-    let handle = queue.task().deadline(Instant::now() + SOON).spawn(move || drop(life));
+    let handle = queue.task().deadline(Instant::now() + SOON).spawn(lives.closure());
     assert!(has_expired(handle.join()));
     lives.all_dropped(1);
     let mut handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
@@ -57,10 +55,7 @@ fn a_worker_skips_expired_items() {
     let queue = queue("behind").max_active(1).help(false).alone();
     let (plug, lives) = (plug_into(&queue), Census::default());
     let deadline = Instant::now() + SOON;
-    let handles = [(); 10].map(|()| {
-        let life = lives.life();
-        queue.task().deadline(deadline).spawn(move || drop(life))
-    });
+    let handles = [(); 10].map(|()| queue.task().deadline(deadline).spawn(lives.closure()));
     wait_for(deadline);
     let after = queue.spawn(|| ());
     plug.release();
@@ -90,9 +85,8 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     let [stuck, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     stuck.pause();
     let lives = Census::default();
-    let life = lives.life();
     let deadline = Instant::now() + SOON;
-    let handle = stuck.task().deadline(deadline).spawn(move || drop(life));
+    let handle = stuck.task().deadline(deadline).spawn(lives.closure());
     let outcome = tasks.spawn_async(async move {
         let outcome = handle.await;
         assert!(Instant::now() >= deadline);
@@ -117,9 +111,8 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
 #[test]
 fn a_task_that_awaits_a_started_item_is_woken_at_its_end() {
     let queue = queue("started").help(false).alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.task().deadline(in_an_hour()).spawn(move || hole.sit());
-    plug.wait_until_stuck();
+    let (mut handle, plug) =
+        stuck(|hole| queue.task().deadline(in_an_hour()).spawn(move || hole.sit()));
     assert!(poll(&mut handle).is_none());
     plug.release();
     block_on(handle).unwrap();

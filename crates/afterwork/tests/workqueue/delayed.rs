@@ -4,13 +4,13 @@ use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-fn counting(count: &Count) -> DelayedWork {
+fn counting(count: Count) -> DelayedWork {
     DelayedWork::new(count.adder())
 }
 
 fn counted() -> (DelayedWork, Count) {
     let count = Count::default();
-    (counting(&count), count)
+    (counting(count), count)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_item_whose_timer_runs_is_pending_and_not_queued_again() {
 fn many_timers_run_each_item_once() {
     let queue = queue("delay").alone();
     let count = Count::default();
-    let works: Vec<_> = (0..500).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..500).map(|_| counting(count)).collect();
     for (i, work) in works.iter().enumerate() {
         assert!(queue.enqueue_after(work, Duration::from_micros(1 + 97 * i as u64 % 20_000)));
     }
@@ -113,9 +113,8 @@ fn flush_queues_an_item_at_once_whose_timer_runs() {
 fn cancel_sync_stops_an_item_that_rearms_itself() {
     let queue = queue("sync").alone();
     let (again, count) = (queue.clone(), Count::default());
-    let runs = count.clone();
     let work = DelayedWork::with_handle(move |this| {
-        runs.add();
+        count.add();
         again.enqueue_after(this, Duration::from_micros(100));
     });
     assert!(queue.enqueue_after(&work, SHORT));
@@ -179,10 +178,9 @@ fn destroyed_queue_removes_its_timers() {
     let (registry, lives) = (registry("2 core"), Census::default());
     let queue = queue("gone").on(&registry);
     let (life, count) = (lives.life(), Count::default());
-    let runs = count.clone();
     let work = DelayedWork::new(move || {
         let _held = &life;
-        runs.add();
+        count.add();
     });
     assert!(queue.enqueue_after(&work, 5 * SHORT));
     drop(queue);
@@ -208,7 +206,7 @@ fn destroyed_registry_removes_its_timers() {
 fn many_threads_change_timers_and_lose_no_enqueue() {
     let queue = queue("storm").alone();
     let count = Count::default();
-    let works: Vec<_> = (0..4).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
     let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
     threads(4, |i| {
         for step in 0..400 {
@@ -244,7 +242,7 @@ fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
     let plug = plug_into(&queue);
     let (work, count) = counted();
-    let idle = counting(&count);
+    let idle = counting(count);
     assert!(queue.enqueue_after(&work, HOUR));
     let drainer = drain_begun(&queue);
     let nr_refused = queue.stats().refused;
@@ -271,7 +269,7 @@ fn delays_of_any_length_are_flushed_and_changed() {
     let delays = [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(1 << 40)];
     for delay in delays {
         for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
-            let work = counting(&count).with_slack(slack);
+            let work = counting(count).with_slack(slack);
             assert!(queue.enqueue_after(&work, delay) && !queue.enqueue_after(&work, SHORT));
             assert_eq!(queue.reschedule(&work, delay), Ok(false));
             assert!(work.is_pending());
@@ -280,7 +278,7 @@ fn delays_of_any_length_are_flushed_and_changed() {
             assert_eq!(count.get(), before + 1);
         }
     }
-    let works: Vec<_> = (0..64).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..64).map(|_| counting(count)).collect();
     for (bit, work) in works.iter().enumerate() {
         assert!(queue.enqueue_after(work, Duration::from_nanos(1 << bit)));
     }
@@ -295,7 +293,7 @@ fn an_item_cancelled_on_a_paused_queue_fires_on_another() {
     let registry = registry("2 core");
     let [paused, other] = ["paused", "other"].map(|name| queue(name).build_in(&registry).unwrap());
     let count = Count::default();
-    let work = counting(&count);
+    let work = counting(count);
     paused.pause();
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SHORT));

@@ -85,9 +85,7 @@ fn a_join_or_flush_that_breaks_the_promise_is_reported() {
     scene.plain.resume();
     assert!(waiter.join().unwrap());
 
-    let (plug, hole) = stopper();
-    let running = scene.plain.spawn(move || hole.sit());
-    plug.wait_until_stuck();
+    let (running, plug) = stuck(|hole| scene.plain.spawn(move || hole.sit()));
     let waiter = scene.rescued.spawn(move || running.join().unwrap());
     assert_eq!(next().1.as_deref(), Some("plain"), "running");
     plug.release();

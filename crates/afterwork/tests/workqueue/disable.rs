@@ -45,10 +45,9 @@ fn disable_leaves_the_present_run_and_disable_sync_waits() {
 fn an_item_that_disables_itself_cannot_queue_itself() {
     let queue = queue("disable").alone();
     let (log, again) = (Log::default(), queue.clone());
-    let seen = log.clone();
     let work = Work::with_handle(move |this| {
         let disabled = this.disable_sync();
-        seen.push((disabled, again.enqueue(this)));
+        log.push((disabled, again.enqueue(this)));
     });
     queue.enqueue(&work);
     queue.drain().unwrap();

@@ -7,11 +7,10 @@ fn a_drain_admits_items_of_the_queues_items_only() {
     let queue = queue("drain").alone();
     let (plug, hole) = stopper();
     let (chained, (work, count)) = (queue.clone(), counted());
-    let runs = count.clone();
     queue.detach(move || {
         hole.sit();
-        assert!(chained.enqueue(&counting(&runs)));
-        chained.detach(runs.adder());
+        assert!(chained.enqueue(&counting(count)));
+        chained.detach(count.adder());
     });
     plug.wait_until_stuck();
     let drainer = drain_begun(&queue);
@@ -51,7 +50,7 @@ fn destroy_runs_queued_items_and_rejects_later_ones() {
     count.spawn(100, &queue);
     queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(count.get(), 100);
-    let work = counting(&count);
+    let work = counting(count);
     assert!(!queue.enqueue(&work) && !work.is_busy());
     queue.drain().unwrap();
     assert!(!queue.enqueue(&work), "a drain does not bring it back");
@@ -148,7 +147,7 @@ fn a_drain_of_many_rounds_is_reported_with_the_item() {
     let queue = queue("busy").help(false).on(&registry);
     let stop = Count::default();
     // With six items, one is always in flight, and no scan misses all of them.
-    (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, &stop)));
+    (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, stop)));
     let drainer = beside(&queue, |queue| queue.drain().unwrap());
     let long = reports.iter().filter_map(|report| match report {
         Report::LongDrain { queue, rounds, item } => Some((queue, rounds, item)),
@@ -191,11 +190,7 @@ fn drain_delayed_by_items_for_some_rounds_is_not_reported() {
 fn destroying_a_queue_cancels_its_delayed_items() {
     let [going, other] = ["going", "other"].map(|name| queue(name).alone());
     let (runs, lives) = (Count::default(), Census::default());
-    let (ran, life) = (runs.clone(), lives.life());
-    let kept = DelayedWork::new(move || {
-        let _ = &life;
-        ran.add();
-    });
+    let kept = DelayedWork::new(keeping(lives.life(), runs.adder()));
     let gone = DelayedWork::new(owning(lives.life()));
     assert!(going.enqueue_after(&kept, HOUR) && going.enqueue_after(&gone, HOUR));
     let awaits = RcuWork::new(owning(lives.life()));

@@ -195,7 +195,7 @@ fn an_item_that_waits_for_readers_outlives_its_queue() {
 }
 
 /// Arms an item without handles for an hour. It owns a life of `census`.
-fn arm_for_an_hour(queue: &Workqueue, census: &Census) {
+fn arm_for_an_hour(queue: &Workqueue, census: Census) {
     let work = DelayedWork::new(owning(census.life()));
     assert!(queue.enqueue_after(&work, HOUR));
 }
@@ -206,8 +206,8 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     let (brief, other) = (queue("brief").on(&registry), queue("other").on(&registry));
     let (census, others) = (Census::default(), Census::default());
     for _ in 0..100 {
-        arm_for_an_hour(&brief, &census);
-        arm_for_an_hour(&other, &others);
+        arm_for_an_hour(&brief, census);
+        arm_for_an_hour(&other, others);
     }
     let kept = DelayedWork::new(|| ());
     assert!(brief.enqueue_after(&kept, HOUR));
@@ -226,7 +226,7 @@ fn delayed_items_are_dropped_by_an_end_that_must_not_wait() {
     for refuses in [false, true] {
         let registry = registry("2 core");
         let (queue, census) = (queue("own").on(&registry), Census::default());
-        arm_for_an_hour(&queue, &census);
+        arm_for_an_hour(&queue, census);
         let plug = plug_of_owner(&queue);
         registry.refuse_threads(refuses);
         drop(queue);

@@ -43,7 +43,7 @@ fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
 #[test]
 fn flush_does_not_wait_for_runs_that_are_queued_later() {
     let (queue, stop) = (queue("flush").alone(), Count::default());
-    let work = restless(&queue, &stop);
+    let work = restless(&queue, stop);
     queue.enqueue(&work);
     for _ in 0..100 {
         assert_eq!(work.flush(), Ok(true));
@@ -196,7 +196,7 @@ fn flushing_from_another_item_does_not_block_the_pool() {
     let (mut work, count) = counted();
     queue.enqueue(&work);
     for _ in 0..20 {
-        let (inner, again, count) = (work, queue.clone(), count.clone());
+        let (inner, again) = (work, queue.clone());
         work = Work::new(move || {
             again.enqueue(&inner);
             inner.flush().unwrap();

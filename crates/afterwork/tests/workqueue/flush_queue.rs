@@ -21,10 +21,9 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
 /// Blocks an item that its joiner runs, unless a worker takes it first, and counts its end.
 fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
     let ((plug, hole), ended) = (stopper(), Count::default());
-    let add = ended.adder();
     let handle = queue.spawn(move || {
         hole.sit();
-        add();
+        ended.add();
     });
     let joiner = thread::spawn(move || handle.join().unwrap());
     plug.wait_until_stuck();
@@ -77,7 +76,7 @@ fn items_queued_after_a_flush_do_not_delay_it() {
 #[test]
 fn a_stream_of_new_items_does_not_delay_a_flush() {
     let (queue, stop) = (queue("flush").alone(), Count::default());
-    queue.task().enqueue_all(&[(); 4].map(|()| restless(&queue, &stop)));
+    queue.task().enqueue_all(&[(); 4].map(|()| restless(&queue, stop)));
     (0..200).for_each(|_| queue.flush().unwrap());
     stop.add();
     queue.drain().unwrap();
@@ -168,7 +167,7 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
 fn flush_waits_for_items_that_have_no_seat_yet() {
     let queue = queue("inactive").max_active(1).help(false).alone();
     let (plug, count) = (plug_into(&queue), Count::default());
-    assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(&count))), 10);
+    assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(count))), 10);
     let flusher = flusher(&queue);
     assert!(!has_ended(&flusher));
     plug.release();
@@ -212,7 +211,7 @@ fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
     let count = Count::default();
     for _ in 0..50 {
-        let (inner, count) = (inner.clone(), count.clone());
+        let inner = inner.clone();
         outer.detach(move || {
             inner.detach(count.adder());
             inner.flush().unwrap();

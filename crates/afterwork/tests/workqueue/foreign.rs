@@ -57,11 +57,10 @@ fn a_timed_item_without_a_queue_delays_no_other_item() {
 fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false).on(registry);
     let ((plug, hole), ended) = (stopper(), Count::default());
-    let end = ended.adder();
     busy.detach(move || {
         hole.sit();
         third.spawn(|| ()).join().unwrap();
-        end();
+        ended.add();
     });
     plug.wait_until_stuck();
     (plug, ended)
@@ -107,11 +106,10 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
 #[test]
 fn a_source_that_panics_is_called_again() {
     let asked = Count::default();
-    let ask = asked.adder();
     let machine = Topology::synthetic("2 core").unwrap();
     let params = Params { topology_refresh_ms: 1, ..Params::default() };
     let registry = Registry::watching(machine, params, move || {
-        ask();
+        asked.add();
         panic!("cannot read the machine now");
     });
     let registry = registry.unwrap();
@@ -129,10 +127,9 @@ fn a_source_that_panics_is_called_again() {
 fn a_report_handler_may_set_another_when_it_is_dropped() {
     let registry = registry("2 core");
     let (again, dropped) = (registry.clone(), Count::default());
-    let add = dropped.adder();
     let first = at_drop(move || {
         again.on_report(|_| ());
-        add();
+        dropped.add();
         panic!("dropped");
     });
     registry.on_report(move |_| _ = &first);
@@ -260,10 +257,10 @@ fn the_waker_of_a_drain_may_requeue_an_item_of_the_same_batch() {
     let [all, third] = ["all", "third"].map(|it| queue(it).on(&registry));
     all.pause();
     let (first, count) = (Work::new(|| ()), Count::default());
-    let (theirs, third_too, add) = (first.clone(), third.clone(), count.adder());
+    let (theirs, third_too) = (first.clone(), third.clone());
     let move_it = move || {
         assert!(theirs.cancel() && third_too.enqueue(&theirs));
-        add();
+        count.add();
     };
     let both = |work: &Work| {
         assert_eq!(all.task().enqueue_all(&[first.clone(), work.clone()]), 2);

@@ -38,7 +38,6 @@ fn ceiling_holds_over_all_queues_and_pools_together() {
         threads(8, |i| {
             pin(i);
             for n in 0..100 {
-                let gauge = gauge.clone();
                 let handle = queues[n % 3].spawn(move || gauge.within(thread::yield_now));
                 if n % 4 == 0 {
                     handle.join().unwrap();
@@ -113,7 +112,6 @@ fn returning_thread_goes_on_though_the_group_is_full() {
     let (group, first, second) = one_seat();
     let (plug, hole) = stopper();
     let (go, returned) = (second.spawn(|| ()), Count::default());
-    let runs = returned.clone();
     let outer = first.spawn({
         let second = second.clone();
         move || {
@@ -121,7 +119,7 @@ fn returning_thread_goes_on_though_the_group_is_full() {
             // This item gets the seat after the inner one, before or after this thread returns.
             second.spawn_detached(move || hole.sit()).unwrap();
             inner.join().unwrap();
-            runs.add();
+            returned.add();
         }
     });
     go.join().unwrap();
@@ -182,9 +180,8 @@ fn random_items_that_wait_for_each_other_end() {
 #[test]
 fn thread_that_blocks_keeps_its_seat() {
     let (group, first, second) = one_seat();
-    let (plug, hole) = stopper();
-    first.spawn_detached(|| workqueue::blocking(move || hole.sit())).unwrap();
-    plug.wait_until_stuck();
+    let (_, plug) =
+        stuck(|hole| first.spawn_detached(|| workqueue::blocking(move || hole.sit())).unwrap());
     let (work, count) = counted();
     second.enqueue(&work);
     wait_until(|| group.stats().nr_waiting == 1);

@@ -93,10 +93,10 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
     let (queue, lives, nr_runs) = (pool(), Census::default(), Count::default());
     queue.pause();
     let item = || {
-        let (life, count) = (lives.life(), nr_runs.clone());
+        let life = lives.life();
         queue.spawn(move || {
             let _life = life;
-            count.add();
+            nr_runs.add();
         })
     };
     drop(item().cancel_on_drop());
@@ -114,11 +114,7 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
 fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
     let queue = pool();
     let lives = Census::default();
-    let life = lives.life();
-    let waits = queue.spawn_async(async move {
-        let _life = life;
-        pending::<()>().await;
-    });
+    let waits = queue.spawn_async(lives.future());
     drop(waits.cancel_on_drop());
     lives.all_dropped(1);
     let inner = queue.clone();

@@ -35,8 +35,7 @@ fn queueing_a_running_item_runs_it_exactly_once_more() {
 /// Queues one item from eight threads. Checks that its runs never overlap and that none is missing.
 fn hammer(queues: &[Workqueue], cancelling: bool) {
     let (gauge, nr_runs) = (Gauge::default(), Count::default());
-    let (inside, runs) = (gauge.clone(), nr_runs.clone());
-    let work = Work::new(move || inside.within(|| runs.add()));
+    let work = Work::new(move || gauge.within(|| nr_runs.add()));
     let nr_due = AtomicUsize::new(0);
     threads(8, |i| {
         pin(i);
@@ -54,7 +53,7 @@ fn hammer(queues: &[Workqueue], cancelling: bool) {
     queues.iter().for_each(|queue| queue.drain().unwrap());
     assert!(!work.is_busy(), "{work:?}");
     assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
-    assert_eq!(gauge.most(), 1, "two runs at once");
+    assert_eq!(gauge.most(), 1, "two nr_runs at once");
 }
 
 #[test]
@@ -89,10 +88,10 @@ fn one_item_may_alternate_between_ordered_and_other_queues() {
 fn an_item_may_queue_itself_a_thousand_times() {
     let queue = queue("again").alone();
     let (again, count) = (queue.clone(), Count::default());
-    let (runs, (send, receive)) = (count.clone(), mpsc::channel());
+    let (send, receive) = mpsc::channel();
     let work = Work::with_handle(move |this| {
-        runs.add();
-        match runs.get() {
+        count.add();
+        match count.get() {
             1000 => send.send(()).unwrap(),
             _ => assert!(again.enqueue(this)),
         }
@@ -127,11 +126,7 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
     let (census, count) = (Census::default(), Count::default());
     let plug = plug_into(&queue);
     for _ in 0..100 {
-        let (life, count) = (census.life(), count.clone());
-        assert!(queue.enqueue(&Work::new(move || {
-            let _ = &life;
-            count.add();
-        })));
+        assert!(queue.enqueue(&Work::new(keeping(census.life(), count.adder()))));
     }
     assert_eq!(census.dropped(), 0);
     plug.release_and_drain(&queue);
@@ -143,11 +138,7 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
 fn an_item_whose_handle_drops_in_its_run_is_freed_after_it() {
     let queue = queue("orphan").alone();
     let (census, (plug, hole)) = (Census::default(), stopper());
-    let life = census.life();
-    assert!(queue.enqueue(&Work::new(move || {
-        let _ = &life;
-        hole.sit();
-    })));
+    assert!(queue.enqueue(&Work::new(keeping(census.life(), move || hole.sit()))));
     plug.wait_until_stuck();
     assert_eq!(census.dropped(), 0);
     plug.release_and_drain(&queue);
@@ -252,7 +243,7 @@ fn a_run_sees_the_writes_of_the_enqueuer_and_the_last_run() {
 fn an_item_may_queue_other_items_on_any_queue() {
     let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
     let count = Count::default();
-    let (to, others) = (second.clone(), [(); 100].map(|()| counting(&count)));
+    let (to, others) = (second.clone(), [(); 100].map(|()| counting(count)));
     first.detach(move || assert_eq!(to.task().enqueue_all(&others), 100));
     first.drain().unwrap();
     second.drain().unwrap();
@@ -265,14 +256,13 @@ fn an_item_is_the_current_one_in_its_run_alone() {
     assert!(current_work().is_none());
     let inner = Work::new(|| assert!(current_work().is_some_and(|it| it.is_busy())));
     let (own, log) = (queue.clone(), Log::default());
-    let seen = log.clone();
     queue.enqueue(&Work::new(move || {
         let before = current_work().expect("it runs");
         own.enqueue(&inner);
         // If the item runs on this thread, it is the innermost one.
         inner.flush().unwrap();
         assert!(own.spawn(|| current_work().is_none()).join().unwrap());
-        seen.push(before);
+        log.push(before);
     }));
     queue.drain().unwrap();
     let handle = log.take().pop().expect("it ran");

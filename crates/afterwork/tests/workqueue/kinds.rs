@@ -182,7 +182,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
     plain.enqueue(&work);
     let reclaim = queue("reclaim").with_rescuer().help(false).on(&registry);
     let count = Count::default();
-    let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..200).map(|_| counting(count)).collect();
     reclaim.task().enqueue_all(&works);
     reclaim.drain().unwrap();
     assert_eq!((count.get(), foreign.get()), (200, 0));

@@ -22,12 +22,11 @@ fn drain_waits_for_items_that_items_queue() {
     let queue = queue("chained").affinity(Cpu).on(&registry("64 core"));
     for _ in 0..300 {
         let (again, runs) = (queue.clone(), Count::default());
-        let count = runs.clone();
         // The item moves from pod to pod, so a scan of one pod after the other may miss it.
         queue.enqueue(&Work::with_handle(move |this| {
-            count.add();
-            if count.get() < 20 {
-                pin(count.get());
+            runs.add();
+            if runs.get() < 20 {
+                pin(runs.get());
                 again.enqueue(this);
             }
         }));

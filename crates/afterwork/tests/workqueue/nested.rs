@@ -113,7 +113,7 @@ fn an_item_may_flush_and_cancel_items_of_other_queues() {
     let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
     let count = Count::default();
     let handles = [(); 50].map(|()| {
-        let (inner, work) = (inner.clone(), counting(&count));
+        let (inner, work) = (inner.clone(), counting(count));
         outer.spawn(move || {
             inner.enqueue(&work);
             work.flush().unwrap();

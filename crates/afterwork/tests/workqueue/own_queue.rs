@@ -30,10 +30,9 @@ fn is_an_error<T>(result: Result<T, JoinError>) -> bool {
 fn joining_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         let log = Log::default();
-        let notes = log.clone();
         assert!(inside(&queue, move |own| {
-            let refused = is_an_error(own.spawn(notes.note("later")).join());
-            notes.push("waiter");
+            let refused = is_an_error(own.spawn(log.note("later")).join());
+            log.push("waiter");
             refused
         }));
         queue.drain().unwrap();

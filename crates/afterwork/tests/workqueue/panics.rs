@@ -20,13 +20,12 @@ fn panics_do_not_cost_the_pool_its_workers() {
 #[test]
 fn handler_gets_only_panics_without_a_joiner() {
     let log = Log::default();
-    let heard = log.clone();
     let queue = queue("named").on_panic(move |panic| {
         let text = panic.text().map(str::to_owned);
         let number = panic.payload.downcast_ref::<u32>().copied();
         assert_eq!(panic.queue, "named");
         assert!(panic.func.contains("handler_gets_only_panics_without_a_joiner"));
-        heard.push((text, number));
+        log.push((text, number));
     });
     let queue = queue.alone();
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
@@ -55,8 +54,7 @@ fn each_panic_of_a_detached_closure_is_reported() {
         std::panic::resume_unwind(Box::new(()));
     }
     let count = Count::default();
-    let call = count.adder();
-    let queue = queue("detached").on_panic(move |_| call()).alone();
+    let queue = queue("detached").on_panic(move |_| count.add()).alone();
     let strand = queue.strand(());
     threads(2, |_| {
         for _ in 0..NR_ROUNDS {
@@ -78,9 +76,8 @@ fn each_panic_of_a_detached_closure_is_reported() {
 #[test]
 fn a_panic_handler_may_panic() {
     let count = Count::default();
-    let call = count.adder();
     let queue = queue("handler").on_panic(move |_| {
-        call();
+        count.add();
         panic!("the handler too");
     });
     let queue = queue.alone();
@@ -155,8 +152,7 @@ fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
     let bomb = bomb();
     cancel_panics(queue.spawn_async(async move { drop(bomb) }));
     assert_eq!(free(&queue), Some(1));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
 }
 
 #[test]
@@ -175,11 +171,11 @@ fn a_waker_that_panics_does_not_cost_a_worker() {
 fn an_item_keeps_the_payload_of_its_last_panic() {
     let lives = Census::default();
     let queue = queue("payload").alone();
-    let (mut nr_runs, life) = (0, lives.clone());
+    let mut nr_runs = 0;
     let work = Work::new(move || {
         nr_runs += 1;
         if nr_runs != 3 {
-            panic_any((nr_runs, life.life()));
+            panic_any((nr_runs, lives.life()));
         }
     });
     let run = || {

@@ -17,10 +17,9 @@ fn runs_longer_than_a_period_miss_ticks_and_never_overlap() {
     let queue = queue("every").alone();
     for behavior in [Burst, Delay, Skip] {
         let (gauge, count) = (Gauge::default(), Count::default());
-        let (inside, runs) = (gauge.clone(), count.clone());
         let ticks = queue.every(PERIOD, move || {
-            inside.within(|| thread::sleep(2 * PERIOD));
-            runs.add();
+            gauge.within(|| thread::sleep(2 * PERIOD));
+            count.add();
         });
         let ticks = ticks.unwrap().with_missed_ticks(behavior);
         wait_until(|| count.get() >= 5);
@@ -33,10 +32,9 @@ fn runs_longer_than_a_period_miss_ticks_and_never_overlap() {
 fn dropping_periodic_work_ends_it_after_the_present_run() {
     let queue = queue("every").alone();
     let ((plug, hole), count) = (stopper(), Count::default());
-    let runs = count.clone();
     let ticks = queue.every(PERIOD, move || {
         hole.sit();
-        runs.add();
+        count.add();
     });
     plug.wait_until_stuck();
     drop(ticks);
@@ -47,12 +45,11 @@ fn dropping_periodic_work_ends_it_after_the_present_run() {
 }
 
 /// Runs a function periodically that counts its runs and owns a life of `census`.
-fn owning_ticks(queue: &Workqueue, period: Duration, census: &Census) -> (Periodic, Count) {
+fn owning_ticks(queue: &Workqueue, period: Duration, census: Census) -> (Periodic, Count) {
     let (life, count) = (census.life(), Count::default());
-    let add = count.adder();
     let ticks = queue.every(period, move || {
         let _life = &life;
-        add();
+        count.add();
     });
     wait_until(|| count.get() > 0);
     (ticks.unwrap(), count)
@@ -62,7 +59,7 @@ fn owning_ticks(queue: &Workqueue, period: Duration, census: &Census) -> (Period
 fn cancelled_periodic_work_is_dropped_after_its_run() {
     let (queue, census) = (queue("every").alone(), Census::default());
     for _ in 0..20 {
-        let (ticks, count) = owning_ticks(&queue, Duration::from_micros(70), &census);
+        let (ticks, count) = owning_ticks(&queue, Duration::from_micros(70), census);
         ticks.cancel_sync();
         let then = count.get();
         queue.drain().unwrap();
@@ -76,10 +73,9 @@ fn periodic_work_may_be_dropped_inside_its_own_run() {
     let queue = queue("every").alone();
     let own = Arc::new(Mutex::new(None::<Periodic>));
     let (inside, count) = (own.clone(), Count::default());
-    let runs = count.clone();
     let mut place = own.lock().unwrap();
     let ticks = queue.every(PERIOD, move || {
-        runs.add();
+        count.add();
         drop(inside.lock().unwrap().take());
     });
     *place = Some(ticks.unwrap());
@@ -94,7 +90,7 @@ fn periodic_work_may_be_dropped_inside_its_own_run() {
 fn periodic_work_does_not_keep_its_queue() {
     let (registry, census) = (registry("2 core"), Census::default());
     let queue = queue("every").on(&registry);
-    let (ticks, count) = owning_ticks(&queue, PERIOD, &census);
+    let (ticks, count) = owning_ticks(&queue, PERIOD, census);
     drop(queue);
     let then = count.get();
     thread::sleep(5 * PERIOD);
@@ -107,7 +103,7 @@ fn periodic_work_does_not_keep_its_queue() {
 #[test]
 fn detached_periodic_work_runs_until_its_queue_ends() {
     let (queue, census) = (queue("every").alone(), Census::default());
-    let (ticks, count) = owning_ticks(&queue, PERIOD, &census);
+    let (ticks, count) = owning_ticks(&queue, PERIOD, census);
     ticks.detach();
     let then = count.get();
     wait_until(|| count.get() > then + 1);
@@ -165,9 +161,8 @@ fn let_others_tick(queue: &Workqueue) {
 fn cancel_all_ends_running_periodic_work() {
     let queue = queue("every").alone();
     let ((plug, hole), count) = (stopper(), Count::default());
-    let runs = count.clone();
     let _ticks = queue.every(PERIOD, move || {
-        runs.add();
+        count.add();
         hole.sit();
     });
     plug.wait_until_stuck();
@@ -197,9 +192,9 @@ fn cancel_all_ends_waiting_periodic_work() {
 #[test]
 fn a_tick_that_cancels_all_is_the_last() {
     let (queue, log) = (queue("every").alone(), Log::default());
-    let (notes, own) = (log.clone(), WeakWorkqueue::new(&queue));
+    let own = WeakWorkqueue::new(&queue);
     let ticks = queue.every(PERIOD, move || {
-        notes.push(own.upgrade().map(|queue| queue.cancel_all()));
+        log.push(own.upgrade().map(|queue| queue.cancel_all()));
     });
     let mut nr_cancelled = Vec::new();
     wait_until(|| {

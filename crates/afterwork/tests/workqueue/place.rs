@@ -71,11 +71,10 @@ fn work_on_cpu_runs_on_that_cpu() {
         assert_eq!(work_on_cpu(cpu, here).unwrap(), cpu);
     }
     let log = Log::default();
-    let seen = log.clone();
-    schedule_on_each_cpu(move |cpu| seen.push((cpu, here()))).unwrap();
-    let mut seen = log.take();
-    seen.sort();
-    assert!(seen.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
+    schedule_on_each_cpu(move |cpu| log.push((cpu, here()))).unwrap();
+    let mut log = log.take();
+    log.sort();
+    assert!(log.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
 }
 
 #[test]
@@ -89,9 +88,8 @@ fn work_on_cpu_reports_panics_and_missing_cpus() {
     let panicked = panicked.map(|never: ()| never).unwrap_err().downcast();
     assert!(matches!(panicked, Ok(JoinError::Panicked(_))), "{panicked:?}");
     let count = Count::default();
-    let add = count.adder();
     let on_all = schedule_on_each_cpu(move |_| {
-        add();
+        count.add();
         panic!("everywhere");
     });
     let on_all = on_all.unwrap_err().downcast();

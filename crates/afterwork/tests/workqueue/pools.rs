@@ -292,7 +292,7 @@ fn both_ways_of_waking_do_the_same_work() {
             let count = Count::default();
             threads(4, |i| {
                 pin(i);
-                let work = counting(&count);
+                let work = counting(count);
                 for n in 0..1000 {
                     assert_eq!(queue.spawn(move || n).join().unwrap(), n);
                     assert!(queue.enqueue(&work));

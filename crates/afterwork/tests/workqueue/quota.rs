@@ -22,7 +22,6 @@ fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
 fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     for _ in 0..400 {
-        let gauge = gauge.clone();
         queue.detach(move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop())));
     }
     queue.drain().unwrap();

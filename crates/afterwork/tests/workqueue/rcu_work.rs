@@ -2,13 +2,13 @@
 
 use crate::support::*;
 
-fn counting(count: &Count) -> RcuWork {
+fn counting(count: Count) -> RcuWork {
     RcuWork::new(count.adder())
 }
 
 fn counted() -> (RcuWork, Count) {
     let count = Count::default();
-    (counting(&count), count)
+    (counting(count), count)
 }
 
 /// A read-side critical section on its own thread. Grace periods that begin while it is open wait
@@ -17,12 +17,12 @@ struct Section(Plug, thread::JoinHandle<()>);
 
 impl Section {
     fn open() -> Self {
-        let (plug, hole) = stopper();
-        let thread = thread::spawn(move || {
-            let _guard = rcu::read();
-            hole.sit();
+        let (thread, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _guard = rcu::read();
+                hole.sit();
+            })
         });
-        plug.wait_until_stuck();
         Self(plug, thread)
     }
 
@@ -155,9 +155,8 @@ fn an_rcu_work_whose_queue_ends_may_be_queued_elsewhere() {
 fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
     let queue = queue("rcu").alone();
     let (again, count) = (queue.clone(), Count::default());
-    let runs = count.clone();
     let work = RcuWork::with_handle(move |this| {
-        runs.add();
+        count.add();
         assert!(again.task().enqueue_rcu(this));
     });
     assert!(queue.task().enqueue_rcu(&work));
@@ -174,7 +173,7 @@ fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
 fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
     let queue = queue("storm").alone();
     let count = Count::default();
-    let works: Vec<_> = (0..4).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
     let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
     threads(4, |i| {
         for step in 0..400 {

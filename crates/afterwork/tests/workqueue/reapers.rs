@@ -96,12 +96,12 @@ fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn S
     let mut owned: Vec<Box<dyn Send>> = Vec::new();
     for _ in 0..nr {
         let (ends, waits_for) = mpsc::channel::<()>();
-        let (ended, add, begin) = (last.replace(ends), count.adder(), begin.clone());
+        let (ended, begin) = (last.replace(ends), begin.clone());
         // The last destructor does not wait, because its sender is dropped after the loop.
         owned.push(Box::new(at_drop(move || {
             begin();
             _ = waits_for.recv();
-            add();
+            count.add();
             drop(ended);
         })));
     }

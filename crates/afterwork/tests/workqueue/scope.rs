@@ -258,8 +258,7 @@ fn panic_of_join<T: Send, U: Send>(
 #[test]
 fn a_scope_resumes_its_first_panic_after_all_items_ended() {
     let handled = Count::default();
-    let handle = handled.adder();
-    let queue = queue("panics").on_panic(move |_| handle()).paused();
+    let queue = queue("panics").on_panic(move |_| handled.add()).paused();
     let nr_ended = AtomicUsize::new(0);
     let text = panic_of(|| {
         queue.scope(|s| {

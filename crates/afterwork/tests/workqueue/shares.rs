@@ -21,7 +21,6 @@ fn single(name: &str) -> Builder {
 fn flood(queue: &Workqueue) -> Count {
     let nr_started = Count::default();
     for _ in 0..FLOOD {
-        let nr_started = nr_started.clone();
         queue.detach(move || {
             nr_started.add();
             burn(200);
@@ -92,7 +91,6 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         let plug = plug_into(&old);
         let (nr_items, nr_old) = (Count::default(), Count::default());
         for _ in 0..NR_OLD {
-            let nr_old = nr_old.clone();
             old.detach(move || {
                 burn(50);
                 nr_old.add();
@@ -215,11 +213,10 @@ fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let [few, many] = few_and_many(&registry);
     let nr_started = Count::default();
     few.detach(|| burn(3000));
-    let counted = nr_started.clone();
-    let second = few.spawn(move || counted.get());
+    let second = few.spawn(move || nr_started.get());
     let when_seen = Arc::new(AtomicUsize::new(FLOOD));
     for number in 0..FLOOD {
-        let (nr_started, when_seen, few) = (nr_started.clone(), when_seen.clone(), few.clone());
+        let (when_seen, few) = (when_seen.clone(), few.clone());
         many.detach(move || {
             nr_started.add();
             burn(200);
@@ -312,8 +309,7 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
     assert_eq!(waiting(&queue), 200);
     assert_eq!(queue.cancel_all(), 200);
     count.spawn(100, &queue);
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 300);
 }
 

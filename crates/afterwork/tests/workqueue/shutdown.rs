@@ -32,7 +32,7 @@ fn cancel_all_cancels_all_queued_items() {
             queue.spawn(move || (i, drop(life)))
         })
         .collect();
-    let works: Vec<_> = (0..50).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..50).map(|_| counting(count)).collect();
     assert_eq!(queue.task().enqueue_all(&works), 50);
     drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
     assert_eq!(queue.cancel_all(), 151);
@@ -42,8 +42,7 @@ fn cancel_all_cancels_all_queued_items() {
     assert_eq!(queue.cancel_all(), 0);
     // The queue and its items can be used again.
     assert_eq!(queue.task().enqueue_all(&works), 50);
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 50);
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
 }
@@ -86,16 +85,15 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
         let ((plug, hole), count) = (stopper(), Count::default());
-        let runs = count.clone();
         let work = DelayedWork::new(move || {
-            runs.add();
-            if runs.get() == 1 {
+            count.add();
+            if count.get() == 1 {
                 hole.sit();
             }
         });
         let is_handed_over = || format!("{work:?}").contains("handoff");
         let [first, second] = [0, 1].map(CpuId::new);
-        // It runs in one pool. The other one, which a drain checks first, hands it off.
+        // It count in one pool. The other one, which a drain checks first, hands it off.
         assert!(queue.task().on_cpu(second).enqueue_after(&work, Duration::ZERO));
         plug.wait_until_stuck();
         assert!(queue.task().on_cpu(first).enqueue_after(&work, Duration::ZERO));
@@ -105,10 +103,9 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
         assert!(queue.task().on_cpu(second).enqueue_after(&work, delay));
         // The waker reads the item's state, which takes the lock of its timer.
         let (asked, wakes) = (work.clone(), Count::default());
-        let woken = wakes.clone();
         let waker = waker(move || {
             let _ = asked.is_pending();
-            woken.add();
+            wakes.add();
         });
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
@@ -136,10 +133,9 @@ fn runs_when_all_is_cancelled(
 ) -> usize {
     let queue = queue("anew").alone();
     let ((plug, hole), count) = (stopper(), Count::default());
-    let runs = count.clone();
     let work = Work::new(move || {
-        runs.add();
-        if runs.get() == 1 {
+        count.add();
+        if count.get() == 1 {
             hole.sit();
         }
     });
@@ -224,8 +220,7 @@ fn cancel_all_spares_other_queues_of_the_pool() {
     }
     assert_eq!(first.cancel_all(), 100);
     first.resume();
-    second.resume();
-    second.drain().unwrap();
+    second.resume_and_drain();
     assert_eq!(count.get(), 100);
 }
 
@@ -296,10 +291,10 @@ fn destructors_of_cancelled_items_may_do_anything() {
     let count = Count::default();
     let panics = bomb();
     let panicked = queue.spawn(move || drop(panics));
-    let (again, runs) = (queue.clone(), count.clone());
+    let again = queue.clone();
     let spawns = at_drop(move || {
         assert_eq!(again.cancel_all(), 0);
-        again.detach(runs.adder());
+        again.detach(count.adder());
     });
     queue.detach(move || drop(spawns));
     // The item owns a handle to the queue.
@@ -309,8 +304,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
     queue.detach(move || drop(last));
     assert_eq!(queue.cancel_all(), 4);
     assert!(is_cancelled(panicked.join()));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 1);
     // The last item drops the last handle.
     queue.pause();
@@ -395,11 +389,11 @@ fn tasks_await_drains_and_are_woken() {
     for _ in 0..100 {
         let count = Count::default();
         for _ in 0..20 {
-            let (count, chained) = (count.clone(), queue.clone());
+            let chained = queue.clone();
             queue.detach(move || chained.detach(count.adder()));
         }
         let drains = [(); 3].map(|()| {
-            let (queue, count) = (queue.clone(), count.clone());
+            let queue = queue.clone();
             tasks.spawn_async(async move {
                 queue.drain_async().await.unwrap();
                 count.get()
@@ -465,8 +459,7 @@ fn shutdown_in_the_background_cancels_and_does_not_wait() {
     let queue = queue("shut").max_active(1).on(&registry);
     let lives = Census::default();
     let plug = plug_into(&queue);
-    let life = lives.life();
-    let queued = queue.spawn(move || drop(life));
+    let queued = queue.spawn(lives.closure());
     let delayed = DelayedWork::new(|| unreachable!("cancelled"));
     queue.enqueue_after(&delayed, HOUR);
     let other = queue.clone();

@@ -44,8 +44,8 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
 fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
     let queue = one_seat("retry");
     let (own, count) = (queue.clone(), Count::default());
-    let (runs, (plug, hole)) = (count.clone(), stopper());
-    let save = Arc::new(DelayedWork::new(move || runs.add()));
+    let (plug, hole) = stopper();
+    let save = Arc::new(DelayedWork::new(move || count.add()));
     let again = save.clone();
     let attempt = queue.spawn(move || {
         hole.sit();

@@ -28,8 +28,7 @@ fn try_join_returns_the_handle_until_the_end() {
 fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
     for queue in ordered_and_narrow() {
         let (plug, census) = (plug_into(&queue), Census::default());
-        let life = census.life();
-        let mut handle = queue.spawn(move || drop(life));
+        let mut handle = queue.spawn(census.closure());
         assert!(handle.cancel());
         assert_eq!(census.dropped(), 1);
         assert!(!handle.cancel());
@@ -43,12 +42,12 @@ fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
 #[test]
 fn a_closure_that_runs_or_has_ended_is_not_cancelled() {
     let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.spawn(move || {
-        hole.sit();
-        5
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn(move || {
+            hole.sit();
+            5
+        })
     });
-    plug.wait_until_stuck();
     assert!(!handle.cancel());
     plug.release();
     wait_until(|| handle.is_finished());
@@ -228,8 +227,7 @@ fn closures_yielded_before_a_panic_of_the_iterator_run() {
     let census = Census::default();
     let funcs = (0..100).map(|i| {
         assert!(i < 70, "no more");
-        let life = census.life();
-        move || drop(life)
+        census.closure()
     });
     let caught = catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs)));
     assert!(caught.is_err());
@@ -243,8 +241,7 @@ fn a_full_queue_accepts_closures_up_to_its_capacity() {
     let queue = queue("all").capacity(3).paused();
     assert_eq!(queue.task().spawn_detached_all((0..10).map(|_| || ())), 3);
     assert_eq!((waiting(&queue), queue.stats().refused), (3, 7));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
 }
 
 #[test]
@@ -255,8 +252,7 @@ fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
         if i == 70 {
             queue.shutdown(Duration::MAX).unwrap();
         }
-        let life = census.life();
-        move || drop(life)
+        census.closure()
     });
     // The first chain was queued before the queue was destroyed. Items collected after that are
     // rejected, as are later ones.

@@ -77,9 +77,8 @@ impl Future for Lure {
 fn self_waking_future_yields_to_others() {
     let queue = queue("fair").max_active(1).alone();
     let stop = Count::default();
-    let seen = stop.clone();
     let spinner = queue.spawn_async(async move {
-        while seen.get() == 0 {
+        while stop.get() == 0 {
             yields().await;
         }
     });
@@ -93,10 +92,10 @@ fn counting_polls(
     inside: impl Fn() + Send + 'static,
 ) -> (JoinHandle<()>, Lure, Count) {
     let (lure, polls) = (Lure::default(), Count::default());
-    let (mut its, count) = (lure.clone(), polls.clone());
+    let mut its = lure.clone();
     let handle = queue.spawn_async(poll_fn(move |context| {
         inside();
-        count.add();
+        polls.add();
         Pin::new(&mut its).poll(context)
     }));
     wait_until(|| lure.is_polled());
@@ -107,8 +106,7 @@ fn counting_polls(
 fn a_future_is_never_polled_twice_at_once() {
     let queue = queue("storm").alone();
     let gauge = Gauge::default();
-    let inside = gauge.clone();
-    let yields = move || inside.within(thread::yield_now);
+    let yields = move || gauge.within(thread::yield_now);
     let (handle, lure, polls) = counting_polls(&queue, yields);
     threads(4, |_| {
         let waker = lure.waker().unwrap();
@@ -158,7 +156,6 @@ fn behind_a_door<F: Fn() + Send + 'static>(
 fn max_active_bounds_the_polls_and_not_the_futures_that_wait() {
     let gauge = Gauge::default();
     behind_a_door(&queue("bound").max_active(2).alone(), 200, |_| {
-        let gauge = gauge.clone();
         move || gauge.within(thread::yield_now)
     });
     assert!(gauge.most() <= 2);

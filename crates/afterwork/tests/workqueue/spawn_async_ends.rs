@@ -6,12 +6,12 @@ use crate::{
 };
 
 /// Starts a future that counts its end, when the door has been opened.
-fn waits_at(queue: &Workqueue, door: &Door, ended: &Count) {
-    let (door, add) = (door.clone(), ended.adder());
+fn waits_at(queue: &Workqueue, door: &Door, ended: Count) {
+    let door = door.clone();
     drop(queue.spawn_async(async move {
         door.pass().await;
         yields().await;
-        add();
+        ended.add();
     }));
 }
 
@@ -19,7 +19,7 @@ fn waits_at(queue: &Workqueue, door: &Door, ended: &Count) {
 fn drain_waits_for_futures_that_wait() {
     let queue = queue("drain").alone();
     let (door, ended) = (Door::default(), Count::default());
-    (0..3).for_each(|_| waits_at(&queue, &door, &ended));
+    (0..3).for_each(|_| waits_at(&queue, &door, ended));
     wait_until(|| door.nr_waiting() == 3);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -34,7 +34,7 @@ fn drain_waits_for_futures_that_wait() {
 fn dropping_the_queue_waits_for_its_futures() {
     let queue = queue("drop").alone();
     let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, &ended);
+    waits_at(&queue, &door, ended);
     wait_until(|| door.nr_waiting() == 1);
     let opener = thread::spawn(move || door.open());
     drop(queue);
@@ -47,13 +47,12 @@ fn a_future_may_own_the_last_handle_of_its_queue() {
     for nr_waits in 0..3 {
         let queue = queue("own").alone();
         let (owned, ended) = (queue.clone(), Count::default());
-        let add = ended.adder();
         drop(queue.spawn_async(async move {
             for _ in 0..nr_waits {
                 yields().await;
             }
             drop(owned);
-            add();
+            ended.add();
         }));
         drop(queue);
         wait_until(|| ended.get() == 1);
@@ -113,8 +112,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
             }
         });
         assert_eq!(waiting(&queue), 0);
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     }
 }
 
@@ -145,9 +143,8 @@ fn a_future_cancelled_in_its_poll_is_not_polled_again() {
     let queue = queue("cancel").alone();
     let (plug, hole) = stopper();
     let polls = Count::default();
-    let counted = polls.clone();
     let mut handle = queue.spawn_async(poll_fn(move |context| {
-        counted.add();
+        polls.add();
         hole.sit();
         context.waker().wake_by_ref();
         Poll::<()>::Pending
@@ -224,11 +221,7 @@ fn a_future_without_handle_and_wakers_is_dropped() {
     let queue = queue("forlorn").alone();
     let census = Census::default();
     for _ in 0..20 {
-        let life = census.life();
-        drop(queue.spawn_async(async move {
-            let _life = life;
-            pending::<()>().await;
-        }));
+        drop(queue.spawn_async(census.future()));
     }
     queue.drain().unwrap();
     census.all_dropped(20);
@@ -256,7 +249,7 @@ fn the_last_waker_of_a_detached_future_drops_it() {
 fn a_detached_future_that_a_waker_keeps_is_polled() {
     let queue = queue("detached").alone();
     let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, &ended);
+    waits_at(&queue, &door, ended);
     wait_until(|| door.nr_waiting() == 1);
     door.open();
     queue.drain().unwrap();

@@ -18,10 +18,9 @@ fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Sen
 }
 
 /// Queues `nr` closures that count their runs.
-fn count_runs<S: Send + 'static>(strand: &Strand<S>, nr: usize, count: &Count) {
+fn count_runs<S: Send + 'static>(strand: &Strand<S>, nr: usize, count: Count) {
     for _ in 0..nr {
-        let run = count.adder();
-        detach(strand, move |_| run());
+        detach(strand, move |_| count.add());
     }
 }
 
@@ -71,10 +70,9 @@ fn detached_closures_run_before_queue_and_state_are_dropped() {
     let strand = queue.strand(lives.life());
     let plug = block(&strand);
     for _ in 0..100 {
-        let (run, lives) = (nr_run.adder(), lives.clone());
         detach(&strand, move |_| {
             assert_eq!(lives.alive(), 1);
-            run();
+            nr_run.add();
         });
     }
     drop(strand);
@@ -102,8 +100,7 @@ fn the_state_of_an_idle_strand_is_dropped_with_the_last_handle() {
 #[test]
 fn a_panic_reaches_the_joiner_and_the_strand_continues() {
     let nr_unseen = Count::default();
-    let seen = nr_unseen.adder();
-    let queue = queue("strand").on_panic(move |_| seen()).alone();
+    let queue = queue("strand").on_panic(move |_| nr_unseen.add()).alone();
     let strand = queue.strand(Vec::new());
     let panicked = strand.spawn(|all| {
         all.push(1);
@@ -227,7 +224,7 @@ fn a_flush_waits_for_all_closures_that_were_spawned_before() {
     for round in 0..50 {
         let nr_run = Count::default();
         // The closures make several batches, the last of which is not full.
-        count_runs(&queue.strand(0), 100 + round, &nr_run);
+        count_runs(&queue.strand(0), 100 + round, nr_run);
         queue.flush().unwrap();
         assert_eq!(nr_run.get(), 100 + round);
     }
@@ -283,8 +280,7 @@ fn urgent_strand_is_served_first() {
     queue.detach(log.note("ordinary"));
     let note = log.note("urgent");
     detach(&urgent, move |()| note());
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(log.take(), ["urgent", "ordinary"]);
 }
 
@@ -295,10 +291,7 @@ fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     let nr_run = Count::default();
     ends(move || {
         for _ in 0..200 {
-            let spawn = |number: usize| {
-                let run = nr_run.adder();
-                strands[number % 4].spawn(move |_| run())
-            };
+            let spawn = |number: usize| strands[number % 4].spawn(move |_| nr_run.add());
             let handles: Vec<_> = (0..400).map(spawn).collect();
             queue.cancel_all();
             for handle in handles {

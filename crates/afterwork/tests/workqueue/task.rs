@@ -105,8 +105,7 @@ fn urgent_work_of_all_kinds_overtakes() {
     assert!(queue.task().urgent().enqueue_after(&delayed, Duration::ZERO));
     let all = [note("first"), note("second")];
     assert_eq!(queue.task().urgent().spawn_detached_all(all), 2);
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     let order: Vec<_> = order.try_iter().collect();
     assert_eq!(order, ["work", "delayed", "first", "second", "ordinary"]);
 }
@@ -116,8 +115,7 @@ fn urgent_has_no_effect_on_an_ordered_queue() {
     let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
     queue.detach(log.note(1));
     queue.task().urgent().spawn_detached(log.note(2)).unwrap();
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(log.take(), [1, 2]);
 }
 

@@ -109,7 +109,7 @@ fn a_dropped_set_cancels_its_waiting_items_and_futures() {
     let (census, started) = (Census::default(), Count::default());
     let mut set = TaskSet::new(&queue);
     for _ in 0..4 {
-        let (life, started) = (census.life(), started.clone());
+        let life = census.life();
         set.spawn_async(async move {
             let _life = life;
             started.add();
@@ -257,13 +257,7 @@ fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
 fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
     let queue = queue("abort").alone();
     let census = Census::default();
-    let life = census.life();
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn_async(async move {
-            let _life = life;
-            pending::<()>().await;
-        })
-    });
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn_async(census.future()));
     let other = canceller.clone();
     assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
@@ -308,11 +302,11 @@ fn abort_handle_of_a_rejected_item_has_no_effect() {
 fn a_future_without_wakers_stays_for_its_abort_handle() {
     let queue = queue("abort").alone();
     let (census, polled) = (Census::default(), Count::default());
-    let (life, count) = (census.life(), polled.adder());
+    let life = census.life();
     let (handle, canceller) = cancellable(&queue, |task| {
         task.spawn_async(poll_fn(move |_| {
             let _life = &life;
-            count();
+            polled.add();
             Poll::<()>::Pending
         }))
     });

@@ -7,8 +7,7 @@ fn name() -> String {
 }
 
 /// Creates a hook that records the threads that call it.
-fn noting(threads: &Log<String>) -> Option<ThreadHook> {
-    let threads = threads.clone();
+fn noting(threads: Log<String>) -> Option<ThreadHook> {
     Some(ThreadHook::new(move || threads.push(name())))
 }
 
@@ -16,16 +15,15 @@ fn noting(threads: &Log<String>) -> Option<ThreadHook> {
 fn threads_call_their_hooks_around_all_their_items() {
     let (started, stopped) = (Log::default(), Log::default());
     let registry = tuned("2 core", |it| {
-        it.on_thread_start = noting(&started);
-        it.on_thread_stop = noting(&stopped);
+        it.on_thread_start = noting(started);
+        it.on_thread_stop = noting(stopped);
         it.thread_name = "db".into();
     });
     let queue = queue("hooks").help(false).with_rescuer().on(&registry);
-    let before = started.clone();
     let worker = queue.spawn(move || {
-        let threads = before.take();
+        let threads = started.take();
         assert!(threads.contains(&name()));
-        threads.into_iter().for_each(|it| before.push(it));
+        threads.into_iter().for_each(|it| started.push(it));
         name()
     });
     assert_eq!(worker.join().unwrap(), "db/u0");
@@ -46,11 +44,7 @@ fn threads_call_their_hooks_around_all_their_items() {
 #[test]
 fn hooks_may_panic_and_are_dropped_with_the_last_owner() {
     let lives = Census::default();
-    let life = lives.life();
-    let hook = ThreadHook::new(move || {
-        let _ = &life;
-        panic!("in a hook");
-    });
+    let hook = ThreadHook::new(keeping(lives.life(), move || panic!("in a hook")));
     assert!(hook == hook.clone() && hook != ThreadHook::new(|| ()));
     let registry = tuned("2 core", |it| {
         it.on_thread_start = Some(hook.clone());

@@ -102,9 +102,8 @@ fn an_item_that_hogs_the_cpu_is_reported_by_name() {
     let (registry, reports) = reporting(|_| ());
     let queue = queue("hogs").help(false).on(&registry);
     let stop = Count::default();
-    let seen = stop.clone();
     queue.detach(move || {
-        while seen.get() == 0 {
+        while stop.get() == 0 {
             std::hint::spin_loop();
         }
     });
