@@ -40,12 +40,11 @@ fn new_items_run_with_the_new_nice_value() {
 fn new_items_run_on_the_new_cpus() {
     let registry = registry("8 core");
     let queue = queue("cpus").help(false).on(&registry);
-    queue.set_attrs(|attrs| attrs.cpus = Some(set("0-1"))).unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-1"]);
-    queue.set_attrs(|attrs| attrs.cpus = None).unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-1", "0-7"]);
+    for (cpus, expected) in [(Some(set("0-1")), &["0-1"][..]), (None, &["0-1", "0-7"])] {
+        queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        assert_eq!(used(&registry), expected);
+    }
 }
 
 #[test]
@@ -116,12 +115,9 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
     let queue = queue("ordered").ordered().on(&registry("64 core"));
     let (count, log, gauge) = (Count::default(), Log::default(), Gauge::default());
     for i in 0..2000 {
-        let note = log.note(i);
         queue.detach(move || {
-            gauge.within(|| {
-                note();
-                count.add();
-            })
+            gauge.within(|| log.push(i));
+            count.add();
         });
         if dice.below(10) == 0 {
             let change = |attrs: &mut Attrs| {
@@ -160,9 +156,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
 #[test]
 fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let inside = queue.clone();
-    let changes = move || inside.set_attrs(|attrs| attrs.nice = 4);
-    let error = queue.spawn(changes).join().unwrap();
+    let error = queue.spawn_own(|own| own.set_attrs(|attrs| attrs.nice = 4)).join().unwrap();
     assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
     assert_eq!(queue.report().attrs.nice, 0);
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
@@ -187,10 +181,9 @@ fn a_queue_drains_items_of_former_attributes_too() {
     let queue = queue("drain").on(&registry("8 core"));
     let plug = plug_into(&queue);
     let nr_runs = Count::default();
-    let works: Vec<_> = (0..3).map(|_| counting(nr_runs)).collect();
-    for (nice, work) in works.iter().enumerate() {
-        queue.set_attrs(|attrs| attrs.nice = nice as i8).unwrap();
-        queue.enqueue(work);
+    for nice in 0..3 {
+        queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
+        queue.enqueue(&counting(nr_runs));
     }
     plug.release_and_drain(&queue);
     assert_eq!(nr_runs.get(), 3);
@@ -200,23 +193,22 @@ fn a_queue_drains_items_of_former_attributes_too() {
 fn pools_without_routes_end_their_workers_after_late_items() {
     let registry = registry("4 core");
     let queue = queue("desert").help(false).on(&registry);
-    let (again, (plug, hole), mut first) = (queue.clone(), stopper(), true);
-    let work = Work::with_handle(move |this| {
-        if mem::take(&mut first) {
-            // The second run is in the same pool.
-            again.enqueue(this);
-            hole.sit();
-        }
+    let (again, mut first) = (queue.clone(), true);
+    let (_, plug) = stuck(|hole| {
+        queue.enqueue(&Work::with_handle(move |this| {
+            if mem::take(&mut first) {
+                // The second run is in the same pool.
+                again.enqueue(this);
+                hole.sit();
+            }
+        }))
     });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
     queue.set_attrs(|attrs| attrs.nice = 2).unwrap();
     plug.release_and_drain(&queue);
     let is_deserted = |it: &PoolStats| it.nice != 0 || it.nr_workers == 0;
     wait_until(|| registry.pool_stats().iter().all(is_deserted));
     queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-    drop(work);
 }
 
 #[test]
@@ -260,15 +252,20 @@ fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
     assert_eq!(used(&registry), ["0-1"]);
 }
 
+/// Takes the CPUs other than `cpus` offline. Returns the former machine.
+fn restrict(registry: &Registry, cpus: &str) -> Topology {
+    let machine = Topology::clone(&registry.topology());
+    registry.set_topology(machine.restricted_to(&set(cpus)).unwrap());
+    machine
+}
+
 #[test]
 fn queues_follow_cpus_that_go_offline_and_online() {
-    let machine = Topology::synthetic("2 llc x 4 core").unwrap();
-    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    let registry = registry("2 llc x 4 core");
     let queue = queue("follow").help(false).affinity(System).on(&registry);
     let plug = plug_into(&queue);
     let waiting = queue.spawn(|| 1);
-    let half = machine.restricted_to(&set("0-3")).unwrap();
-    registry.set_topology(half);
+    let machine = restrict(&registry, "0-3");
     assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
     assert!(pool_on(&registry, "0-3").created > 0);
     plug.release();
@@ -280,10 +277,9 @@ fn queues_follow_cpus_that_go_offline_and_online() {
 
 #[test]
 fn setting_attributes_moves_an_ordered_queue_to_new_cpus() {
-    let machine = Topology::synthetic("8 core").unwrap();
-    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    let registry = registry("8 core");
     let queue = queue("ordered").ordered().on(&registry);
-    registry.set_topology(machine.restricted_to(&set("0-3")).unwrap());
+    restrict(&registry, "0-3");
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["0-7"]);
     queue.set_attrs(|_| ()).unwrap();
@@ -347,24 +343,18 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
 
 #[test]
 fn setting_equal_attributes_does_not_drain_an_ordered_queue() {
-    ends(|| {
-        let queue = queue("ordered").ordered();
-        let queue = queue.build_in(&registry("8 core")).unwrap();
-        let plug = plug_into(&queue);
-        queue.set_attrs(|_| ()).unwrap();
-        queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
-        let item = queue.try_spawn(|| 7).unwrap();
-        plug.release();
-        assert_eq!(item.join().unwrap(), 7);
-    });
+    let queue = queue("ordered").ordered().on(&registry("8 core"));
+    let plug = plug_into(&queue);
+    queue.set_attrs(|_| ()).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
+    let item = queue.try_spawn(|| 7).unwrap();
+    plug.release();
+    assert_eq!(item.join().unwrap(), 7);
 }
 
 #[test]
 fn a_destroyed_queue_takes_no_attributes() {
-    for ordered in [false, true] {
-        let builder = queue("destroyed");
-        let builder = if ordered { builder.ordered() } else { builder };
-        let queue = builder.alone();
+    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
         queue.shutdown(Duration::MAX).unwrap();
         let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
         assert!(matches!(error, BuildError::Destroyed), "{error}");

@@ -126,8 +126,7 @@ fn a_dependency_is_reported_once_for_each_pair() {
 #[test]
 fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
     let scene = Scene::new();
-    let second = queue("second").with_rescuer().help(false);
-    let second = second.on(&scene.registry);
+    let second = queue("second").with_rescuer().help(false).on(&scene.registry);
     let (flushed, joined) = (second.clone(), second.spawn(|| ()));
     scene.within(move || {
         joined.join().unwrap();

@@ -45,14 +45,11 @@ fn disable_leaves_the_present_run_and_disable_sync_waits() {
 fn an_item_that_disables_itself_cannot_queue_itself() {
     let queue = queue("disable").alone();
     let (log, again) = (Log::default(), queue.clone());
-    let work = Work::with_handle(move |this| {
-        let disabled = this.disable_sync();
-        log.push((disabled, again.enqueue(this)));
-    });
+    let work = Work::with_handle(move |this| log.push((this.disable_sync(), again.enqueue(this))));
     queue.enqueue(&work);
     queue.drain().unwrap();
     assert_eq!(log.take(), [(false, false)]);
-    assert!((work.enable() && queue.enqueue(&work)));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(log.take().len(), 1);
 }

@@ -34,7 +34,7 @@ fn a_panic_reaches_the_awaiting_task() {
 #[test]
 fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     let queue = queue("wakers").alone();
-    let (mut handle, plug) = stuck_closure(&queue);
+    let (mut handle, plug) = stuck(|hole| queue.spawn(move || hole.sit()));
     let [(first, first_rung), (last, last_rung)] = [counting_waker(), counting_waker()];
     for _ in 0..3 {
         for waker in [&first, &last] {

@@ -47,11 +47,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
     queue.spawn(|| ()).join().unwrap();
     registry.refuse_threads(true);
     let stop = Count::default();
-    queue.detach(move || {
-        while stop.get() == 0 {
-            std::hint::spin_loop();
-        }
-    });
+    queue.detach(hogging(stop));
     queue.spawn(stop.adder()).join().unwrap();
 }
 

@@ -16,7 +16,7 @@ fn join_returns_the_result_of_the_closure() {
 #[test]
 fn try_join_returns_the_handle_until_the_end() {
     let queue = queue("try").alone();
-    let (mut handle, plug) = stuck_closure(&queue);
+    let (mut handle, plug) = stuck(|hole| queue.spawn(move || hole.sit()));
     assert!(handle.try_join().is_none(), "it still runs");
     assert!(!handle.is_finished());
     plug.release();

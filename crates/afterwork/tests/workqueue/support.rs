@@ -675,6 +675,15 @@ impl Count {
     }
 }
 
+/// Returns a closure that keeps its CPU busy while `stop` is zero.
+pub fn hogging(stop: Count) -> impl FnOnce() + Send + 'static {
+    move || {
+        while stop.get() == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// Creates an item that counts its runs.
 pub fn counting(count: Count) -> Work {
     Work::new(count.adder())

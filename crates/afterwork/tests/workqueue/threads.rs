@@ -44,7 +44,11 @@ fn threads_call_their_hooks_around_all_their_items() {
 #[test]
 fn hooks_may_panic_and_are_dropped_with_the_last_owner() {
     let lives = Census::default();
-    let hook = ThreadHook::new(keeping(lives.life(), move || panic!("in a hook")));
+    let life = lives.life();
+    let hook = ThreadHook::new(move || {
+        let _ = &life;
+        panic!("in a hook");
+    });
     assert!(hook == hook.clone() && hook != ThreadHook::new(|| ()));
     let registry = tuned("2 core", |it| {
         it.on_thread_start = Some(hook.clone());
