@@ -41,8 +41,7 @@ fn max_active_holds_over_all_pools_together() {
 #[test]
 fn a_helper_waits_for_a_seat_as_a_worker_does() {
     let queue = queue("helped").max_active(1).on(&registry("1 core"));
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     queue.enqueue(&work);
     thread::scope(|scope| {
         scope.spawn(|| work.flush().unwrap());
@@ -168,8 +167,7 @@ fn limit_out_of_range_is_rejected_and_changes_nothing() {
     }
     assert_eq!(plain.stats().max_active, 7);
     let ordered = queue("limits").ordered().alone();
-    let refused = ordered.set_max_active(2);
-    assert!(matches!(refused, Err(BuildError::OrderedMaxActive(2))));
+    assert!(matches!(ordered.set_max_active(2), Err(BuildError::OrderedMaxActive(2))));
     ordered.set_max_active(1).unwrap();
     assert_eq!(ordered.stats().max_active, 1);
 }

@@ -37,8 +37,7 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
 
 #[test]
 fn full_queue_returns_the_work() {
-    let queue = paused(2);
-    let lives = Census::default();
+    let (queue, lives) = (paused(2), Census::default());
     let first = queue.try_spawn(|| 1).unwrap();
     let second = queue.try_spawn(|| 2).unwrap();
     let full = queue.try_spawn(lives.closure()).unwrap_err();
@@ -56,8 +55,7 @@ fn full_queue_returns_the_work() {
 
 #[test]
 fn spawning_on_a_full_queue_drops_the_work_with_an_error() {
-    let queue = paused(1);
-    let lives = Census::default();
+    let (queue, lives) = (paused(1), Census::default());
     let first = queue.spawn(|| 1);
     let [joined, detached, future] = [(); 3].map(|()| lives.life());
     assert!(is_refused(queue.spawn(move || drop(joined)).join()));
@@ -230,8 +228,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     assert_eq!(free(&queue), Some(0));
     drop(permit);
     wait_until(|| rings(3) == 1);
-    let permit = poll(&mut waits[1], &wakes[3].0).unwrap();
-    assert_eq!(permit.spawn(|| 3).join().unwrap(), 3);
+    assert_eq!(poll(&mut waits[1], &wakes[3].0).unwrap().spawn(|| 3).join().unwrap(), 3);
     drop(waits);
     assert_eq!(free(&queue), Some(1));
 }

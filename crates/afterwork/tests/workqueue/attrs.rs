@@ -58,8 +58,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
     assert_eq!(used(&registry), [cpu.trim_start_matches("cpu").trim()]);
     queue.set_attrs(|attrs| attrs.strict = true).unwrap();
     queue.spawn(|| ()).join().unwrap();
-    let pools = registry.pool_stats();
-    assert!(pools.iter().any(|pool| pool.strict && pool.created > 0));
+    assert!(registry.pool_stats().iter().any(|pool| pool.strict && pool.created > 0));
 }
 
 #[test]
@@ -138,8 +137,7 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
 #[test]
 fn a_change_of_an_ordered_queue_drains_it_first() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    let changed = Count::default();
+    let (plug, changed) = (plug_into(&queue), Count::default());
     queue.detach(move || assert_eq!(changed.get(), 0));
     let changer = beside(&queue, move |queue| {
         queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
@@ -179,8 +177,7 @@ fn attributes_out_of_range_are_rejected_and_change_nothing() {
 #[test]
 fn a_queue_drains_items_of_former_attributes_too() {
     let queue = queue("drain").on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    let nr_runs = Count::default();
+    let (plug, nr_runs) = (plug_into(&queue), Count::default());
     for nice in 0..3 {
         queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
         queue.enqueue(&counting(nr_runs));

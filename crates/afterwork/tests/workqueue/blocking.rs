@@ -137,8 +137,7 @@ fn a_worker_that_sleeps_without_a_report_is_counted() {
 #[test]
 fn item_that_hogs_the_cpu_does_not_delay_its_pool() {
     let registry = registry("1 core");
-    let queue = queue("hogs").help(false).on(&registry);
-    let stop = Count::default();
+    let (queue, stop) = (queue("hogs").help(false).on(&registry), Count::default());
     let hog = queue.spawn(hogging(stop));
     queue.spawn(stop.adder()).join().unwrap();
     hog.join().unwrap();

@@ -5,8 +5,7 @@ use crate::support::*;
 #[test]
 fn a_pending_item_that_is_cancelled_does_not_run() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         assert!(queue.enqueue(&work) && work.cancel());
         assert!(!work.is_busy() && !work.cancel());
         plug.release_and_drain(&queue);
@@ -93,8 +92,7 @@ fn many_may_cancel_at_once_while_others_queue() {
 #[test]
 fn an_item_cancelled_on_a_stuck_queue_runs_from_another() {
     let [stuck, other] = [queue("stuck").max_active(1), queue("other")].map(On::alone);
-    let plug = plug_into(&stuck);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&stuck), counted());
     assert!(stuck.enqueue(&work));
     assert!(!other.enqueue(&work), "pending there");
     assert!(work.cancel() && other.enqueue(&work));
@@ -197,8 +195,7 @@ fn storm(queue: &Workqueue, log: Log<usize>, name: &str) -> usize {
 fn cancelled_items_leave_a_full_or_paused_queue() {
     in_own_process(|| {
         let queue = queue("full").max_active(1).help(false).alone();
-        let log = Log::default();
-        let plug = plug_into(&queue);
+        let (log, plug) = (Log::default(), plug_into(&queue));
         let full_kib = storm(&queue, log, "full");
         queue.pause();
         plug.release();

@@ -142,8 +142,7 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 
 #[test]
 fn tickets_of_scopes_are_cancelled_and_not_counted() {
-    let queue = queue("tickets").paused();
-    let count = Count::default();
+    let (queue, count) = (queue("tickets").paused(), Count::default());
     let nr_cancelled = queue.scope(|scope| {
         for _ in 0..5 {
             scope.spawn(|| count.add());

@@ -30,8 +30,7 @@ fn a_running_closure_sees_each_kind_of_cancel() {
     let handle = poller(&queue);
     drop(handle.cancel_on_drop());
     queue.drain().unwrap();
-    let late = timeout(Duration::from_millis(1), poller(&queue).cancel_on_drop());
-    assert!(block_on(late).is_err());
+    assert!(block_on(timeout(Duration::from_millis(1), poller(&queue).cancel_on_drop())).is_err());
     queue.drain().unwrap();
     let mut set = TaskSet::new(&queue);
     set.add(poller(&queue));
@@ -103,8 +102,7 @@ fn a_running_poll_of_a_future_sees_its_cancel() {
 
 #[test]
 fn a_token_of_an_item_ends_each_wait_inside() {
-    let queue = queue("cancelled").help(false).alone();
-    let started = Count::default();
+    let (queue, started) = (queue("cancelled").help(false).alone(), Count::default());
     let mut handle = queue.spawn(move || {
         let token = CancellationToken::current();
         started.add();
@@ -115,8 +113,7 @@ fn a_token_of_an_item_ends_each_wait_inside() {
     });
     wait_until(|| started.get() == 1);
     handle.cancel();
-    let outcome = ends(move || handle.join()).unwrap();
-    assert_eq!(outcome, (None, None, Some(7), true));
+    assert_eq!(ends(move || handle.join()).unwrap(), (None, None, Some(7), true));
 }
 
 #[test]

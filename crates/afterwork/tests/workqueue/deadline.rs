@@ -82,8 +82,7 @@ fn a_poll_after_the_deadline_is_ready() {
 fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     let [stuck, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     stuck.pause();
-    let lives = Census::default();
-    let deadline = Instant::now() + SOON;
+    let (lives, deadline) = (Census::default(), Instant::now() + SOON);
     let handle = stuck.task().deadline(deadline).spawn(lives.closure());
     let outcome = tasks.spawn_async(async move {
         let outcome = handle.await;
@@ -95,8 +94,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     // The second poll registers a different waker.
     let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
     // On a loaded machine the deadline may have passed.
-    let outcome = poll(&mut handle).unwrap_or_else(|| block_on(handle));
-    assert!(has_expired(outcome));
+    assert!(has_expired(poll(&mut handle).unwrap_or_else(|| block_on(handle))));
     // An item that is cancelled before its deadline leaves no timer.
     let mut handle = stuck.task().deadline(in_an_hour()).spawn(|| ());
     assert!(poll(&mut handle).is_none());

@@ -30,8 +30,7 @@ fn delayed_item_runs_when_due_and_not_earlier() {
 #[test]
 fn a_delay_of_zero_queues_at_once() {
     let queue = queue("delay").max_active(1).alone();
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     assert!(queue.enqueue_after(&work, Duration::ZERO));
     assert!(work.is_pending());
     assert!(!queue.enqueue_after(&work, Duration::ZERO));
@@ -57,8 +56,7 @@ fn an_item_whose_timer_runs_is_pending_and_not_queued_again() {
 
 #[test]
 fn many_timers_run_each_item_once() {
-    let queue = queue("delay").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("delay").alone(), Count::default());
     let works: Vec<_> = (0..500).map(|_| counting(count)).collect();
     for (i, work) in works.iter().enumerate() {
         assert!(queue.enqueue_after(work, Duration::from_micros(1 + 97 * i as u64 % 20_000)));
@@ -71,8 +69,7 @@ fn many_timers_run_each_item_once() {
 
 #[test]
 fn mod_delayed_replaces_the_time_earlier_and_later() {
-    let queue = queue("mod").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("mod").alone(), counted());
     assert_eq!(queue.reschedule(&work, HOUR), Ok(true), "it was not pending");
     assert_eq!(queue.reschedule(&work, SHORT), Ok(false));
     wait_until(|| count.get() == 1);
@@ -88,8 +85,7 @@ fn mod_delayed_replaces_the_time_earlier_and_later() {
 #[test]
 fn mod_delayed_takes_a_queued_item_back_into_the_timer() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         assert!(queue.enqueue_after(&work, Duration::ZERO));
         assert_eq!(queue.reschedule(&work, HOUR), Ok(false));
         plug.release_and_drain(&queue);
@@ -100,8 +96,7 @@ fn mod_delayed_takes_a_queued_item_back_into_the_timer() {
 
 #[test]
 fn flush_queues_an_item_at_once_whose_timer_runs() {
-    let queue = queue("flush").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("flush").alone(), counted());
     assert_eq!(work.flush(), Ok(false));
     assert!(queue.enqueue_after(&work, HOUR));
     assert_eq!(work.flush(), Ok(true));
@@ -128,8 +123,7 @@ fn cancel_sync_stops_an_item_that_rearms_itself() {
 
 #[test]
 fn disabling_removes_an_item_from_its_timer_for_good() {
-    let queue = queue("disable").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
     assert!(queue.enqueue_after(&work, HOUR));
     assert!(work.disable());
     assert!(!work.is_pending());
@@ -194,8 +188,7 @@ fn destroyed_registry_removes_its_timers() {
 
 #[test]
 fn many_threads_change_timers_and_lose_no_enqueue() {
-    let queue = queue("storm").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("storm").alone(), Count::default());
     let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
     let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
     threads(4, |i| {
@@ -229,8 +222,7 @@ fn a_flush_while_the_queue_is_drained_loses_no_item() {
 #[test]
 fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     let idle = counting(count);
     assert!(queue.enqueue_after(&work, HOUR));
     let drainer = drain_begun(&queue);

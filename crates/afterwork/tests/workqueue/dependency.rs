@@ -80,8 +80,7 @@ fn a_join_or_flush_that_breaks_the_promise_is_reported() {
     let waiter = scene.rescued.spawn(move || pending.flush().unwrap());
     let (_, queue, func) = next();
     assert_eq!(queue.as_deref(), Some("plain"), "pending");
-    let name = std::any::type_name_of_val(&waited_for);
-    assert_eq!(func, Some(name));
+    assert_eq!(func, Some(std::any::type_name_of_val(&waited_for)));
     scene.plain.resume();
     assert!(waiter.join().unwrap());
 
@@ -103,8 +102,7 @@ fn a_helped_wait_that_breaks_the_promise_is_reported() {
     let helped = queue("helped").on(&scene.registry);
     let (outer, plain) = (helped.clone(), scene.plain.clone());
     scene.within(move || {
-        let inner = outer.spawn(move || plain.flush().unwrap());
-        inner.join().unwrap();
+        outer.spawn(move || plain.flush().unwrap()).join().unwrap();
     });
     assert_eq!(scene.reported(), [of_plain(None)]);
 }

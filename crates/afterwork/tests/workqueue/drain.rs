@@ -41,8 +41,7 @@ fn rejected_closure_is_returned_or_dropped() {
 
 #[test]
 fn destroy_runs_queued_items_and_rejects_later_ones() {
-    let queue = queue("destroy").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("destroy").alone(), Count::default());
     count.spawn(100, &queue);
     queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(count.get(), 100);
@@ -57,8 +56,7 @@ fn refused_in_own_item(wait: fn(&Workqueue) -> Result<(), OwnQueueError>) {
     let queue = queue("own").max_active(1).alone();
     let error = queue.spawn_own(wait).join().unwrap().unwrap_err();
     assert_eq!(error.queue(), "own");
-    let text = "an item of workqueue \"own\" cannot wait for its own queue";
-    assert_eq!(error.to_string(), text);
+    assert_eq!(error.to_string(), "an item of workqueue \"own\" cannot wait for its own queue");
     assert_eq!(queue.in_worker(wait), Err(error));
     queue.drain().unwrap();
     assert!(queue.enqueue(&Work::new(|| ())));
@@ -135,8 +133,7 @@ fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
 fn a_drain_of_many_rounds_is_reported_with_the_item() {
     let registry = registry("2 core");
     let reports = reports(&registry);
-    let queue = queue("busy").help(false).on(&registry);
-    let stop = Count::default();
+    let (queue, stop) = (queue("busy").help(false).on(&registry), Count::default());
     // With six items, one is always in flight, and no scan misses all of them.
     (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, stop)));
     let drainer = beside(&queue, |queue| queue.drain().unwrap());

@@ -123,8 +123,7 @@ fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
 
 #[test]
 fn the_last_handle_waits_for_all_items_while_timers_fire() {
-    let work = DelayedWork::new(|| ());
-    let stop = Count::default();
+    let (work, stop) = (DelayedWork::new(|| ()), Count::default());
     let flushers = [(); 2].map(|()| {
         beside(&(work.clone(), stop.clone()), |(work, stop)| {
             while stop.get() == 0 {
@@ -153,8 +152,7 @@ fn the_last_handle_waits_for_all_items_while_timers_fire() {
 #[test]
 fn a_timer_ends_with_the_last_handle_of_its_queue() {
     let registry = registry("2 core");
-    let other = queue("other").on(&registry);
-    let count = Count::default();
+    let (other, count) = (queue("other").on(&registry), Count::default());
     let work = DelayedWork::new(count.adder());
     let armed = || {
         let queue = queue("brief").on(&registry);
@@ -180,8 +178,7 @@ fn a_timer_ends_with_the_last_handle_of_its_queue() {
 fn an_item_that_waits_for_readers_outlives_its_queue() {
     let registry = registry("2 core");
     let other = queue("other").on(&registry);
-    let brief = queue("brief").on(&registry);
-    let count = Count::default();
+    let (brief, count) = (queue("brief").on(&registry), Count::default());
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
     assert!(brief.task().enqueue_rcu(&work) && work.is_pending());

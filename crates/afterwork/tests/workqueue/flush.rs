@@ -4,8 +4,7 @@ use crate::support::*;
 
 #[test]
 fn flush_of_an_idle_item_returns_false() {
-    let work = Work::new(|| ());
-    assert_eq!(work.flush(), Ok(false));
+    assert_eq!(Work::new(|| ()).flush(), Ok(false));
 }
 
 #[test]
@@ -143,8 +142,7 @@ fn an_item_that_flushes_itself_while_helping_gets_an_error() {
         inner.flush().unwrap();
     });
     queue.enqueue(&work);
-    let flushed = receive.recv_timeout(PATIENCE);
-    assert_eq!(flushed, Ok(Err(FlushError::OwnItem)));
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(FlushError::OwnItem)));
     queue.drain().unwrap();
 }
 
@@ -183,8 +181,7 @@ fn a_flush_that_helps_reports_the_panic() {
     plug.release();
     assert_eq!(flusher.join().unwrap(), Err(FlushError::Panicked));
     assert_eq!(FlushError::Panicked.to_string(), "the work item panicked");
-    let own = "a work item cannot wait for its own end";
-    assert_eq!(FlushError::OwnItem.to_string(), own);
+    assert_eq!(FlushError::OwnItem.to_string(), "a work item cannot wait for its own end");
 }
 
 #[test]

@@ -193,8 +193,7 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
 #[test]
 fn a_cancelled_item_does_not_delay_a_flush() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         queue.enqueue(&work);
         let flusher = flusher(&queue);
         assert!(work.cancel());

@@ -105,8 +105,7 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
 
 #[test]
 fn a_source_that_panics_is_called_again() {
-    let asked = Count::default();
-    let machine = Topology::synthetic("2 core").unwrap();
+    let (asked, machine) = (Count::default(), Topology::synthetic("2 core").unwrap());
     let params = Params { topology_refresh_ms: 1, ..Params::default() };
     let registry = Registry::watching(machine, params, move || {
         asked.add();
@@ -183,8 +182,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
 
 #[test]
 fn the_reserve_drops_items_one_by_one_without_a_reaper() {
-    let registry = registry("2 core");
-    let dropped = Count::default();
+    let (registry, dropped) = (registry("2 core"), Count::default());
     // No thread can be created at the last drop, so the fallback reaper drops the item.
     let refused = || {
         registry.refuse_threads(true);

@@ -70,8 +70,7 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
 
 #[test]
 fn wakers_are_dropped_with_their_handles() {
-    let queue = queue("wakers").max_active(1).alone();
-    let census = Census::default();
+    let (queue, census) = (queue("wakers").max_active(1).alone(), Census::default());
     for i in 0..200 {
         let (plug, life) = (plug_into(&queue), census.life());
         let waker = waker(move || _ = &life);

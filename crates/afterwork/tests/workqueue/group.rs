@@ -196,8 +196,7 @@ fn joiner_runs_no_item_of_a_full_group() {
     let registry = registry("4 core");
     let group = group(1, &registry);
     let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(&registry));
-    let plug = plug_into(&first);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&first), counted());
     second.enqueue(&work);
     thread::scope(|scope| {
         scope.spawn(|| work.flush().unwrap());

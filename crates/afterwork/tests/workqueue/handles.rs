@@ -112,8 +112,7 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
 
 #[test]
 fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
-    let queue = pool();
-    let lives = Census::default();
+    let (queue, lives) = (pool(), Census::default());
     let waits = queue.spawn_async(lives.future());
     drop(waits.cancel_on_drop());
     lives.all_dropped(1);

@@ -5,8 +5,7 @@ use crate::support::*;
 #[test]
 fn queueing_a_pending_item_returns_false_and_runs_it_once() {
     let queue = queue("pending").max_active(1).alone();
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     assert!(!work.is_pending() && !work.is_busy());
     assert!(queue.enqueue(&work));
     assert!(work.is_pending() && work.is_busy());
@@ -197,8 +196,7 @@ fn a_run_may_keep_a_handle_of_an_item_that_has_none_left() {
 
 #[test]
 fn a_handle_kept_by_a_run_survives_the_drop_of_the_last_one() {
-    let queue = queue("adopt").help(false).alone();
-    let census = Census::default();
+    let (queue, census) = (queue("adopt").help(false).alone(), Census::default());
     for _ in 0..3000 {
         let kept = Arc::new(Mutex::new(None));
         let (life, keep) = (census.life(), Arc::downgrade(&kept));

@@ -38,8 +38,7 @@ fn cpu_intensive_items_do_not_delay_other_queues() {
     let light = queue("light").help(false).on(&registry);
     let plugs = [(); 3].map(|()| plug_into(&heavy));
     light.spawn(|| ()).join().unwrap();
-    let pool = registry.pool_stats().remove(0);
-    assert_eq!(pool.seen_asleep, 0, "the monitor was not needed");
+    assert_eq!(registry.pool_stats().remove(0).seen_asleep, 0, "the monitor was not needed");
     plugs.iter().for_each(Plug::release);
 }
 
@@ -71,8 +70,7 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
 fn a_bottom_half_that_would_sleep_panics_instead() {
     let registry = registry("1 core");
     let bh = queue("bh").bh().on(&registry);
-    let blocked = bh.spawn(|| workqueue::blocking(|| ()));
-    assert!(blocked.join().is_err());
+    assert!(bh.spawn(|| workqueue::blocking(|| ())).join().is_err());
     let other = queue("other").help(false).on(&registry);
     let (stuck, plug) = stuck_in(&other);
     let flushed = stuck.clone();
@@ -123,8 +121,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
         queue("bh").bh().cpu_intensive(),
         queue("bh").with_rescuer().bh(),
     ] {
-        let refused = builder.build_in(&registry("1 core"));
-        assert!(matches!(refused, Err(BuildError::Bh)));
+        assert!(matches!(builder.build_in(&registry("1 core")), Err(BuildError::Bh)));
     }
 }
 
@@ -207,8 +204,7 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
     registry.refuse_threads(true);
     let [inner, outer] = [(); 2].map(|()| queue("two").with_rescuer().help(false).on(&registry));
     let joined = inner.clone();
-    let waits = outer.spawn(move || joined.spawn(|| 42).join().unwrap());
-    assert_eq!(waits.join().unwrap(), 42);
+    assert_eq!(outer.spawn(move || joined.spawn(|| 42).join().unwrap()).join().unwrap(), 42);
 }
 
 #[test]
@@ -368,8 +364,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             assert!(is_refused(clone.set_max_active(1)));
             assert!(is_refused(clone.set_shares(1)));
             assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
-            let found = (queue.report().attrs, queue.report().shares);
-            assert_eq!(found, (attrs.clone(), None));
+            assert_eq!((queue.report().attrs, queue.report().shares), (attrs.clone(), None));
             clone.clone().close_in_background();
             works("close_in_background");
             clone.shutdown_background();

@@ -69,8 +69,7 @@ fn draining_a_queue_from_an_item_that_its_item_helps_fails() {
 
 #[test]
 fn dropping_the_last_handle_waits_for_all_items() {
-    let registry = registry("2 core");
-    let count = Count::default();
+    let (registry, count) = (registry("2 core"), Count::default());
     for round in 1..100 {
         count.spawn(100, &queue("dropped").on(&registry));
         assert_eq!(count.get(), round * 100);
@@ -106,8 +105,7 @@ fn the_last_handle_may_be_dropped_inside_an_item() {
 
 #[test]
 fn the_last_handle_may_be_dropped_with_a_closure_or_a_result() {
-    let registry = registry("2 core");
-    let census = Census::default();
+    let (registry, census) = (registry("2 core"), Census::default());
     for i in 0..200 {
         let queue = queue("inside").on(&registry);
         let owned = (queue.clone(), census.life());
@@ -157,8 +155,7 @@ fn shutdown_is_rejected_while_the_registry_is_in_use() {
     let (queue, clone) = (queue("user").on(&registry), registry.clone());
     let error = registry.shutdown().unwrap_err();
     assert_eq!(error.nr_users, 2);
-    let found = error.to_string();
-    assert_eq!(found, "2 queues or clones still use the registry");
+    assert_eq!(error.to_string(), "2 queues or clones still use the registry");
     drop(clone);
     queue.spawn(|| ()).join().unwrap();
     let error = error.registry.shutdown().unwrap_err();
@@ -225,12 +222,10 @@ fn a_registry_dropped_without_shutdown_ends_its_threads() {
 
 #[test]
 fn system_queue_works() {
-    let queue = queue("global").build().unwrap();
-    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    assert_eq!(queue("global").build().unwrap().spawn(|| 1).join().unwrap(), 1);
     let global = Registry::global().unwrap();
     assert_eq!(*global.params(), Params::default());
-    let machine = Topology::detect().unwrap();
-    assert_eq!(global.topology().nr_cpus(), machine.nr_cpus());
+    assert_eq!(global.topology().nr_cpus(), Topology::detect().unwrap().nr_cpus());
 }
 
 thread_local!(static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
@@ -272,8 +267,7 @@ fn the_last_handle_may_drop_in_an_item_without_threads() {
         let plugs = [(); 2].map(|()| plug_into(&queue));
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
-        let count = Count::default();
-        let plug = plug_of_owner(&queue);
+        let (count, plug) = (Count::default(), plug_of_owner(&queue));
         queue.set_max_active(1).unwrap();
         count.spawn(500, &queue);
         drop(queue);
@@ -317,8 +311,7 @@ fn fail_further_threads() {
             }
         })
     };
-    let refused = (0..64).any(|_| sleeper().is_err());
-    assert!(refused, "threads can still be created");
+    assert!((0..64).any(|_| sleeper().is_err()), "threads can still be created");
 }
 
 /// Returns `true` and prints a message if a sanitizer has mapped too much memory for a limit.

@@ -28,8 +28,7 @@ fn a_limit_of_one_holds_for_threads_while_items_nest() {
     let queue = queue("nest").max_active(1).alone();
     let (a, b) = (queue.clone(), queue.clone());
     let inner = move || b.stats().nr_active;
-    let most = queue.spawn(move || a.spawn(inner).join().unwrap());
-    assert_eq!(most.join().unwrap(), 1);
+    assert_eq!(queue.spawn(move || a.spawn(inner).join().unwrap()).join().unwrap(), 1);
     queue.drain().unwrap();
     assert_eq!(queue.stats().nr_active, 0);
 }

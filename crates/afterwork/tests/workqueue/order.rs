@@ -35,8 +35,7 @@ fn items_of_one_producer_run_one_at_a_time_over_many_pools() {
 
 #[test]
 fn reusable_items_of_one_producer_run_in_order() {
-    let queue = queue("fifo").max_active(1).alone();
-    let log = Log::default();
+    let (queue, log) = (queue("fifo").max_active(1).alone(), Log::default());
     threads(4, |producer| {
         let work = |i| Work::new(log.note((producer, i)));
         let works: Vec<_> = (0..500).map(work).collect();
@@ -144,8 +143,7 @@ fn an_ordered_queue_stays_ordered_while_items_are_cancelled() {
 
 #[test]
 fn cancels_from_the_back_keep_the_order_of_the_others() {
-    let queue = queue("ordered").ordered().paused();
-    let log = Log::default();
+    let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
     // This would take a minute if each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();
     let cancelled = handles.iter_mut().enumerate().rev();
@@ -154,6 +152,5 @@ fn cancels_from_the_back_keep_the_order_of_the_others() {
     assert_eq!(waiting(&queue), 60);
     queue.detach(log.note(60_000));
     queue.resume_and_drain();
-    let expected = (0..60).map(|i| i * 1000 + 7).chain([60_000]);
-    assert!(log.take().into_iter().eq(expected));
+    assert!(log.take().into_iter().eq((0..60).map(|i| i * 1000 + 7).chain([60_000])));
 }

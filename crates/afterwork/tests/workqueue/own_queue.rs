@@ -352,8 +352,7 @@ fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
                 ended.send(runs.recv_timeout(PATIENCE)).unwrap();
             }),
         }));
-        let joined = joiner.as_mut().poll(&mut Context::from_waker(&hooks.waker()));
-        assert!(joined.is_ready());
+        assert!(joiner.as_mut().poll(&mut Context::from_waker(&hooks.waker())).is_ready());
         drop(joiner);
         let waker = lent.recv().unwrap();
         let plug = plug_into(&drained);

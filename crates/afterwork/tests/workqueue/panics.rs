@@ -41,8 +41,7 @@ fn handler_gets_only_panics_without_a_joiner() {
     drop(queue.spawn_async(async { panic!("future {}", 1) }));
     queue.drain().unwrap();
     let text = |text: &str| (Some(text.to_owned()), None);
-    let expected = [text("detached"), text("dropped"), (None, Some(7)), text("future 1")];
-    assert_eq!(log.take(), expected);
+    assert_eq!(log.take(), [text("detached"), text("dropped"), (None, Some(7)), text("future 1")]);
     assert_eq!(queue.stats().panicked, 5);
 }
 
@@ -63,10 +62,8 @@ fn each_panic_of_a_detached_closure_is_reported() {
                 std::hint::spin_loop();
             }
             let mut cancel = CancelHandle::default();
-            let cancellable = queue.task().cancel_handle(&mut cancel);
-            cancellable.spawn_detached(panics).unwrap();
-            let limited = queue.task().deadline(Instant::now() + HOUR);
-            limited.spawn_detached(panics).unwrap();
+            queue.task().cancel_handle(&mut cancel).spawn_detached(panics).unwrap();
+            queue.task().deadline(Instant::now() + HOUR).spawn_detached(panics).unwrap();
         }
     });
     queue.drain().unwrap();
@@ -169,8 +166,7 @@ fn a_waker_that_panics_does_not_cost_a_worker() {
 
 #[test]
 fn an_item_keeps_the_payload_of_its_last_panic() {
-    let lives = Census::default();
-    let queue = queue("payload").alone();
+    let (lives, queue) = (Census::default(), queue("payload").alone());
     let mut nr_runs = 0;
     let work = Work::new(move || {
         nr_runs += 1;

@@ -140,8 +140,7 @@ fn a_drain_does_not_wait_for_periodic_work() {
 
 #[test]
 fn a_paused_queue_runs_periodic_work_after_its_resume() {
-    let queue = queue("every").paused();
-    let count = Count::default();
+    let (queue, count) = (queue("every").paused(), Count::default());
     let ticks = queue.every(PERIOD, count.adder()).unwrap();
     thread::sleep(10 * PERIOD);
     assert_eq!(count.get(), 0);

@@ -34,8 +34,7 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(Cpu);
     for cpu in 0..8 {
-        let pool = on_cpu(&queue, cpu).spawn(thread_name);
-        assert_eq!(pool.join().unwrap(), format!("aw/u{cpu}"));
+        assert_eq!(on_cpu(&queue, cpu).spawn(thread_name).join().unwrap(), format!("aw/u{cpu}"));
     }
     let queue = spread(Numa);
     for node in 0..2 {
@@ -102,19 +101,15 @@ fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
     let queue = spread(Cache);
     pin(0);
     // This thread is on CPU 0 of node 0.
-    let pool = pool_of(|work| assert!(queue.task().on_node(0).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.task().on_node(1).enqueue(work)));
-    assert_eq!(pool, "aw/u2");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(0).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(1).enqueue(work))), "aw/u2");
 }
 
 #[test]
 fn missing_cpu_or_node_selects_the_first_pod() {
     let queue = spread(Cpu);
-    let pool = pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.task().on_node(77).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
+    assert_eq!(pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(77).enqueue(work))), "aw/u0");
 }
 
 #[test]

@@ -88,8 +88,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
         let_go.store(true, Ordering::Relaxed);
     });
     wait_until(|| in_worker(&queue, affinity) == mine);
-    let stats = registry.pool_stats();
-    assert!(stats.iter().any(|pool| pool.repatriated > 0));
+    assert!(registry.pool_stats().iter().any(|pool| pool.repatriated > 0));
 }
 
 /// Returns the nice value of this thread, the 19th field of its stat line.
@@ -230,8 +229,7 @@ fn workers_started_for_joins_are_culled_too() {
 fn items_run_without_threads_and_workers_start_later() {
     let registry = registry("4 core");
     registry.refuse_threads(true);
-    let queue = queue("refused").help(false).on(&registry);
-    let count = Count::default();
+    let (queue, count) = (queue("refused").help(false).on(&registry), Count::default());
     for i in 0..100 {
         queue.detach(count.adder());
         if i % 2 == 0 {
@@ -272,8 +270,7 @@ fn existing_workers_run_all_items_when_no_more_can_start() {
 fn a_pool_does_not_grow_past_max_workers() {
     let registry = tuned("8 core", |it| it.max_workers = 3);
     let queue = queue("few").help(false).on(&registry);
-    let plugs = [(); 3].map(|()| plug_into(&queue));
-    let count = Count::default();
+    let (plugs, count) = ([(); 3].map(|()| plug_into(&queue)), Count::default());
     count.spawn(100, &queue);
     wait_until(|| only_pool(&registry).seen_asleep == 3);
     assert_eq!(only_pool(&registry).nr_workers, 3);
@@ -350,8 +347,7 @@ fn odd_tunables_still_work() {
     ];
     for change in changes {
         let registry = tuned("4 core", change);
-        let queue = queue("odd").help(false).on(&registry);
-        let count = Count::default();
+        let (queue, count) = (queue("odd").help(false).on(&registry), Count::default());
         count.spawn(2000, &queue);
         queue.drain().unwrap();
         assert_eq!(count.get(), 2000);

@@ -54,8 +54,7 @@ fn an_rcu_work_runs_after_the_open_sections_and_not_before() {
 
 #[test]
 fn an_item_that_waits_for_readers_is_pending() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     assert!(!work.is_pending());
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
@@ -68,8 +67,7 @@ fn an_item_that_waits_for_readers_is_pending() {
 
 #[test]
 fn flush_waits_for_the_grace_period_and_for_the_run() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     assert_eq!(work.flush(), Ok(false));
     for nr_runs in 1..=100 {
         assert!(queue.task().enqueue_rcu(&work));
@@ -81,8 +79,7 @@ fn flush_waits_for_the_grace_period_and_for_the_run() {
 
 #[test]
 fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     let first = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     assert!(work.cancel());
@@ -91,8 +88,7 @@ fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
     assert!(queue.task().enqueue_rcu(&work));
     first.close();
     // The callback of the first enqueue has no effect.
-    let cookie = rcu::start_poll();
-    assert!(!rcu::poll_state(cookie));
+    assert!(!rcu::poll_state(rcu::start_poll()));
     assert!(work.is_pending() && count.get() == 0);
     second.close();
     work.flush().unwrap();
@@ -101,8 +97,7 @@ fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
 
 #[test]
 fn a_disabled_item_does_not_wait_for_readers() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     assert!(work.disable_sync());
@@ -171,8 +166,7 @@ fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
 
 #[test]
 fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
-    let queue = queue("storm").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("storm").alone(), Count::default());
     let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
     let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
     threads(4, |i| {
@@ -203,8 +197,7 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
 fn a_timer_that_a_grace_period_arms_wakes_the_manager() {
     let registry = registry("2 cores");
     let busy = queue("busy").max_active(1).on(&registry);
-    let other = queue("other").on(&registry);
-    let (work, count) = counted();
+    let (other, (work, count)) = (queue("other").on(&registry), counted());
     let plug = plug_into(&busy);
     assert!(busy.task().enqueue_rcu(&work));
     rcu::barrier();

@@ -335,28 +335,24 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
 
 #[test]
 fn a_join_resumes_its_first_panic_and_drops_an_untaken_part() {
-    let queue = paused();
-    let lives = Census::default();
+    let (queue, lives) = (paused(), Census::default());
     let life = lives.life();
     let second_ran = AtomicBool::new(false);
     let second = || {
         let _life = life;
         second_ran.store(true, Ordering::Relaxed);
     };
-    let found = panic_of_join(&queue, || panic_any("first"), second);
-    assert_eq!(found, "first");
+    assert_eq!(panic_of_join(&queue, || panic_any("first"), second), "first");
     assert!(!second_ran.into_inner());
     lives.all_dropped(1);
-    let found = panic_of_join(&queue, || 1, || panic_any("second"));
-    assert_eq!(found, "second");
+    assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
     queue.resume();
     let both = Barrier::new(2);
     let panics = |text| {
         meet(&both);
         panic_any(text)
     };
-    let text = panic_of_join(&queue, || panics("first"), || panics("second"));
-    assert_eq!(text, "first");
+    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
 }
 
 /// Calls `for_each_range`, and checks that it visits each element once.
@@ -561,8 +557,7 @@ fn closures_of_any_size_run_in_a_scope() {
     pool().scope(|s| {
         let sum = &sum;
         s.spawn(move || {
-            let total = large.iter().map(|&it| usize::from(it)).sum();
-            sum.fetch_add(total, Ordering::Relaxed);
+            sum.fetch_add(large.iter().map(|&it| usize::from(it)).sum(), Ordering::Relaxed);
         });
         s.spawn(move || increment(sum));
     });
@@ -574,8 +569,7 @@ fn results_of_pieces_are_reduced_to_one() {
     let queue = pool();
     let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
     for len in [1, 2, 1000, 100_000] {
-        let all = queue.map_reduce(0..len, sum, |a, b| a + b);
-        assert_eq!(all, Some(len * (len - 1) / 2));
+        assert_eq!(queue.map_reduce(0..len, sum, |a, b| a + b), Some(len * (len - 1) / 2));
     }
     assert_eq!(queue.map_reduce(5..5, sum, |a, b| a + b), None);
     let text = panic_of(|| {

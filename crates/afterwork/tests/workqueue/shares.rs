@@ -113,11 +113,9 @@ fn shares_hold_for_items_that_wait_already() {
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
     let answer = requests.spawn(move || counted.get());
-    let found = (requests.report().shares, wide.report().shares);
-    assert_eq!(found, (None, None));
+    assert_eq!((requests.report().shares, wide.report().shares), (None, None));
     requests.set_shares(500).unwrap();
-    let found = (requests.report().shares, wide.report().shares);
-    assert_eq!(found, (Some(500), None));
+    assert_eq!((requests.report().shares, wide.report().shares), (Some(500), None));
     plug.release();
     assert_eq!(answer.join().unwrap(), 0);
     // The queue releases its shares. Its items still run.
@@ -297,8 +295,7 @@ fn an_ordered_queue_keeps_its_order_among_shares() {
 #[test]
 fn flush_cancel_all_and_pause_hold_among_shares() {
     let queue = queue("example").shares(10).alone();
-    let urgent = queue.urgent().unwrap();
-    let count = Count::default();
+    let (urgent, count) = (queue.urgent().unwrap(), Count::default());
     count.spawn(100, &queue);
     count.spawn(100, &urgent);
     queue.flush().unwrap();
@@ -317,11 +314,9 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
 fn shares_out_of_range_are_named() {
     let registry = unwatched("1 core");
     for shares in [0, MAX_SHARES + 1] {
-        let refused = queue("none").shares(shares).build_in(&registry);
-        let refused = refused.unwrap_err();
+        let refused = queue("none").shares(shares).build_in(&registry).unwrap_err();
         assert!(matches!(refused, BuildError::Shares(named) if named == shares));
-        let text = format!("shares {shares} are not between 1 and 10000");
-        assert_eq!(refused.to_string(), text);
+        assert_eq!(refused.to_string(), format!("shares {shares} are not between 1 and 10000"));
     }
     let queue = queue("some").shares(MAX_SHARES).on(&registry);
     assert!(matches!(queue.set_shares(0), Err(BuildError::Shares(0))));

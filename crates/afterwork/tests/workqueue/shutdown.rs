@@ -170,8 +170,7 @@ fn cancel_all_decides_about_each_enqueue_behind_a_run() {
 #[test]
 fn cancel_all_keeps_the_order_of_later_items() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let log = Log::default();
+        let (plug, log) = (plug_into(&queue), Log::default());
         let work = Work::new(log.note(99));
         let spawn = |i| queue.spawn(log.note(i));
         queue.enqueue(&work);
@@ -243,8 +242,7 @@ fn cancelled_delayed_items_can_be_armed_again() {
 
 #[test]
 fn cancelled_rcu_works_can_be_armed_again() {
-    let queue = queue("rcu").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("rcu").alone(), Count::default());
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
     assert!(queue.task().enqueue_rcu(&work));
@@ -288,8 +286,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
     let registry = registry("2 core");
     let queue = queue("wild").on(&registry);
     queue.pause();
-    let count = Count::default();
-    let panics = bomb();
+    let (count, panics) = (Count::default(), bomb());
     let panicked = queue.spawn(move || drop(panics));
     let again = queue.clone();
     let spawns = at_drop(move || {
@@ -377,10 +374,8 @@ fn timed_drain_rejects_items_until_it_ends() {
     let error = queue.spawn(move || own.drain_timeout(PATIENCE)).join();
     let error = error.unwrap().unwrap_err();
     assert!(matches!(error, DrainError::OwnQueue(_)));
-    let text = "an item of workqueue \"timed\" cannot wait for its own queue";
-    assert_eq!(error.to_string(), text);
-    let at_once = queue.drain_timeout(Duration::ZERO);
-    at_once.or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
+    assert_eq!(error.to_string(), "an item of workqueue \"timed\" cannot wait for its own queue");
+    queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
 }
 
 #[test]
@@ -456,8 +451,7 @@ fn closing_in_the_background_runs_all_and_does_not_wait() {
 #[test]
 fn shutdown_in_the_background_cancels_and_does_not_wait() {
     let registry = registry("2 core");
-    let queue = queue("shut").max_active(1).on(&registry);
-    let lives = Census::default();
+    let (queue, lives) = (queue("shut").max_active(1).on(&registry), Census::default());
     let plug = plug_into(&queue);
     let queued = queue.spawn(lives.closure());
     let delayed = DelayedWork::new(|| unreachable!("cancelled"));

@@ -85,12 +85,10 @@ fn closures_and_results_of_any_size_arrive_whole() {
     let queue = queue("sizes").alone();
     fn check<const N: usize>(queue: &Workqueue) {
         let sent: [u8; N] = std::array::from_fn(|i| (i * 7 + N) as u8);
-        let handle = queue.spawn(move || sent);
-        assert!(handle.join().unwrap() == sent, "{N} bytes");
+        assert!(queue.spawn(move || sent).join().unwrap() == sent, "{N} bytes");
         let (send, receive) = mpsc::channel();
         queue.detach(move || send.send(sent.to_vec()).unwrap());
-        let came = receive.recv_timeout(PATIENCE).unwrap();
-        assert!(came == sent, "{N} bytes, detached");
+        assert!(receive.recv_timeout(PATIENCE).unwrap() == sent, "{N} bytes, detached");
     }
     for _ in 0..20 {
         check::<0>(&queue);
@@ -109,8 +107,7 @@ fn closures_and_results_of_any_size_arrive_whole() {
     // result.
     assert_eq!(queue.spawn(|| [3u64; 400]).join().unwrap(), [3; 400]);
     let large = [1u64; 400];
-    let sum = queue.spawn(move || large.iter().sum::<u64>());
-    assert_eq!(sum.join().unwrap(), 400);
+    assert_eq!(queue.spawn(move || large.iter().sum::<u64>()).join().unwrap(), 400);
 }
 
 #[test]
@@ -165,8 +162,7 @@ fn the_payload_of_a_panic_reaches_the_joiner() {
     for help in [true, false] {
         let queue = queue("panics").help(help).alone();
         let failed = |panics: fn()| queue.spawn(panics).join().unwrap_err();
-        let error = failed(|| panic!("a text"));
-        assert_eq!(error.to_string(), "the work item panicked: a text");
+        assert_eq!(failed(|| panic!("a text")).to_string(), "the work item panicked: a text");
         let error = failed(|| panic!("number {}", std::hint::black_box(7)));
         assert_eq!(error.to_string(), "the work item panicked: number 7");
         let error = failed(|| panic_any(41u64));
@@ -211,8 +207,7 @@ fn one_shots_of_threads_that_exit_leave_nothing_behind() {
 
 #[test]
 fn many_closures_are_queued_in_their_order_and_each_runs_once() {
-    let queue = queue("all").ordered().alone();
-    let log = Log::default();
+    let (queue, log) = (queue("all").ordered().alone(), Log::default());
     // These counts need full chains, a partial chain, or no chain.
     for count in [0, 1, 63, 64, 65, 1000] {
         assert_eq!(queue.task().spawn_detached_all((0..count).map(|i| log.note(i))), count);
@@ -223,14 +218,12 @@ fn many_closures_are_queued_in_their_order_and_each_runs_once() {
 
 #[test]
 fn closures_yielded_before_a_panic_of_the_iterator_run() {
-    let queue = queue("all").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("all").alone(), Census::default());
     let funcs = (0..100).map(|i| {
         assert!(i < 70, "no more");
         census.closure()
     });
-    let caught = catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs)));
-    assert!(caught.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs))).is_err());
     queue.drain().unwrap();
     assert_eq!(queue.stats().completed, 70);
     census.all_dropped(70);
@@ -246,8 +239,7 @@ fn a_full_queue_accepts_closures_up_to_its_capacity() {
 
 #[test]
 fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
-    let queue = queue("all").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("all").alone(), Census::default());
     let funcs = (0..100).map(|i| {
         if i == 70 {
             queue.shutdown(Duration::MAX).unwrap();

@@ -75,8 +75,7 @@ impl Future for Lure {
 
 #[test]
 fn self_waking_future_yields_to_others() {
-    let queue = queue("fair").max_active(1).alone();
-    let stop = Count::default();
+    let (queue, stop) = (queue("fair").max_active(1).alone(), Count::default());
     let spinner = queue.spawn_async(async move {
         while stop.get() == 0 {
             yields().await;
@@ -104,8 +103,7 @@ fn counting_polls(
 
 #[test]
 fn a_future_is_never_polled_twice_at_once() {
-    let queue = queue("storm").alone();
-    let gauge = Gauge::default();
+    let (queue, gauge) = (queue("storm").alone(), Gauge::default());
     let yields = move || gauge.within(thread::yield_now);
     let (handle, lure, polls) = counting_polls(&queue, yields);
     threads(4, |_| {
@@ -196,8 +194,7 @@ fn a_large_future_and_its_result_arrive_whole() {
 
 #[test]
 fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
-    let queue = queue("bell").alone();
-    let lure = Lure::default();
+    let (queue, lure) = (queue("bell").alone(), Lure::default());
     let mut handle = queue.spawn_async(lure.clone());
     wait_until(|| lure.is_polled());
     let (waker, rings) = counting_waker();

@@ -72,8 +72,7 @@ fn a_worker_drops_a_cancelled_future_before_the_join_returns() {
     wait_until(|| door.nr_waiting() == 1);
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
-    let dropped_by = receive.try_recv().expect("it is dropped");
-    assert_ne!(dropped_by, thread::current().id());
+    assert_ne!(receive.try_recv().expect("it is dropped"), thread::current().id());
 }
 
 #[test]
@@ -124,8 +123,7 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     assert!(poll_with(&mut handle, &waker).is_pending());
     assert!(canceller.cancel());
     assert_eq!(rings.get(), 1);
-    let outcome = poll_with(&mut handle, &waker);
-    assert!(matches!(outcome, Poll::Ready(Err(JoinError::Cancelled))));
+    assert!(matches!(poll_with(&mut handle, &waker), Poll::Ready(Err(JoinError::Cancelled))));
 }
 
 #[test]
@@ -181,16 +179,14 @@ fn a_future_that_has_ended_is_not_cancelled() {
 
 #[test]
 fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
-    let queue = queue("panic").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("panic").alone(), Census::default());
     let life = census.life();
     let handle = queue.spawn_async(async move {
         let _life = life;
         yields().await;
         panic!("in a poll");
     });
-    let error = handle.join().unwrap_err();
-    assert_eq!(error.to_string(), "the work item panicked: in a poll");
+    assert_eq!(handle.join().unwrap_err().to_string(), "the work item panicked: in a poll");
     census.all_dropped(1);
     assert_eq!(queue.stats().panicked, 1);
 }
@@ -210,16 +206,14 @@ fn a_future_that_panics_as_it_is_dropped_panicked() {
         Poll::Ready(())
     }));
     for handle in [cancelled, ready] {
-        let outcome = handle.join();
-        assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+        assert!(matches!(handle.join(), Err(JoinError::Panicked(_) | JoinError::Cancelled)));
     }
     queue.drain().unwrap();
 }
 
 #[test]
 fn a_future_without_handle_and_wakers_is_dropped() {
-    let queue = queue("forlorn").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("forlorn").alone(), Census::default());
     for _ in 0..20 {
         drop(queue.spawn_async(census.future()));
     }

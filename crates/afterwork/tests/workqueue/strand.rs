@@ -85,8 +85,7 @@ fn detached_closures_run_before_queue_and_state_are_dropped() {
 
 #[test]
 fn the_state_of_an_idle_strand_is_dropped_with_the_last_handle() {
-    let lives = Census::default();
-    let queue = queue("strand").alone();
+    let (lives, queue) = (Census::default(), queue("strand").alone());
     let strand = queue.strand(lives.life());
     let other = strand.clone();
     strand.spawn(|_| ()).join().unwrap();
@@ -121,8 +120,7 @@ fn a_cancelled_closure_does_not_run_and_the_others_do() {
     let mut odd = handles.iter_mut().skip(1).step_by(2);
     assert!(odd.all(|handle| handle.cancel()));
     drop(plug);
-    let all = strand.spawn(mem::take).join().unwrap();
-    assert!(all.into_iter().eq((0..100).step_by(2)));
+    assert!(strand.spawn(mem::take).join().unwrap().into_iter().eq((0..100).step_by(2)));
     for (number, handle) in handles.into_iter().enumerate() {
         assert_eq!(handle.join().is_ok(), number % 2 == 0);
     }
@@ -164,8 +162,7 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
     let queue = queue_of_one();
     let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
-    let outcome = ends(move || outcome.join()).unwrap();
-    assert!(matches!(outcome, Err(JoinError::OwnQueue)));
+    assert!(matches!(ends(move || outcome.join()).unwrap(), Err(JoinError::OwnQueue)));
 }
 
 #[test]
@@ -197,8 +194,7 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     let _last = strand.spawn(|_| ());
     queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(strand.backlog(), 0);
-    let late = strand.spawn(|_| ()).join();
-    assert!(matches!(late, Err(JoinError::Closed)));
+    assert!(matches!(strand.spawn(|_| ()).join(), Err(JoinError::Closed)));
 }
 
 #[test]

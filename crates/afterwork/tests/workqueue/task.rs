@@ -8,8 +8,7 @@ const SOON: Duration = Duration::from_millis(2);
 fn a_cancellable_closure_and_a_future_expire_too() {
     ends(|| {
         let queue = queue("late").max_active(1).alone();
-        let plug = plug_into(&queue);
-        let lives = Census::default();
+        let (plug, lives) = (plug_into(&queue), Census::default());
         let deadline = Instant::now() + SOON;
         let (life, mut cancel) = (lives.life(), CancelHandle::default());
         let options = queue.task().deadline(deadline).cancel_handle(&mut cancel);
@@ -20,8 +19,7 @@ fn a_cancellable_closure_and_a_future_expire_too() {
         assert!(!cancel.is_finished());
         assert!(has_expired(closure.join()));
         assert!(cancel.is_finished() && !cancel.cancel());
-        let awaited = block_on(future);
-        assert!(has_expired(awaited));
+        assert!(has_expired(block_on(future)));
         lives.all_dropped(2);
         // This item has no joiner, so a worker finds it.
         let life = lives.life();
@@ -62,12 +60,10 @@ fn a_full_queue_returns_each_kind_of_work() {
     let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
     assert!(future.is_full());
     let future = future.into_inner();
-    let closure = queue.task().spawn_detached(|| ()).unwrap_err();
-    closure.into_inner()();
+    queue.task().spawn_detached(|| ()).unwrap_err().into_inner()();
     let mut cancel = CancelHandle::default();
     let options = queue.task().deadline(Instant::now() + HOUR);
-    let kept = options.cancel_handle(&mut cancel).try_spawn(|| 3);
-    assert_eq!(kept.unwrap_err().into_inner()(), 3);
+    assert_eq!(options.cancel_handle(&mut cancel).try_spawn(|| 3).unwrap_err().into_inner()(), 3);
     assert!(cancel.is_finished(), "it has no item");
     queue.resume();
     first.join().unwrap();
@@ -83,8 +79,7 @@ fn options_choose_pool_and_lane() {
     let at = |task: TaskOptions<'_>| task.spawn(name).join().unwrap();
     let (first, last) = (CpuId::new(0), CpuId::new(1));
     assert_ne!(at(queue.task().on_cpu(first)), at(queue.task().on_cpu(last)));
-    let urgent = at(queue.task().on_cpu(last).urgent());
-    assert_eq!(urgent, at(queue.task().on_cpu(last)));
+    assert_eq!(at(queue.task().on_cpu(last).urgent()), at(queue.task().on_cpu(last)));
     // A node that does not exist is replaced by the first pod.
     assert_eq!(at(queue.task().on_node(77)), at(queue.task().on_cpu(first)));
 }
@@ -131,10 +126,8 @@ fn all_items_of_a_blocking_queue_may_block() {
         assert_eq!(queue.stats().cm_wakeups, 0);
     });
     let few = queue("few").blocking().max_active(3);
-    let few = few.build_in(&registry("2 core")).unwrap();
-    assert_eq!(few.stats().max_active, 3);
-    let one = queue("one").ordered().blocking();
-    assert!(one.build_in(&registry("2 core")).is_ok());
+    assert_eq!(few.build_in(&registry("2 core")).unwrap().stats().max_active, 3);
+    assert!(queue("one").ordered().blocking().build_in(&registry("2 core")).is_ok());
 }
 
 #[test]
@@ -168,15 +161,12 @@ fn every_error_becomes_an_io_error() {
     queue.pause();
     let first = queue.spawn(|| ());
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
-    let busy = queue.drain_timeout(Duration::ZERO).unwrap_err();
-    assert_eq!(kind(busy), TimedOut);
+    assert_eq!(kind(queue.drain_timeout(Duration::ZERO).unwrap_err()), TimedOut);
     queue.shutdown(Duration::MAX).unwrap();
     first.join().unwrap();
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
-    let never = queue.every(Duration::ZERO, || ()).unwrap_err();
-    assert_eq!(kind(never), InvalidInput);
-    let wrong = "workqueue.max_activ=3".parse::<Params>();
-    assert_eq!(kind(wrong.unwrap_err()), InvalidInput);
+    assert_eq!(kind(queue.every(Duration::ZERO, || ()).unwrap_err()), InvalidInput);
+    assert_eq!(kind("workqueue.max_activ=3".parse::<Params>().unwrap_err()), InvalidInput);
     let full = Mailbox::builder().capacity(1).build();
     full.poster().post(1).unwrap();
     assert_eq!(kind(full.poster().post(2).unwrap_err()), WouldBlock);

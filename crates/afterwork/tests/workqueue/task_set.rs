@@ -224,8 +224,7 @@ fn a_set_cancels_the_others_if_the_drop_of_one_panics() {
 
 #[test]
 fn detached_items_of_a_set_run() {
-    let queue = queue("set").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("set").alone(), Count::default());
     let mut set = TaskSet::new(&queue);
     for _ in 0..3 {
         set.spawn(count.adder());
@@ -246,8 +245,7 @@ fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
     let plug = stuck_in_set(&mut set);
     plug.wait_until_stuck();
     for _ in 0..3 {
-        let waits = async { set.join_next().await };
-        assert!(block_on(timeout(SHORT, waits)).is_err());
+        assert!(block_on(timeout(SHORT, async { set.join_next().await })).is_err());
     }
     plug.release();
     assert!(set.join_next_blocking().unwrap().is_ok());
@@ -255,8 +253,7 @@ fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
 
 #[test]
 fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
-    let queue = queue("abort").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("abort").alone(), Census::default());
     let (handle, canceller) = cancellable(&queue, |task| task.spawn_async(census.future()));
     let other = canceller.clone();
     assert!(!canceller.is_finished());

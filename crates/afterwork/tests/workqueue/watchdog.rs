@@ -100,8 +100,7 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
 #[test]
 fn an_item_that_hogs_the_cpu_is_reported_by_name() {
     let (registry, reports) = reporting(|_| ());
-    let queue = queue("hogs").help(false).on(&registry);
-    let stop = Count::default();
+    let (queue, stop) = (queue("hogs").help(false).on(&registry), Count::default());
     queue.detach(hogging(stop));
     queue.detach(|| ());
     let report = reports.recv().unwrap();
