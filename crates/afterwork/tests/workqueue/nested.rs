@@ -128,23 +128,6 @@ fn an_item_may_flush_and_cancel_items_of_other_queues() {
 }
 
 #[test]
-fn an_item_that_cancels_itself_while_helping_does_not_wait() {
-    let queue = queue("own").max_active(1).alone();
-    let inner_queue = queue.clone();
-    let (send, receive) = mpsc::channel();
-    let work = Work::with_handle(move |this| {
-        let (outer, send) = (this.clone(), send.clone());
-        // This item holds the only seat, so no worker can run the inner item.
-        let inner = Work::new(move || send.send(outer.cancel_sync()).unwrap());
-        inner_queue.enqueue(&inner);
-        inner.flush().unwrap();
-    });
-    queue.enqueue(&work);
-    assert_eq!(receive.recv_timeout(PATIENCE / 4), Ok(false));
-    queue.drain().unwrap();
-}
-
-#[test]
 fn joins_nested_ten_thousand_deep_end_under_any_limit() {
     for max in [1, 2, 16] {
         let queue = queue("deep").max_active(max).on(&registry("2 core"));

@@ -391,6 +391,13 @@ pub fn take_a_batch(queue: &Workqueue, other: &Workqueue, rest: impl FnOnce(&Wor
     plug
 }
 
+/// Starts a flush on another thread, and returns when the flush sleeps.
+pub fn flush_begun(work: &Work) -> thread::JoinHandle<Result<bool, FlushError>> {
+    let flusher = beside(work, |work| work.flush());
+    wait_until(|| is_slept_for(work));
+    flusher
+}
+
 /// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: Count) -> Work {
     let again = queue.clone();
