@@ -211,15 +211,14 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
 fn an_item_that_waits_without_threads_spares_the_manager() {
     let registry = registry("1 core");
     registry.refuse_threads(true);
-    let queue = queue("plain").help(false).on(&registry);
-    let (send, receive) = mpsc::channel();
+    let (queue, done) = (queue("plain").help(false).on(&registry), Count::default());
     let inner = queue.clone();
     let waits = queue.spawn(move || {
         let inner = inner.spawn(|| 42);
-        send.send(()).unwrap();
+        done.add();
         inner.join().unwrap()
     });
-    receive.recv().unwrap();
+    wait_until(|| done.get() > 0);
     // The manager can start a thread for the inner item now.
     registry.refuse_threads(false);
     assert_eq!(waits.join().unwrap(), 42);
@@ -319,14 +318,13 @@ fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
     let bh = queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
-        let (opened, is_open) = mpsc::channel();
-        let (close, is_closed) = mpsc::channel::<()>();
+        let (is_open, (close, is_closed)) = (Count::default(), mpsc::channel::<()>());
         let reader = thread::spawn(move || {
             let _guard = rcu::read();
-            opened.send(()).unwrap();
+            is_open.add();
             let _ = is_closed.recv();
         });
-        is_open.recv().unwrap();
+        wait_until(|| is_open.get() > 0);
         rcu::call(|| ());
         assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
         drop(close);

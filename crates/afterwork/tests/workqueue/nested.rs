@@ -151,14 +151,13 @@ fn thread_locals_of_a_deep_join_are_dropped_outside_all_items() {
     let [other, queue] = ["other", "deep"].map(|name| queue(name).on(&registry));
     let plug = plug_into(&other);
     let (send, drained) = mpsc::channel();
-    let (go, may_go) = mpsc::channel();
-    let theirs = queue.clone();
+    let (may_go, theirs) = (Count::default(), queue.clone());
     let at_exit = at_drop(move || {
-        may_go.recv().unwrap();
+        wait_until(|| may_go.get() > 0);
         send.send(theirs.drain()).unwrap();
     });
     dive(&queue, 200, Box::new(|| LOCAL.set(Some(Box::new(at_exit)))));
     plug.release();
-    go.send(()).unwrap();
+    may_go.add();
     assert_eq!(drained.recv_timeout(PATIENCE / 2), Ok(Ok(())));
 }

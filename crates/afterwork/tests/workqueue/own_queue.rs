@@ -56,12 +56,12 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
         // There is one future that was not polled, one that waits, and one that was cancelled while
         // it waited.
         let [mut waiting, mut cancelled] = [(); 2].map(|()| {
-            let (send, polled) = mpsc::channel();
+            let polled = Count::default();
             let handle = queue.spawn_async(async move {
-                send.send(()).unwrap();
+                polled.add();
                 pending::<()>().await;
             });
-            polled.recv_timeout(PATIENCE).unwrap();
+            wait_until(|| polled.get() > 0);
             handle
         });
         queue.spawn(|| ()).join().unwrap();

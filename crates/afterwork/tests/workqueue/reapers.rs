@@ -115,10 +115,10 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let registry = registry("2 core");
     let full = Full::new(&registry);
     registry.refuse_threads(true);
-    let (begun, has_begun) = mpsc::channel();
-    let (owned, count) = chain(nr, move || begun.send(()).unwrap());
+    let has_begun = Count::default();
+    let (owned, count) = chain(nr, move || has_begun.add());
     full.drop_aside(owned);
-    has_begun.recv_timeout(PATIENCE).expect("the fallback reaper runs it");
+    wait_until(|| has_begun.get() > 0);
     full.plug.release();
     drop(full);
     registry.refuse_threads(!relents);

@@ -157,15 +157,14 @@ fn an_owner_that_waits_starts_items_of_a_guest() {
     let queue = queue("one").max_active(1).alone();
     for _ in 0..20 {
         let (send, receive) = mpsc::channel();
-        let (started, has_started) = mpsc::channel();
-        let owner = thread::current().id();
+        let (has_started, owner) = (Count::default(), thread::current().id());
         queue.scope(|s| {
             s.spawn(move || {
-                started.send(()).unwrap();
+                has_started.add();
                 s.spawn(move || send.send(thread::current().id()).unwrap());
                 assert_eq!(receive.recv_timeout(PATIENCE), Ok(owner));
             });
-            has_started.recv_timeout(PATIENCE).unwrap();
+            wait_until(|| has_started.get() > 0);
         });
     }
 }

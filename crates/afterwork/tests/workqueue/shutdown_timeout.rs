@@ -142,13 +142,12 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
 
 #[test]
 fn drain_of_a_task_names_the_items_left_at_its_limit() {
-    let queue = one_seat("waits");
-    let (polled, is_polled) = mpsc::channel();
+    let (queue, is_polled) = (one_seat("waits"), Count::default());
     let mut handle = queue.spawn_async(async move {
-        polled.send(()).unwrap();
+        is_polled.add();
         pending::<()>().await;
     });
-    is_polled.recv().unwrap();
+    wait_until(|| is_polled.get() > 0);
     // The poll may still be running.
     wait_until(|| left_of(&queue) == [Doing::Waits]);
     assert_eq!(block_on(workqueue::timeout(SHORT, queue.drain_async())), Err(workqueue::Elapsed));

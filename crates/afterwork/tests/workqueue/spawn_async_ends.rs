@@ -298,13 +298,12 @@ fn a_result_without_a_handle_is_dropped() {
 
 #[test]
 fn a_waker_that_panics_when_dropped_delays_no_drain() {
-    let queue = queue("forlorn").alone();
-    let (send, polled) = mpsc::channel();
+    let (queue, polled) = (queue("forlorn").alone(), Count::default());
     let mut handle = queue.spawn_async(poll_fn(move |_| {
-        send.send(()).unwrap();
+        polled.add();
         Poll::<()>::Pending
     }));
-    polled.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| polled.get() > 0);
     let bomb = at_drop(|| panic_any("the waker is dropped"));
     let waker = waker(move || _ = &bomb);
     assert!(poll_with(&mut handle, &waker).is_pending());
