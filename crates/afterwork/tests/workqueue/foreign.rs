@@ -4,11 +4,10 @@ use crate::support::*;
 
 /// Fails unless the manager creates a worker for a pool that has none, and fires timers.
 fn assert_managed(registry: &Registry) {
-    let queue = queue("later").nice(7).help(false).on(registry);
-    let (send, receive) = mpsc::channel();
-    let timed = DelayedWork::new(move || send.send("fired").unwrap());
+    let (queue, fired) = (queue("later").nice(7).help(false).on(registry), Count::default());
+    let timed = DelayedWork::new(fired.adder());
     assert!(queue.enqueue_after(&timed, MS));
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok("fired"));
+    wait_until(|| fired.get() == 1);
 }
 
 /// Leaves `owned` to the registry, which must not drop it on a service thread. A delayed item
@@ -25,9 +24,9 @@ fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
 
 #[test]
 fn the_drop_of_a_timed_item_without_a_queue_may_panic() {
-    let (registry, done) = (registry("2 core"), Count::default());
-    forget_armed(&registry, (at_drop(move || done.add()), bomb()));
-    wait_until(|| done.get() > 0);
+    let (registry, dropped) = (registry("2 core"), Count::default());
+    forget_armed(&registry, (at_drop(dropped.adder()), bomb()));
+    wait_until(|| dropped.get() == 1);
     assert_managed(&registry);
 }
 
@@ -35,45 +34,48 @@ fn the_drop_of_a_timed_item_without_a_queue_may_panic() {
 fn a_timed_item_without_a_queue_delays_no_other_item() {
     const SLACK: Duration = Duration::from_millis(20);
     let registry = registry("2 core");
-    let (send, receive) = mpsc::channel();
-    let gone = queue("gone").on(&registry);
+    let (gone, fired) = (queue("gone").on(&registry), Log::default());
     let forgotten = DelayedWork::new(|| ()).with_slack(SLACK);
     assert!(gone.enqueue_after(&forgotten, SLACK));
     // The timers expire at the same time, and each one belongs to a pool without workers.
     let arm = |nice| {
-        let (send, queue) = (send.clone(), queue("live").nice(nice).help(false).on(&registry));
-        let timed = DelayedWork::new(move || send.send(nice).unwrap()).with_slack(SLACK);
+        let queue = queue("live").nice(nice).help(false).on(&registry);
+        let timed = DelayedWork::new(fired.note(nice)).with_slack(SLACK);
         assert!(queue.enqueue_after(&timed, SLACK));
         (queue, timed)
     };
     let live = Vec::from_iter((1..8).map(arm));
     drop((gone, forgotten));
-    let fired = live.iter().map(|_| receive.recv_timeout(PATIENCE).unwrap());
-    assert!(BTreeSet::from_iter(fired).into_iter().eq(1..8));
+    let mut seen = BTreeSet::new();
+    wait_until(|| {
+        seen.extend(fired.take());
+        seen.len() == live.len()
+    });
+    assert!(seen.into_iter().eq(1..8));
 }
 
 /// Blocks an item on `busy`. Once released, it waits for a new worker and then counts its end.
 fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false).on(registry);
-    let ((plug, hole), ended) = (stopper(), Count::default());
-    busy.detach(move || {
-        hole.sit();
-        third.spawn(|| ()).join().unwrap();
-        ended.add();
-    });
-    plug.wait_until_stuck();
-    (plug, ended)
+    let ended = Count::default();
+    let waits = |hole: Hole| {
+        busy.detach(move || {
+            hole.sit();
+            third.spawn(|| ()).join().unwrap();
+            ended.add();
+        });
+    };
+    (stuck(waits).1, ended)
 }
 
 #[test]
 fn the_drop_of_a_timed_item_may_wait_for_a_new_worker() {
-    let registry = registry("2 core");
+    let (registry, dropped) = (registry("2 core"), Count::default());
     let busy = queue("busy").on(&registry);
     let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
-    let done = Count::default();
     // A tuple drops its fields in this order.
-    forget_armed(&registry, (at_drop(move || done.add()), busy));
-    wait_until(|| done.get() > 0);
+    forget_armed(&registry, (at_drop(dropped.adder()), busy));
+    wait_until(|| dropped.get() == 1);
     plug.release();
     wait_until(|| ended.get() == 1);
     assert_managed(&registry);
@@ -85,20 +87,18 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
     let registry = tuned("2 core", |it| it.idle_timeout_ms = 1);
     let first = queue("first").on(&registry);
     let second = queue("second").nice(4).help(false).on(&registry);
-    let (send, receive) = mpsc::channel();
     // Creates six workers at once, so that some are culled.
-    let all_in = Arc::new(Barrier::new(6));
-    for _ in 0..6 {
-        let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
+    let (all_in, ended) = (Shared::new(Barrier::new(6)), Count::default());
+    for second in vec![second; 6] {
         first.detach(move || {
             LOCAL.set(Some(Box::new(at_drop(move || {
                 second.spawn(|| ()).join().unwrap();
-                let _ = send.send(());
+                ended.add();
             }))));
             blocking(|| all_in.wait());
         });
     }
-    receive.recv_timeout(PATIENCE).expect("no worker was created");
+    wait_until(|| ended.get() > 0);
     assert_managed(&registry);
 }
 

@@ -85,37 +85,30 @@ fn one_item_may_alternate_between_ordered_and_other_queues() {
 
 #[test]
 fn an_item_may_queue_itself_a_thousand_times() {
-    let queue = queue("again").alone();
-    let (again, count, done) = (queue.clone(), Count::default(), Count::default());
+    let (queue, count) = (queue("again").alone(), Count::default());
+    let again = queue.clone();
     let work = Work::with_handle(move |this| {
         count.add();
-        match count.get() {
-            1000 => done.add(),
-            _ => assert!(again.enqueue(this)),
-        }
+        assert!(count.get() == 1000 || again.enqueue(this));
     });
     assert!(queue.enqueue(&work));
-    wait_until(|| done.get() > 0);
-    wait_until(|| !work.is_busy());
+    queue.drain().unwrap();
+    assert!(!work.is_busy());
     assert_eq!(count.get(), 1000);
 }
 
 #[test]
 fn an_item_without_handles_may_queue_itself_until_it_is_freed() {
-    let queue = queue("again").alone();
-    let (again, census) = (queue.clone(), Census::default());
-    let (life, (send, receive)) = (census.life(), mpsc::channel());
-    let mut nr_left = 1000;
+    let (queue, census, count) = (queue("again").alone(), Census::default(), Count::default());
+    let (again, life) = (queue.clone(), census.life());
     assert!(queue.enqueue(&Work::with_handle(move |this| {
         let _ = &life;
-        nr_left -= 1;
-        match nr_left {
-            0 => send.send(()).unwrap(),
-            _ => assert!(again.enqueue(this)),
-        }
+        count.add();
+        assert!(count.get() == 1000 || again.enqueue(this));
     })));
-    receive.recv_timeout(PATIENCE).expect("the chain broke");
+    queue.drain().unwrap();
     census.all_dropped(1);
+    assert_eq!(count.get(), 1000);
 }
 
 #[test]
@@ -134,10 +127,10 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
 
 #[test]
 fn an_item_whose_handle_drops_in_its_run_is_freed_after_it() {
-    let queue = queue("orphan").alone();
-    let (census, (plug, hole)) = (Census::default(), stopper());
-    assert!(queue.enqueue(&Work::new(keeping(census.life(), move || hole.sit()))));
-    plug.wait_until_stuck();
+    let (queue, census) = (queue("orphan").alone(), Census::default());
+    let (_, plug) = stuck(|hole| {
+        queue.enqueue(&Work::new(keeping(census.life(), move || hole.sit())));
+    });
     assert_eq!(census.dropped(), 0);
     plug.release_and_drain(&queue);
     census.all_dropped(1);
@@ -168,23 +161,22 @@ fn a_cancelled_item_without_handles_is_freed_by_a_worker() {
 
 #[test]
 fn a_run_may_keep_a_handle_of_an_item_that_has_none_left() {
-    let queue = queue("adopt").alone();
-    let (census, (plug, hole)) = (Census::default(), stopper());
-    let (life, (send, receive)) = (census.life(), mpsc::channel());
-    let mut first = true;
-    let work = Work::with_handle(move |this| {
-        let _ = &life;
-        if mem::take(&mut first) {
-            hole.sit();
-            send.send(this.clone()).unwrap();
-        }
+    let (queue, census) = (queue("adopt").alone(), Census::default());
+    let (life, kept, mut first) = (census.life(), Log::default(), true);
+    let (work, plug) = stuck(|hole| {
+        let work = Work::with_handle(move |this| {
+            let _ = &life;
+            if mem::take(&mut first) {
+                hole.sit();
+                kept.push(this.clone());
+            }
+        });
+        assert!(queue.enqueue(&work));
+        work
     });
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
     drop(work);
-    plug.release();
-    let kept = receive.recv_timeout(PATIENCE).unwrap();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
+    let kept = kept.take().remove(0);
     assert_eq!(census.dropped(), 0);
     assert!(queue.enqueue(&kept));
     kept.flush().unwrap();
@@ -238,7 +230,7 @@ fn a_run_sees_the_writes_of_the_enqueuer_and_the_last_run() {
 
 #[test]
 fn an_item_may_queue_other_items_on_any_queue() {
-    let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
+    let [first, second] = [queue("first"), queue("second").ordered()].map(On::alone);
     let count = Count::default();
     let (to, others) = (second.clone(), [(); 100].map(|()| counting(count)));
     first.detach(move || assert_eq!(to.task().enqueue_all(&others), 100));
@@ -273,9 +265,6 @@ fn no_item_is_the_current_one_in_its_drop() {
     let queue = queue("current").alone();
     let (send, receive) = mpsc::channel();
     let asks = at_drop(move || _ = send.send(current_work().is_some()));
-    queue.enqueue(&Work::new(move || {
-        let _ = &asks;
-        drop(current_work().expect("it runs"));
-    }));
+    queue.enqueue(&Work::new(keeping(asks, || drop(current_work().expect("it runs")))));
     assert!(!receive.recv_timeout(PATIENCE).unwrap());
 }

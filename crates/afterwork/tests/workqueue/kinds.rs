@@ -52,15 +52,13 @@ fn cpu_intensive_items_of_one_queue_run_concurrently() {
 
 #[test]
 fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
-    let registry = registry("1 core");
+    let (registry, log) = (registry("1 core"), Log::default());
     let queue = queue("bh").bh().on(&registry);
-    let (send, receive) = mpsc::channel();
     for number in 0..1000 {
-        let send = send.clone();
-        queue.detach(move || send.send((number, sync::thread::current())).unwrap());
+        queue.detach(move || log.push((number, sync::thread::current())));
     }
-    drop(send);
-    let ran: Vec<_> = receive.iter().collect();
+    queue.drain().unwrap();
+    let ran = log.take();
     assert!(ran.iter().map(|it| it.0).eq(0..1000));
     assert!(ran.iter().all(|it| it.1 == ran[0].1));
     assert_eq!(registry.pool_stats()[0].created, 1);
@@ -89,9 +87,8 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
     assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
     let (to, answer) = mailbox::reply();
     to.reply(7).unwrap();
-    let answer = Arc::new(Mutex::new(answer));
-    let theirs = answer.clone();
-    let waits = move || theirs.lock().unwrap().wait_timeout(Duration::MAX);
+    let answer = Shared::new(Mutex::new(answer));
+    let waits = move || answer.lock().unwrap().wait_timeout(Duration::MAX);
     assert!(queue.spawn(waits).join().is_err());
     let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
@@ -103,13 +100,11 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
 fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let domain = Domain::new();
-    let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
-    let global = Arc::new(Rcu::new(1));
-    let ours = sleepable.clone();
-    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
+    let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
+    let global = Shared::new(Rcu::new(1));
+    assert!(queue.spawn(move || _ = sleepable.replace_sync(2)).join().is_err());
     assert_eq!(*sleepable.load(&sleepable.read()), 1);
-    let ours = global.clone();
-    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
+    assert!(queue.spawn(move || _ = global.replace_sync(2)).join().is_err());
     assert_eq!(*global.load(&global.read()), 1);
     assert!(queue.spawn(move || domain.barrier()).join().is_err());
 }
@@ -123,11 +118,8 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
     ] {
         assert!(matches!(builder.build_in(&registry("1 core")), Err(BuildError::Bh)));
     }
-}
-
-#[test]
-fn a_bottom_half_queue_keeps_its_attributes() {
-    let queue = queue("bh").bh().on(&registry("2 core"));
+    // Its attributes do not change.
+    let queue = queue("bh").bh().alone();
     let before = queue.report().attrs;
     assert!(matches!(queue.set_attrs(|attrs| attrs.nice = 5), Err(BuildError::Bh)));
     assert_eq!(queue.report().attrs, before);
@@ -151,8 +143,7 @@ fn a_rescuer_runs_items_when_no_worker_can_start() {
     }
     let (stats, pool) = (queue.stats(), &registry.pool_stats()[0]);
     assert_eq!((stats.rescued, pool.rescued), (20, 20));
-    assert!(stats.maydays > 0);
-    assert_eq!(stats.maydays, pool.maydays);
+    assert!(stats.maydays > 0 && stats.maydays == pool.maydays, "{stats:?}");
     assert_eq!(plain.stats().maydays, 0);
     plug.release();
 }
@@ -179,8 +170,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
     plain.enqueue(&work);
     let reclaim = queue("reclaim").with_rescuer().help(false).on(&registry);
     let count = Count::default();
-    let works: Vec<_> = (0..200).map(|_| counting(count)).collect();
-    reclaim.task().enqueue_all(&works);
+    count.spawn(200, &reclaim);
     reclaim.drain().unwrap();
     assert_eq!((count.get(), foreign.get()), (200, 0));
     plug.release_and_drain(&plain);
@@ -212,9 +202,8 @@ fn an_item_that_waits_without_threads_spares_the_manager() {
     let registry = registry("1 core");
     registry.refuse_threads(true);
     let (queue, done) = (queue("plain").help(false).on(&registry), Count::default());
-    let inner = queue.clone();
-    let waits = queue.spawn(move || {
-        let inner = inner.spawn(|| 42);
+    let waits = queue.spawn_own(move |own| {
+        let inner = own.spawn(|| 42);
         done.add();
         inner.join().unwrap()
     });
@@ -226,14 +215,13 @@ fn an_item_that_waits_without_threads_spares_the_manager() {
 
 #[test]
 fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
-    let registry = registry("1 core");
+    let (registry, lives) = (registry("1 core"), Census::default());
     registry.refuse_threads(true);
     let queue = queue("reclaim").with_rescuer().on(&registry);
-    let (send, receive) = mpsc::channel::<()>();
-    let last = queue.clone();
-    queue.detach(move || drop((last, send)));
+    let owned = (queue.clone(), lives.life());
+    queue.detach(move || drop(owned));
     drop(queue);
-    assert!(receive.recv().is_err());
+    lives.all_dropped(1);
     shut_down(registry);
 }
 
@@ -327,7 +315,7 @@ fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
         wait_until(|| is_open.get() > 0);
         rcu::call(|| ());
         assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-        drop(close);
+        drop(plug);
         reader.join().unwrap();
         rcu::synchronize();
         rcu::barrier();
