@@ -306,13 +306,12 @@ fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
     let bh = queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
-        let (is_open, (close, is_closed)) = (Count::default(), mpsc::channel::<()>());
-        let reader = thread::spawn(move || {
-            let _guard = rcu::read();
-            is_open.add();
-            let _ = is_closed.recv();
+        let (reader, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _guard = rcu::read();
+                hole.sit();
+            })
         });
-        wait_until(|| is_open.get() > 0);
         rcu::call(|| ());
         assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
         drop(plug);

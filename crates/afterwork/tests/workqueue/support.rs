@@ -365,6 +365,17 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, count)
 }
 
+/// Spawns a future that is never ready. Returns when it has been polled.
+pub fn pending_in(queue: &Workqueue) -> JoinHandle<()> {
+    let polled = Count::default();
+    let handle = queue.spawn_async(async move {
+        polled.add();
+        pending().await
+    });
+    wait_until(|| polled.get() == 1);
+    handle
+}
+
 /// Calls `body` with a clone of `shared` on another thread.
 pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     shared: &S,
@@ -406,6 +417,11 @@ pub fn restless(queue: &Workqueue, stop: Count) -> Work {
             again.enqueue(this);
         }
     })
+}
+
+/// Returns a builder of a queue with one seat, whose joiners do not help.
+pub fn one_seat(name: &str) -> Builder {
+    queue(name).max_active(1).help(false)
 }
 
 /// Builds an ordered queue, and one with a single seat.
