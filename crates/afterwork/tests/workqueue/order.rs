@@ -54,8 +54,7 @@ fn enqueue_all_queues_only_items_that_are_not_pending() {
     let works = [(); 10].map(|()| counting(count));
     assert!(queue.enqueue(&works[3]));
     assert_eq!(queue.task().enqueue_all(&works), 9);
-    assert_eq!(queue.task().enqueue_all(&works), 0);
-    assert_eq!(queue.task().enqueue_all(&[]), 0);
+    assert_eq!([&works[..], &[]].map(|it| queue.task().enqueue_all(it)), [0, 0]);
     plug.release_and_drain(&queue);
     assert_eq!(count.get(), 10);
     let plug = plug_into(&queue);
@@ -146,9 +145,8 @@ fn cancels_from_the_back_keep_the_order_of_the_others() {
     let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
     // This would take a minute if each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();
-    let cancelled = handles.iter_mut().enumerate().rev();
-    let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
-    assert!(cancelled.all(|(_, it)| it.cancel()));
+    let mut backwards = handles.iter_mut().enumerate().rev();
+    assert!(backwards.all(|(i, it)| i % 1000 == 7 || it.cancel()));
     assert_eq!(waiting(&queue), 60);
     queue.detach(log.note(60_000));
     queue.resume_and_drain();

@@ -73,11 +73,11 @@ fn each_panic_of_a_detached_closure_is_reported() {
 #[test]
 fn a_panic_handler_may_panic() {
     let count = Count::default();
-    let queue = queue("handler").on_panic(move |_| {
+    let handler = move |_: &ItemPanic<'_>| {
         count.add();
         panic!("the handler too");
-    });
-    let queue = queue.alone();
+    };
+    let queue = queue("handler").on_panic(handler).alone();
     for _ in 0..10 {
         queue.detach(|| panic!("detached"));
         queue.enqueue(&Work::new(|| panic!("reusable")));
@@ -133,33 +133,24 @@ fn cancel_panics<T>(mut handle: JoinHandle<T>) {
 }
 
 #[test]
-fn a_closure_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = queue("cancel").max_active(1).alone();
-    let (plug, bomb) = (plug_into(&queue), bomb());
+fn an_item_whose_drop_panics_when_cancelled_leaves_a_handle() {
+    let queue = queue("cancel").capacity(1).paused();
+    let [first, second] = [(); 2].map(|()| bomb());
     cancel_panics(queue.spawn(move || {
-        drop(bomb);
+        drop(first);
         vec![String::from("never")]
     }));
-    plug.release_and_drain(&queue);
-}
-
-#[test]
-fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = queue("cancel").capacity(1).paused();
-    let bomb = bomb();
-    cancel_panics(queue.spawn_async(async move { drop(bomb) }));
+    cancel_panics(queue.spawn_async(async move { drop(second) }));
     assert_eq!(free(&queue), Some(1));
     queue.resume_and_drain();
 }
 
 #[test]
 fn a_waker_that_panics_does_not_cost_a_worker() {
-    let queue = queue("wakers").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let queue = queue("wakers").paused();
     let mut handle = queue.spawn(|| 3);
-    let waker = waker(|| panic!("in a waker"));
-    assert!(poll_with(&mut handle, &waker).is_pending());
-    plug.release_and_drain(&queue);
+    assert!(poll_with(&mut handle, &waker(|| panic!("in a waker"))).is_pending());
+    queue.resume_and_drain();
     assert_eq!(handle.join().unwrap(), 3);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }
@@ -174,10 +165,7 @@ fn an_item_keeps_the_payload_of_its_last_panic() {
             panic_any((nr_runs, lives.life()));
         }
     });
-    let run = || {
-        queue.enqueue(&work);
-        let _ = work.flush();
-    };
+    let run = || _ = (queue.enqueue(&work), work.flush());
     let last = || {
         let payload = work.last_panic()?.into_inner();
         Some(payload.downcast::<(i32, Life)>().unwrap().0)
@@ -193,8 +181,7 @@ fn an_item_keeps_the_payload_of_its_last_panic() {
     assert_eq!(lives.alive(), 1, "the one before is dropped");
     assert_eq!(last(), Some(5));
     run();
-    drop(work);
-    drop(queue);
+    drop((work, queue));
     lives.all_dropped(5);
 }
 

@@ -45,18 +45,19 @@ fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
 
 #[test]
 fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
-    let queue = spread(Cpu);
+    let (queue, (send, receive)) = (spread(Cpu), mpsc::channel());
+    let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
+    let pool = || receive.recv_timeout(PATIENCE).unwrap();
     for cpu in 0..8 {
         for delay in [Duration::ZERO, Duration::from_micros(10)] {
-            let (send, receive) = mpsc::channel();
-            let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
-            let pool = || receive.recv_timeout(PATIENCE).unwrap();
             assert!(on_cpu(&queue, cpu).enqueue_after(&work, delay));
             assert_eq!(pool(), format!("aw/u{cpu}"));
-            let other = CpuId::new((cpu + 1) % 8);
+            work.flush().unwrap();
+            let other = (cpu + 1) % 8;
             on_cpu(&queue, cpu).enqueue_after(&work, HOUR);
-            assert_eq!(queue.task().on_cpu(other).reschedule(&work, delay), Ok(false));
-            assert_eq!(pool(), format!("aw/u{}", other.as_u32()));
+            assert_eq!(on_cpu(&queue, other).reschedule(&work, delay), Ok(false));
+            assert_eq!(pool(), format!("aw/u{other}"));
+            work.flush().unwrap();
         }
     }
 }

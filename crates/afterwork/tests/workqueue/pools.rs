@@ -12,13 +12,6 @@ fn only_pool(registry: &Registry) -> PoolStats {
     pools.remove(0)
 }
 
-/// Runs `body` on a worker, never on a helper.
-fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    queue.detach(move || drop(send.send(body())));
-    receive.recv_timeout(PATIENCE).expect("no worker ran it")
-}
-
 fn affinity() -> CpuSet {
     sync::cpu::affinity().unwrap()
 }
@@ -31,10 +24,9 @@ fn workers_run_on_the_cpus_of_their_pod() {
         let allowed = affinity();
         threads(allowed.len(), |i| {
             pin(i);
-            let (mine, seen) = (affinity(), in_worker(&queue, affinity));
+            let (mine, seen) = (affinity(), queue.in_worker(|_| affinity()));
             // On a loaded machine, a worker of a queue that is not strict may run on another CPU.
-            let is_right = seen == mine || !strict && seen == allowed;
-            assert!(is_right, "{seen} for {mine}");
+            assert!(seen == mine || !strict && seen == allowed, "{seen} for {mine}");
         });
         for pool in registry.pool_stats() {
             assert_eq!((pool.cpus.len(), pool.strict), (1, strict));
@@ -53,7 +45,7 @@ fn strict_worker_never_leaves_its_pod() {
         queue.detach(|| ());
         registry.pool_stats().iter().any(|pool| pool.seen_asleep > 0)
     });
-    assert_eq!(in_worker(&queue, affinity), mine);
+    assert_eq!(queue.in_worker(|_| affinity()), mine);
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
     assert!(registry.pool_stats().iter().all(|pool| pool.repatriated == 0));
@@ -87,7 +79,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
         wait_until(|| items.iter().all(JoinHandle::is_finished));
         let_go.store(true, Ordering::Relaxed);
     });
-    wait_until(|| in_worker(&queue, affinity) == mine);
+    wait_until(|| queue.in_worker(|_| affinity()) == mine);
     assert!(registry.pool_stats().iter().any(|pool| pool.repatriated > 0));
 }
 
@@ -105,14 +97,14 @@ fn workers_have_the_nice_value_of_their_queue() {
     for wanted in [(before + 1).min(19), 15, 19] {
         let queue = queue("nice").nice(wanted).on(&registry);
         for _ in 0..3 {
-            assert_eq!(in_worker(&queue, nice), wanted);
+            assert_eq!(queue.in_worker(|_| nice()), wanted);
         }
         assert_eq!(only_pool(&registry).nice, wanted);
     }
     assert_eq!(nice(), before);
     if sync::thread::may_set_nice(-5).is_ok() {
         let queue = queue("nice").nice(-5).on(&registry);
-        assert_eq!(in_worker(&queue, nice), -5);
+        assert_eq!(queue.in_worker(|_| nice()), -5);
     }
 }
 
@@ -149,18 +141,15 @@ fn queues_with_different_attributes_have_their_own_pools() {
 
 /// Runs `count` workers of the only pool at once.
 fn meet(queue: &Workqueue, count: usize) {
-    let barrier = Arc::new(Barrier::new(count));
-    let spawn = |_| {
-        let barrier = barrier.clone();
-        queue.spawn(move || {
+    let (barrier, ids) = (Shared::new(Barrier::new(count)), Log::default());
+    for _ in 0..count {
+        queue.detach(move || {
             barrier.wait();
-            sync::thread::current().0
-        })
-    };
-    let threads: Vec<_> = (0..count).map(spawn).collect();
+            ids.push(sync::thread::current().0);
+        });
+    }
     queue.drain().unwrap();
-    let ids: BTreeSet<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
-    assert_eq!(ids.len(), count);
+    assert_eq!(BTreeSet::from_iter(ids.take()).len(), count);
 }
 
 #[test]
@@ -176,7 +165,7 @@ fn idle_workers_are_culled_down_to_two() {
     // Two workers are kept, although they remain idle.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
-    assert_eq!(in_worker(&queue, || 1), 1);
+    assert_eq!(queue.in_worker(|_| 1), 1);
 }
 
 /// Returns `true` if the page at `address` of this process is in memory.
@@ -202,9 +191,9 @@ fn idle_workers_release_the_memory_of_their_stacks() {
     let queue = queue("deep").help(false).on(&registry);
     // The second round checks that the manager wakes up again after it has freed the first stack.
     for _ in 0..2 {
-        let deep = in_worker(&queue, dig);
+        let deep = queue.in_worker(|_| dig());
         wait_until(|| !is_resident(deep));
-        assert_eq!(in_worker(&queue, || 1), 1);
+        assert_eq!(queue.in_worker(|_| 1), 1);
     }
     assert_eq!(only_pool(&registry).culled, 0);
 }
@@ -214,10 +203,9 @@ fn workers_started_for_joins_are_culled_too() {
     for _ in 0..20 {
         let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
         let queue = queue("cull").help(false).on(&registry);
-        let (a, b) = (queue.clone(), queue.clone());
         // There are three workers: two sleep in a join, and one runs the innermost item.
-        let inner = move || b.spawn(|| ()).join().unwrap();
-        in_worker(&queue, move || a.spawn(inner).join().unwrap());
+        let inner = |own: &Workqueue| own.spawn(|| ()).join().unwrap();
+        queue.in_worker(move |own| own.spawn_own(inner).join().unwrap());
         wait_until(|| {
             let stats = only_pool(&registry);
             stats.created < 3 || stats.nr_workers <= 2
@@ -256,7 +244,7 @@ fn items_run_without_threads_and_workers_start_later() {
 fn existing_workers_run_all_items_when_no_more_can_start() {
     let registry = registry("4 core");
     let queue = queue("refused").help(false).on(&registry);
-    in_worker(&queue, || ());
+    queue.in_worker(|_| ());
     registry.refuse_threads(true);
     let count = Count::default();
     threads(4, |_| count.spawn(500, &queue));
@@ -315,7 +303,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
         let queue = queue("hold").help(false).on(&registry);
         assert_eq!(registry.lock_hold().count, 0);
         for _ in 0..200 {
-            in_worker(&queue, || ());
+            queue.in_worker(|_| ());
             queue.drain().unwrap();
         }
         let hold = registry.lock_hold();
@@ -326,7 +314,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
     }
     let quiet = registry("2 core");
     let queue = queue("hold").on(&quiet);
-    in_worker(&queue, || ());
+    queue.in_worker(|_| ());
     assert_eq!(quiet.lock_hold().count, 0, "it was not requested");
     assert_eq!(quiet.lock_wait_ns(), 0, "it was not requested");
 }

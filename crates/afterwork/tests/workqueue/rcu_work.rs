@@ -13,7 +13,7 @@ fn counted() -> (RcuWork, Count) {
 
 /// A read-side critical section on its own thread. Grace periods that begin while it is open wait
 /// for it.
-struct Section(Plug, thread::JoinHandle<()>);
+struct Section(thread::JoinHandle<()>, Plug);
 
 impl Section {
     fn open() -> Self {
@@ -23,21 +23,20 @@ impl Section {
                 hole.sit();
             })
         });
-        Self(plug, thread)
+        Self(thread, plug)
     }
 
     fn close(self) {
-        self.0.release();
-        self.1.join().unwrap();
+        self.1.release();
+        self.0.join().unwrap();
     }
 }
 
 #[test]
 fn an_rcu_work_runs_after_the_open_sections_and_not_before() {
     let queue = queue("rcu").alone();
-    let is_open = Arc::new(AtomicBool::new(true));
-    let (seen, (send, receive)) = (is_open.clone(), mpsc::channel());
-    let work = RcuWork::new(move || send.send(seen.load(Ordering::Relaxed)).unwrap());
+    let (is_open, seen) = (Shared::new(AtomicBool::new(true)), Log::default());
+    let work = RcuWork::new(move || seen.push(is_open.load(Ordering::Relaxed)));
     for _ in 0..10 {
         is_open.store(true, Ordering::Relaxed);
         let section = Section::open();
@@ -47,8 +46,8 @@ fn an_rcu_work_runs_after_the_open_sections_and_not_before() {
         assert!(work.is_pending());
         is_open.store(false, Ordering::Relaxed);
         section.close();
-        assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
         work.flush().unwrap();
+        assert_eq!(seen.take(), [false]);
     }
 }
 
@@ -114,18 +113,14 @@ fn a_disabled_item_does_not_wait_for_readers() {
 
 #[test]
 fn an_rcu_work_without_handles_is_queued_after_its_readers() {
-    let (queue, lives) = (queue("rcu").alone(), Census::default());
-    let (life, (send, receive)) = (lives.life(), mpsc::channel());
-    let work = RcuWork::new(move || {
-        let _held = &life;
-        send.send(()).unwrap();
-    });
+    let (queue, lives, count) = (queue("rcu").alone(), Census::default(), Count::default());
+    let work = RcuWork::new(keeping(lives.life(), count.adder()));
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     drop(work);
     section.close();
-    receive.recv_timeout(PATIENCE).unwrap();
     lives.all_dropped(1);
+    assert_eq!(count.get(), 1);
 }
 
 #[test]
@@ -184,9 +179,7 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
             }
         }
     });
-    for work in &works {
-        work.flush().unwrap();
-    }
+    works.iter().for_each(|work| _ = work.flush().unwrap());
     queue.drain().unwrap();
     assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
 }

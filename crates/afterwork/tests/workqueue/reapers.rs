@@ -30,18 +30,13 @@ impl Full {
 #[test]
 fn a_destructor_that_waits_delays_no_other() {
     let full = Full::new(&registry("2 core"));
-    let (send, receive) = mpsc::channel();
-    let (go, stop) = mpsc::channel::<()>();
-    let stop = Arc::new(Mutex::new(stop));
-    let mut owned: Vec<Box<dyn Send>> = Vec::new();
-    for _ in 0..3 {
-        let stop = stop.clone();
-        owned.push(Box::new(at_drop(move || _ = stop.lock().unwrap().recv())));
-    }
-    owned.push(Box::new(at_drop(move || send.send("last").unwrap())));
+    let (go, last) = (Count::default(), Count::default());
+    let waits = |_| Box::new(at_drop(move || wait_until(|| go.get() > 0))) as Box<dyn Send>;
+    let mut owned: Vec<_> = (0..3).map(waits).collect();
+    owned.push(Box::new(at_drop(last.adder())));
     full.drop_aside(owned);
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
-    drop(go);
+    wait_until(|| last.get() == 1);
+    go.add();
     full.plug.release();
 }
 

@@ -28,9 +28,7 @@ fn an_item_runs_although_all_workers_sleep_without_threads() {
         let [sleeps, waits] = two.map(|it| kind(it).help(false).on(&registry));
         let plug = plug_into(&sleeps);
         registry.refuse_threads(true);
-        for i in 0..3 {
-            assert_eq!(waits.spawn(move || i).join().unwrap(), i);
-        }
+        (0..3).for_each(|i| assert_eq!(waits.spawn(move || i).join().unwrap(), i));
         assert_eq!(registry.pool_stats()[0].created, 1);
         plug.release_and_drain(&sleeps);
         // This item reports to the pool that it blocks.
@@ -71,11 +69,9 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
 fn pools_of_a_queue_take_turns_with_its_rescuer() {
     let registry = registry("2 core");
     registry.refuse_threads(true);
-    // Keeps the registry's rescuer busy.
     let plain = queue("plain").help(false).on(&registry);
-    let plug = plug_into(&plain);
-    let queue = queue("reclaim").with_rescuer().affinity(Cpu);
-    let queue = queue.help(false).on(&registry);
+    let keeps_rescuer_of_all = plug_into(&plain);
+    let queue = queue("reclaim").with_rescuer().affinity(Cpu).help(false).on(&registry);
     let (again, stop) = (queue.clone(), Count::default());
     let work = Work::with_handle(move |this| {
         if stop.get() == 0 {
@@ -88,7 +84,7 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     stop.add();
     queue.drain().unwrap();
     assert!(!work.is_busy());
-    plug.release();
+    keeps_rescuer_of_all.release();
 }
 
 #[test]
