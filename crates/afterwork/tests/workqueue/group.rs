@@ -197,7 +197,8 @@ fn joiner_runs_no_item_of_a_full_group() {
 fn joiner_inside_of_a_full_group_lends_its_seat() {
     // The only worker is in the outer item, and no other one is requested.
     let (group, first, second) = helping_on(&unwatched("1 core"));
-    assert_eq!(first.spawn(move || second.spawn(|| 7).join().unwrap()).join().unwrap(), 7);
+    let inner = second.clone();
+    assert_eq!(first.spawn(move || inner.spawn(|| 7).join().unwrap()).join().unwrap(), 7);
     drain_to_rest(&group);
     assert_eq!(group.stats().started + group.stats().helped, 2);
 }

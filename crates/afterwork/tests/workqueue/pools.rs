@@ -62,23 +62,16 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     let allowed = affinity();
     pin(0);
     let mine = affinity();
-    let let_go = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !let_go.load(Ordering::Relaxed) {
-                    std::hint::spin_loop()
-                }
-            });
-        }
-        let items = [(); 3].map(|()| {
-            let allowed = allowed.clone();
-            queue.spawn(move || while affinity() != allowed {})
-        });
-        // The items are not joined, because a join would run an item on this thread.
-        wait_until(|| items.iter().all(JoinHandle::is_finished));
-        let_go.store(true, Ordering::Relaxed);
+    let stop = Count::default();
+    let hogs = [(); 3].map(|()| thread::spawn(hogging(stop)));
+    let items = [(); 3].map(|()| {
+        let allowed = allowed.clone();
+        queue.spawn(move || while affinity() != allowed {})
     });
+    // The items are not joined, because a join would run an item on this thread.
+    wait_until(|| items.iter().all(JoinHandle::is_finished));
+    stop.add();
+    hogs.into_iter().for_each(|it| it.join().unwrap());
     wait_until(|| queue.in_worker(|_| affinity()) == mine);
     assert!(registry.pool_stats().iter().any(|pool| pool.repatriated > 0));
 }
@@ -218,17 +211,13 @@ fn items_run_without_threads_and_workers_start_later() {
     let registry = registry("4 core");
     registry.refuse_threads(true);
     let (queue, count) = (queue("refused").help(false).on(&registry), Count::default());
-    for i in 0..100 {
-        queue.detach(count.adder());
-        if i % 2 == 0 {
-            queue.drain().unwrap();
-        }
+    for _ in 0..50 {
+        count.spawn(2, &queue);
+        queue.drain().unwrap();
     }
-    queue.drain().unwrap();
     assert_eq!(count.get(), 100);
     let stats = only_pool(&registry);
-    assert_eq!(stats.created, 0);
-    assert!(stats.spawn_failed > 0);
+    assert!(stats.created == 0 && stats.spawn_failed > 0, "{stats:?}");
     registry.refuse_threads(false);
     wait_until(|| {
         queue.detach(|| ());

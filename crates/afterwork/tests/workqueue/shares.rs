@@ -12,11 +12,6 @@ fn burn(us: u64) {
     }
 }
 
-/// Returns a builder of a queue with one seat.
-fn single(name: &str) -> Builder {
-    queue(name).max_active(1).help(false)
-}
-
 /// Queues a flood of items that count their starts.
 fn flood(queue: &Workqueue) -> Count {
     let nr_started = Count::default();
@@ -43,7 +38,7 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
 #[test]
 fn without_shares_items_run_in_the_order_of_queueing() {
     let registry = unwatched("1 core");
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);
 }
 
@@ -108,7 +103,7 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
 fn shares_hold_for_items_that_wait_already() {
     let registry = unwatched("1 core");
     let wide = queue("wide").help(false).on(&registry);
-    let requests = single("requests").on(&registry);
+    let requests = one_seat("requests").on(&registry);
     let plug = plug_into(&wide);
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
@@ -128,10 +123,9 @@ fn shares_hold_for_items_that_wait_already() {
 #[test]
 fn cpu_time_is_divided_by_shares() {
     let registry = unwatched("1 core");
-    let many = single("many").shares(900).on(&registry);
+    let many = one_seat("many").shares(900).on(&registry);
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plugged = single("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let plug = plug_into(&one_seat("plug").on(&registry));
     let (first, second) = (flood(&many), flood(&few));
     let counted = second.clone();
     let at_end = many.spawn(move || counted.get());
@@ -151,9 +145,9 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     // Both groups have the same shares, and one of them has three queues.
     let [wide, narrow] = ["wide", "narrow"]
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
-    let of_wide = [(); 3].map(|()| single("wide").group(&wide).on(&registry));
-    let of_narrow = single("narrow").group(&narrow).on(&registry);
-    let plugged = single("plug").on(&registry);
+    let of_wide = [(); 3].map(|()| one_seat("wide").group(&wide).on(&registry));
+    let of_narrow = one_seat("narrow").group(&narrow).on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let plug = plug_into(&plugged);
     let floods = of_wide.each_ref().map(flood);
     let of_flood = flood(&of_narrow);
@@ -174,7 +168,7 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
 fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     let registry = unwatched("1 core");
     let group = Group::builder("group").build_in(&registry).unwrap();
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     let member = queue("member").group(&group).on(&registry);
     let before = |expected| {
         let (before, _) = started_before(&flooded, &flooded, &other);
@@ -197,7 +191,7 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
 
 /// Builds a queue with one share, and one with the maximum number of shares.
 fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
-    [1, MAX_SHARES].map(|shares| single("shares").shares(shares).on(registry))
+    [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares).on(registry))
 }
 
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
@@ -206,7 +200,7 @@ fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
 /// starts. If that item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let registry = unwatched("1 core");
-    let plugged = single("plug").on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let plug = plug_into(&plugged);
     let [few, many] = few_and_many(&registry);
     let nr_started = Count::default();
@@ -249,7 +243,7 @@ fn a_queue_without_items_ends_before_its_turn() {
 #[test]
 fn only_queue_of_an_idle_pool_has_no_debt() {
     let registry = unwatched("1 core");
-    let plugged = single("plug").on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let [few, many] = few_and_many(&registry);
     // Repeats until the worker finds the pool empty before the blocker item is queued.
     wait_until(|| {
@@ -264,7 +258,7 @@ fn only_queue_of_an_idle_pool_has_no_debt() {
 #[test]
 fn queue_removes_its_shares_from_a_pool_that_it_leaves() {
     let registry = unwatched("1 core");
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     let moved = queue("moved").shares(100).on(&registry);
     for (nice, expected) in [(5, FLOOD), (0, 0)] {
         moved.set_attrs(|attrs| attrs.nice = nice).unwrap();

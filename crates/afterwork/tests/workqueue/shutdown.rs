@@ -2,18 +2,20 @@
 
 use crate::support::*;
 
-/// Builds a paused queue.
 fn paused() -> Workqueue {
     queue("shutdown").paused()
 }
 
-/// Builds a plain and an ordered queue.
-fn plain_and_ordered() -> [Workqueue; 2] {
-    [queue("plain").alone(), queue("ordered").ordered().alone()]
-}
-
 fn all_cancelled<T>(handles: Vec<JoinHandle<T>>) -> bool {
     handles.into_iter().all(|handle| is_cancelled(handle.join()))
+}
+
+/// Counts a run of an item, and blocks in the first one.
+fn blocks_once(hole: &Hole, count: Count) {
+    count.add();
+    if count.get() == 1 {
+        hole.sit();
+    }
 }
 
 /// Waits until a worker has popped the item and handed it off to the running thread.
@@ -25,13 +27,11 @@ fn wait_for_handoff(work: &Work) {
 fn cancel_all_cancels_all_queued_items() {
     let (lives, count) = (Census::default(), Count::default());
     let queue = paused();
-    let handles: Vec<_> = (0..50)
-        .map(|i| {
-            let [life, other] = [lives.life(), lives.life()];
-            queue.detach(move || drop(other));
-            queue.spawn(move || (i, drop(life)))
-        })
-        .collect();
+    let spawn = |_| {
+        queue.detach(lives.closure());
+        queue.spawn(lives.closure())
+    };
+    let handles: Vec<_> = (0..50).map(spawn).collect();
     let works: Vec<_> = (0..50).map(|_| counting(count)).collect();
     assert_eq!(queue.task().enqueue_all(&works), 50);
     drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
@@ -84,23 +84,20 @@ fn an_enqueue_behind_a_run_after_cancel_all_runs() {
 fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
-        let ((plug, hole), count) = (stopper(), Count::default());
-        let work = DelayedWork::new(move || {
-            count.add();
-            if count.get() == 1 {
-                hole.sit();
-            }
+        let count = Count::default();
+        let [first, second] = [0, 1].map(|cpu| on_cpu(&queue, cpu));
+        // It runs in one pool. The other one, which a drain checks first, hands it off.
+        let (work, plug) = stuck(|hole| {
+            let work = DelayedWork::new(move || blocks_once(&hole, count));
+            assert!(second.enqueue_after(&work, Duration::ZERO));
+            work
         });
         let is_handed_over = || format!("{work:?}").contains("handoff");
-        let [first, second] = [0, 1].map(CpuId::new);
-        // It count in one pool. The other one, which a drain checks first, hands it off.
-        assert!(queue.task().on_cpu(second).enqueue_after(&work, Duration::ZERO));
-        plug.wait_until_stuck();
-        assert!(queue.task().on_cpu(first).enqueue_after(&work, Duration::ZERO));
+        assert!(first.enqueue_after(&work, Duration::ZERO));
         wait_until(is_handed_over);
         assert!(work.cancel());
         let delay = if by_flush { HOUR } else { 10 * MS };
-        assert!(queue.task().on_cpu(second).enqueue_after(&work, delay));
+        assert!(on_cpu(&queue, 1).enqueue_after(&work, delay));
         // The waker reads the item's state, which takes the lock of its timer.
         let (asked, wakes) = (work.clone(), Count::default());
         let waker = waker(move || {
@@ -132,15 +129,8 @@ fn runs_when_all_is_cancelled(
     after: fn(&Workqueue, &Work),
 ) -> usize {
     let queue = queue("anew").alone();
-    let ((plug, hole), count) = (stopper(), Count::default());
-    let work = Work::new(move || {
-        count.add();
-        if count.get() == 1 {
-            hole.sit();
-        }
-    });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
+    let count = Count::default();
+    let (work, plug) = stuck_with(&queue, move |hole| blocks_once(hole, count));
     queue.pause();
     assert!(queue.enqueue(&work));
     before(&queue, &work);
@@ -208,11 +198,10 @@ fn cancelled_items_release_their_permits() {
 
 #[test]
 fn cancel_all_spares_other_queues_of_the_pool() {
-    let registry = registry("1 core");
+    let (registry, count) = (registry("1 core"), Count::default());
     let [first, second] = ["first", "second"].map(|name| queue(name).on(&registry));
     first.pause();
     second.pause();
-    let count = Count::default();
     for _ in 0..100 {
         second.detach(count.adder());
         first.detach(|| unreachable!("cancelled"));
@@ -271,8 +260,7 @@ fn cancel_all_spares_futures_that_have_been_polled() {
     let waker: Waker = receive.recv().unwrap();
     wait_until(|| nr_left(&queue, Doing::Waits) == 1);
     queue.pause();
-    let life = lives.life();
-    let fresh = queue.spawn_async(async move { drop(life) });
+    let fresh = queue.spawn_async(lives.future());
     waker.wake_by_ref();
     assert_eq!(queue.cancel_all(), 1);
     lives.all_dropped(1);
@@ -313,11 +301,8 @@ fn destructors_of_cancelled_items_may_do_anything() {
 
 #[test]
 fn cancel_all_walks_the_list_once() {
-    for queue in plain_and_ordered() {
-        queue.pause();
-        for _ in 0..300_000 {
-            queue.detach(|| unreachable!("cancelled"));
-        }
+    for queue in [queue("plain"), queue("ordered").ordered()].map(On::paused) {
+        (0..300_000).for_each(|_| queue.detach(|| unreachable!("cancelled")));
         let handles: Vec<_> = (0..100_000).map(|i| queue.spawn(move || i)).collect();
         assert_eq!(queue.cancel_all(), 400_000);
         assert!(handles.iter().all(JoinHandle::is_finished));
@@ -370,9 +355,7 @@ fn timed_drain_rejects_items_until_it_ends() {
     plug.release();
     drains.join().unwrap().unwrap();
     queue.spawn(|| ()).join().unwrap();
-    let own = queue.clone();
-    let error = queue.spawn(move || own.drain_timeout(PATIENCE)).join();
-    let error = error.unwrap().unwrap_err();
+    let error = queue.spawn_own(|own| own.drain_timeout(PATIENCE)).join().unwrap().unwrap_err();
     assert!(matches!(error, DrainError::OwnQueue(_)));
     assert_eq!(error.to_string(), "an item of workqueue \"timed\" cannot wait for its own queue");
     queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
@@ -380,12 +363,11 @@ fn timed_drain_rejects_items_until_it_ends() {
 
 #[test]
 fn tasks_await_drains_and_are_woken() {
-    let (queue, tasks) = (queue("awaited").alone(), queue("tasks").alone());
+    let [queue, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     for _ in 0..100 {
         let count = Count::default();
         for _ in 0..20 {
-            let chained = queue.clone();
-            queue.detach(move || chained.detach(count.adder()));
+            drop(queue.spawn_own(move |own| own.detach(count.adder())));
         }
         let drains = [(); 3].map(|()| {
             let queue = queue.clone();
@@ -394,11 +376,14 @@ fn tasks_await_drains_and_are_woken() {
                 count.get()
             })
         });
-        for drain in drains {
-            assert_eq!(drain.join().unwrap(), 20);
-        }
+        assert_eq!(drains.map(|drain| drain.join().unwrap()), [20; 3]);
     }
     assert!(queue.try_spawn(|| ()).is_ok(), "it is over");
+    // A task of the queue cannot await its drain.
+    let own = queue.clone();
+    let task = queue.spawn_async(async move { own.drain_async().await });
+    assert_eq!(task.join().unwrap().unwrap_err().queue(), "awaited");
+    queue.drain().unwrap();
 }
 
 #[test]
@@ -422,15 +407,6 @@ fn a_dropped_drain_admits_items_again() {
         assert!(queue.try_spawn(|| ()).unwrap().join().is_ok());
         queue.flush().unwrap();
     }
-}
-
-#[test]
-fn a_task_of_the_queue_cannot_await_its_drain() {
-    let queue = queue("own drain").alone();
-    let own = queue.clone();
-    let task = queue.spawn_async(async move { own.drain_async().await });
-    assert_eq!(task.join().unwrap().unwrap_err().queue(), "own drain");
-    queue.drain().unwrap();
 }
 
 #[test]

@@ -57,6 +57,12 @@ fn a_future_may_own_the_last_handle_of_its_queue() {
         drop(queue);
         wait_until(|| ended.get() == 1);
     }
+    let queue = queue("cancel").capacity(1).paused();
+    let inner = queue.clone();
+    let mut handle = queue.spawn_async(async move { drop(inner) });
+    drop(queue);
+    assert!(handle.cancel());
+    assert!(is_cancelled(handle.join()));
 }
 
 #[test]
@@ -127,27 +133,16 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
 }
 
 #[test]
-fn a_cancelled_future_may_own_the_last_handle_of_its_queue() {
-    let queue = queue("cancel").capacity(1).paused();
-    let inner = queue.clone();
-    let mut handle = queue.spawn_async(async move { drop(inner) });
-    drop(queue);
-    assert!(handle.cancel());
-    assert!(is_cancelled(handle.join()));
-}
-
-#[test]
 fn a_future_cancelled_in_its_poll_is_not_polled_again() {
-    let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let polls = Count::default();
-    let mut handle = queue.spawn_async(poll_fn(move |context| {
-        polls.add();
-        hole.sit();
-        context.waker().wake_by_ref();
-        Poll::<()>::Pending
-    }));
-    plug.wait_until_stuck();
+    let (queue, polls) = (queue("cancel").alone(), Count::default());
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn_async(poll_fn(move |context| {
+            polls.add();
+            hole.sit();
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }))
+    });
     assert!(handle.cancel());
     plug.release();
     assert!(is_cancelled(handle.join()));
@@ -157,12 +152,12 @@ fn a_future_cancelled_in_its_poll_is_not_polled_again() {
 #[test]
 fn a_future_that_ends_in_its_cancelled_poll_keeps_its_value() {
     let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.spawn_async(poll_fn(move |_| {
-        hole.sit();
-        Poll::Ready(9)
-    }));
-    plug.wait_until_stuck();
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn_async(async move {
+            hole.sit();
+            9
+        })
+    });
     assert!(handle.cancel());
     plug.release();
     assert_eq!(handle.join().unwrap(), 9);
@@ -194,20 +189,34 @@ fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
 #[test]
 fn a_future_that_panics_as_it_is_dropped_panicked() {
     let queue = queue("panic").alone();
-    let bomb = || at_drop(|| panic_any("in a drop"));
-    let second = bomb();
+    let fuse = |text| at_drop(move || panic_any(text));
+    let first = fuse("a future");
     let mut cancelled = queue.spawn_async(async move {
-        let _bomb = bomb();
+        let _first = first;
         pending::<()>().await;
     });
     cancelled.cancel();
-    let ready = queue.spawn_async(poll_fn(move |_| {
-        let _ = &second;
-        Poll::Ready(())
-    }));
-    for handle in [cancelled, ready] {
-        assert!(matches!(handle.join(), Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+    let outcome = cancelled.join();
+    assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+    // The drops of a future and of its value may both panic.
+    for _ in 0..4 {
+        let first = fuse("a future");
+        let ready = queue.spawn_async(poll_fn(move |_| {
+            let _ = &first;
+            Poll::Ready(fuse("its value"))
+        }));
+        assert!(matches!(ready.join(), Err(JoinError::Panicked(_))));
     }
+    queue.drain().unwrap();
+    assert!(queue.stats().panicked >= 4);
+    // A waker that panics when it is dropped delays no drain.
+    let mut handle = pending_in(&queue);
+    let bomb = fuse("a waker");
+    let waker = waker(move || _ = &bomb);
+    assert!(poll_with(&mut handle, &waker).is_pending());
+    // Only the handle keeps the waker now.
+    drop(waker);
+    drop(handle);
     queue.drain().unwrap();
 }
 
@@ -283,9 +292,8 @@ fn a_result_without_a_handle_is_dropped() {
     let queue = queue("unwanted").alone();
     let (census, lure) = (Census::default(), Lure::default());
     // One future is detached before its end, and one after its end.
-    let before = lured(&queue, &lure, census.life());
+    drop(lured(&queue, &lure, census.life()));
     let waker = lure.waker().unwrap();
-    drop(before);
     lure.end();
     waker.wake_by_ref();
     let life = census.life();
@@ -294,37 +302,4 @@ fn a_result_without_a_handle_is_dropped() {
     drop(after);
     census.all_dropped(2);
     drop(waker);
-}
-
-#[test]
-fn a_waker_that_panics_when_dropped_delays_no_drain() {
-    let (queue, polled) = (queue("forlorn").alone(), Count::default());
-    let mut handle = queue.spawn_async(poll_fn(move |_| {
-        polled.add();
-        Poll::<()>::Pending
-    }));
-    wait_until(|| polled.get() > 0);
-    let bomb = at_drop(|| panic_any("the waker is dropped"));
-    let waker = waker(move || _ = &bomb);
-    assert!(poll_with(&mut handle, &waker).is_pending());
-    // Only the handle keeps the waker now.
-    drop(waker);
-    drop(handle);
-    queue.drain().unwrap();
-}
-
-#[test]
-fn a_worker_survives_a_future_and_a_value_that_both_panic() {
-    let queue = queue("both").alone();
-    let fuse = |text| at_drop(move || panic_any(text));
-    for _ in 0..4 {
-        let first = fuse("the future");
-        let handle = queue.spawn_async(poll_fn(move |_| {
-            let _ = &first;
-            Poll::Ready(fuse("its value"))
-        }));
-        assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
-    }
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 4);
 }

@@ -82,12 +82,7 @@ fn stacks_have_the_size_of_the_parameter() {
 fn nested_joins_continue_on_other_stacks() {
     let registry = tuned("1 core", |it| it.stack_size = 256 << 10);
     let queue = queue("nested").max_active(1).on(&registry);
-    let own = queue.clone();
-    let plug = plug_into(&queue);
-    let handle = queue.spawn(move || descend(&own, 400));
-    plug.release();
-    wait_until(|| handle.is_finished());
-    assert_eq!(handle.join().unwrap(), 400);
+    assert_eq!(queue.in_worker(|own| descend(own, 400)), 400);
 }
 
 #[test]
@@ -95,16 +90,15 @@ fn an_invalid_thread_tunable_is_named() {
     let refused = |change: &dyn Fn(&mut Params)| {
         let mut params = Params::default();
         change(&mut params);
-        let topology = Topology::synthetic("1 core").unwrap();
-        match Registry::new(topology, params).unwrap_err() {
-            RegistryError::Params(error) => error.to_string(),
-            error => panic!("{error}"),
+        match Registry::new(Topology::synthetic("1 core").unwrap(), params) {
+            Err(RegistryError::Params(error)) => error.to_string(),
+            other => panic!("{other:?}"),
         }
     };
     for size in [0, 65_535, (1 << 30) + 1, usize::MAX] {
         let expected = "expected a number from 65536 to 1073741824";
-        let expected = format!("workqueue.stack_size={size}: {expected}");
-        assert_eq!(refused(&|it| it.stack_size = size), expected);
+        let error = refused(&|it| it.stack_size = size);
+        assert_eq!(error, format!("workqueue.stack_size={size}: {expected}"));
     }
     for name in ["", "of 11 bytes", "n\0l"] {
         let error = refused(&|it| it.thread_name = name.into());
@@ -115,8 +109,7 @@ fn an_invalid_thread_tunable_is_named() {
 
 #[test]
 fn a_queue_has_priority_where_it_may() {
-    let queue = queue("perhaps").nice(5).highpri_if_permitted();
-    let queue = queue.build().unwrap();
+    let queue = queue("perhaps").nice(5).highpri_if_permitted().build().unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     let may = sync::thread::may_set_nice(-20).is_ok();
     assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
