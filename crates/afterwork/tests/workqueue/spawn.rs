@@ -14,25 +14,13 @@ fn join_returns_the_result_of_the_closure() {
 }
 
 #[test]
-fn try_join_returns_the_handle_until_the_end() {
-    let queue = queue("try").alone();
-    let (mut handle, plug) = stuck(|hole| queue.spawn(move || hole.sit()));
-    assert!(handle.try_join().is_none(), "it still runs");
-    assert!(!handle.is_finished());
-    plug.release();
-    wait_until(|| handle.is_finished());
-    handle.try_join().expect("it has ended").unwrap();
-}
-
-#[test]
 fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
     for queue in ordered_and_narrow() {
         let (plug, census) = (plug_into(&queue), Census::default());
         let mut handle = queue.spawn(census.closure());
         assert!(handle.cancel());
         assert_eq!(census.dropped(), 1);
-        assert!(!handle.cancel());
-        assert!(handle.is_finished());
+        assert!(!handle.cancel() && handle.is_finished());
         assert!(is_cancelled(handle.join()));
         plug.release_and_drain(&queue);
         census.all_dropped(1);
@@ -48,11 +36,12 @@ fn a_closure_that_runs_or_has_ended_is_not_cancelled() {
             5
         })
     });
-    assert!(!handle.cancel());
+    assert!(handle.try_join().is_none(), "it still runs");
+    assert!(!handle.is_finished() && !handle.cancel());
     plug.release();
     wait_until(|| handle.is_finished());
     assert!(!handle.cancel());
-    assert_eq!(handle.join().unwrap(), 5);
+    assert_eq!(handle.try_join().expect("it has ended").unwrap(), 5);
 }
 
 #[test]
@@ -82,14 +71,12 @@ fn closure_and_result_are_dropped_once_for_every_handle_use() {
 
 #[test]
 fn closures_and_results_of_any_size_arrive_whole() {
-    let queue = queue("sizes").alone();
     fn check<const N: usize>(queue: &Workqueue) {
         let sent: [u8; N] = std::array::from_fn(|i| (i * 7 + N) as u8);
         assert!(queue.spawn(move || sent).join().unwrap() == sent, "{N} bytes");
-        let (send, receive) = mpsc::channel();
-        queue.detach(move || send.send(sent.to_vec()).unwrap());
-        assert!(receive.recv_timeout(PATIENCE).unwrap() == sent, "{N} bytes, detached");
+        assert!(queue.in_worker(move |_| sent) == sent, "{N} bytes, detached");
     }
+    let queue = queue("sizes").alone();
     for _ in 0..20 {
         check::<0>(&queue);
         check::<1>(&queue);
@@ -111,7 +98,7 @@ fn closures_and_results_of_any_size_arrive_whole() {
 }
 
 #[test]
-fn alignment_is_kept() {
+fn results_may_have_any_alignment_or_no_value() {
     #[repr(align(128))]
     struct Wide(u8);
     #[repr(align(4096))]
@@ -132,12 +119,8 @@ fn alignment_is_kept() {
     }
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
-}
-
-#[test]
-fn types_without_size_or_value_are_results_too() {
     enum Never {}
-    let handle = queue("empty").alone().spawn(|| -> Never { panic!("never") });
+    let handle = queue.spawn(|| -> Never { panic!("never") });
     assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
 }
 

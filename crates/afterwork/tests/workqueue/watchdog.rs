@@ -16,10 +16,7 @@ fn impatient(params: &mut Params) {
 }
 
 fn stall(report: Report) -> Option<Stall> {
-    match report {
-        Report::Stall(stall) => Some(stall),
-        _ => None,
-    }
+    if let Report::Stall(stall) = report { Some(stall) } else { None }
 }
 
 fn waits_behind() {}
