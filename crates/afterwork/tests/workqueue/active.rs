@@ -9,7 +9,6 @@ fn crowd(queue: &Workqueue) -> usize {
     threads(8, |i| {
         pin(i);
         for n in 0..250 {
-            let gauge = gauge.clone();
             let handle = queue.spawn(move || gauge.within(thread::yield_now));
             if n % 3 == 0 {
                 handle.join().unwrap();
@@ -42,8 +41,7 @@ fn max_active_holds_over_all_pools_together() {
 #[test]
 fn a_helper_waits_for_a_seat_as_a_worker_does() {
     let queue = queue("helped").max_active(1).on(&registry("1 core"));
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     queue.enqueue(&work);
     thread::scope(|scope| {
         scope.spawn(|| work.flush().unwrap());
@@ -61,15 +59,15 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
     let other = queue("other").on(&registry);
     let keeps_worker = plug_into(&other);
     let queue = queue("helped").max_active(1).on(&registry);
-    let (plug, hole) = stopper();
-    let work = Work::new(move || hole.sit());
-    queue.enqueue(&work);
     thread::scope(|scope| {
-        scope.spawn(|| work.flush().unwrap());
-        plug.wait_until_stuck();
+        let (_, plug) = stuck(|hole| {
+            let work = Work::new(move || hole.sit());
+            queue.enqueue(&work);
+            scope.spawn(move || work.flush().unwrap());
+        });
         assert_eq!((queue.stats().nr_active, queue.stats().helped), (1, 1));
         let count = Count::default();
-        assert!(queue.enqueue(&counting(&count)));
+        assert!(queue.enqueue(&counting(count)));
         keeps_worker.release();
         wait_until(|| {
             let pool = &registry.pool_stats()[0];
@@ -92,11 +90,8 @@ fn as_many_items_as_allowed_run_at_once() {
 fn queues_that_share_a_pool_have_their_own_limits() {
     let registry = registry("2 core");
     let queues = [(); 6].map(|()| queue("shared").max_active(1).on(&registry));
-    let all = Arc::new(Barrier::new(queues.len()));
-    for queue in &queues {
-        let all = all.clone();
-        queue.detach(move || _ = all.wait());
-    }
+    let all = Shared::new(Barrier::new(queues.len()));
+    queues.iter().for_each(|queue| queue.detach(move || _ = all.wait()));
     queues.iter().for_each(|queue| queue.drain().unwrap());
     assert_eq!(registry.pool_stats().len(), 1);
 }
@@ -126,7 +121,6 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
     queue.set_max_active(1).unwrap();
     let (gauge, early, all_released) = (Gauge::default(), Count::default(), Count::default());
     for _ in 0..200 {
-        let (gauge, early, all_released) = (gauge.clone(), early.clone(), all_released.clone());
         queue.detach(move || {
             if all_released.get() == 0 {
                 early.add();
@@ -173,8 +167,7 @@ fn limit_out_of_range_is_rejected_and_changes_nothing() {
     }
     assert_eq!(plain.stats().max_active, 7);
     let ordered = queue("limits").ordered().alone();
-    let refused = ordered.set_max_active(2);
-    assert!(matches!(refused, Err(BuildError::OrderedMaxActive(2))));
+    assert!(matches!(ordered.set_max_active(2), Err(BuildError::OrderedMaxActive(2))));
     ordered.set_max_active(1).unwrap();
     assert_eq!(ordered.stats().max_active, 1);
 }
@@ -187,23 +180,17 @@ fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
 
 /// Queues four items on each CPU, and checks that at most `expected` items run at once.
 fn most_at_once(queue: &Workqueue, nr_cpus: u32, expected: usize) {
-    let (entered, all_entered) = mpsc::channel();
-    let (release, released) = mpsc::channel::<()>();
-    let released = Arc::new(Mutex::new(released));
+    let (entered, may_end) = (Count::default(), Count::default());
     let spawn = |i| {
-        let (entered, released) = (entered.clone(), released.clone());
         on_cpu(queue, i / 4).spawn(move || {
-            entered.send(()).unwrap();
-            let _ = released.lock().unwrap().recv();
+            entered.add();
+            wait_until(|| may_end.get() > 0);
         })
     };
     let handles: Vec<_> = (0..4 * nr_cpus).map(spawn).collect();
-    for _ in 0..expected {
-        all_entered.recv_timeout(PATIENCE).expect("fewer at once");
-    }
-    assert_eq!(queue.stats().nr_active as usize, expected);
-    assert!(all_entered.try_recv().is_err(), "more at once");
-    drop(release);
+    wait_until(|| entered.get() >= expected);
+    assert_eq!((queue.stats().nr_active as usize, entered.get()), (expected, expected));
+    may_end.add();
     handles.into_iter().for_each(|it| it.join().unwrap());
 }
 
@@ -248,10 +235,7 @@ fn pools_that_wait_for_a_seat_take_turns() {
     let registry = registry("4 core");
     let queue = queue("turns").affinity(Cpu).help(false);
     let queue = queue.max_active(1).on(&registry);
-    let (plug, hole) = stopper();
-    drop(on_cpu(&queue, 0).spawn(move || hole.sit()));
-    plug.wait_until_stuck();
-    let log = Log::default();
+    let (plug, log) = (plug_as(on_cpu(&queue, 0)), Log::default());
     let spawn = |i| on_cpu(&queue, 1 + i % 3).spawn(log.note(i % 3));
     let handles: Vec<_> = (0..3 * 4u32).map(spawn).collect();
     // All three pools wait for the seat, and their workers park.
@@ -276,12 +260,10 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
     let other = queue("other").help(false).on(&registry);
     for limit in [1, 4] {
         let queue = queue("paused").help(false).max_active(limit).on(&registry);
-        let (plug, hole) = stopper();
         queue.pause();
         let before = queue.spawn(|| ());
         // A worker that reaches the next item has already put the pwq into the wait queue.
-        other.detach(move || hole.sit());
-        plug.wait_until_stuck();
+        let plug = plug_into(&other);
         queue.resume();
         queue.pause();
         let after = queue.spawn(|| ());
@@ -304,17 +286,8 @@ fn taken_with_a_seat(nr: usize) -> usize {
     });
     let other = queue("other").help(false).on(&registry);
     let queue = queue("seats").help(false).max_active(4).on(&registry);
-    let (plug, hole) = stopper();
-    queue.pause();
-    queue.detach(move || hole.sit());
-    (1..nr).for_each(|_| queue.detach(|| ()));
-    // The first run on a new thread takes long. The later runs show the worker that items are
-    // short.
-    (0..64).for_each(|_| other.detach(|| ()));
-    // When this item runs, the worker has already set the others aside.
-    other.spawn(|| ()).join().unwrap();
-    queue.resume();
-    plug.wait_until_stuck();
+    let rest = |queue: &Workqueue| (1..nr).for_each(|_| queue.detach(|| ()));
+    let plug = take_a_batch(&queue, &other, rest);
     let nr_left = waiting(&queue);
     plug.release_and_drain(&queue);
     nr - nr_left
@@ -332,20 +305,15 @@ fn items_that_waited_for_a_seat_are_taken_by_the_batch() {
 fn waits_for_a_seat<F: FnOnce() + Send>(
     prepare: impl FnOnce(&Workqueue, AtDrop<Box<dyn FnOnce() + Send>>) -> F,
 ) {
-    let queue = queue("seat").max_active(1).alone();
-    let gauge = Gauge::default();
-    let inside = gauge.clone();
-    let work = Work::new(move || inside.within(|| ()));
+    let (queue, gauge) = (queue("seat").max_active(1).alone(), Gauge::default());
+    let work = Work::new(move || gauge.within(|| ()));
     let (own, flushed) = (queue.clone(), work.clone());
     let flushes = at_drop(Box::new(move || {
         assert!(own.enqueue(&flushed));
         flushed.flush().unwrap();
     }) as Box<dyn FnOnce() + Send>);
     let act = prepare(&queue, flushes);
-    let (plug, hole) = stopper();
-    let inside = gauge.clone();
-    queue.detach(move || inside.within(|| hole.sit()));
-    plug.wait_until_stuck();
+    let (_, plug) = stuck(|hole| queue.detach(move || gauge.within(|| hole.sit())));
     thread::scope(|scope| {
         let acting = scope.spawn(act);
         wait_until(|| is_slept_for(&work) || acting.is_finished());
@@ -356,7 +324,7 @@ fn waits_for_a_seat<F: FnOnce() + Send>(
 }
 
 #[test]
-fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
+fn an_item_awaited_by_a_dropped_closure_or_future_takes_a_seat() {
     waits_for_a_seat(|queue, flushes| {
         let queue = queue.clone();
         move || {
@@ -364,10 +332,6 @@ fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
             assert_eq!(queue.cancel_all(), 1);
         }
     });
-}
-
-#[test]
-fn an_item_awaited_by_a_freed_future_takes_a_seat() {
     waits_for_a_seat(|queue, flushes| {
         let (send, receive) = mpsc::channel::<Waker>();
         drop(queue.spawn_async(poll_fn(move |context| {
@@ -386,9 +350,7 @@ fn an_item_awaited_by_a_freed_future_takes_a_seat() {
 fn a_run_lends_its_seat_to_an_item_of_another_cpu() {
     let queue = queue("lent").affinity(Cpu).max_active(1);
     let queue = queue.max_active_scope(MaxActiveScope::Cpu).alone();
-    let (plug, hole) = stopper();
-    drop(on_cpu(&queue, 1).spawn(move || hole.sit()));
-    plug.wait_until_stuck();
+    let plug = plug_as(on_cpu(&queue, 1));
     let own = queue.clone();
     let joins = move || on_cpu(&own, 1).spawn(|| ()).join().unwrap();
     on_cpu(&queue, 0).spawn(joins).join().unwrap();

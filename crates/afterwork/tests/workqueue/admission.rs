@@ -37,12 +37,10 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
 
 #[test]
 fn full_queue_returns_the_work() {
-    let queue = paused(2);
-    let lives = Census::default();
+    let (queue, lives) = (paused(2), Census::default());
     let first = queue.try_spawn(|| 1).unwrap();
     let second = queue.try_spawn(|| 2).unwrap();
-    let life = lives.life();
-    let full = queue.try_spawn(move || drop(life)).unwrap_err();
+    let full = queue.try_spawn(lives.closure()).unwrap_err();
     assert!(full.is_full());
     assert_eq!(full.to_string(), "the workqueue is full");
     assert_eq!(lives.alive(), 1);
@@ -57,8 +55,7 @@ fn full_queue_returns_the_work() {
 
 #[test]
 fn spawning_on_a_full_queue_drops_the_work_with_an_error() {
-    let queue = paused(1);
-    let lives = Census::default();
+    let (queue, lives) = (paused(1), Census::default());
     let first = queue.spawn(|| 1);
     let [joined, detached, future] = [(); 3].map(|()| lives.life());
     assert!(is_refused(queue.spawn(move || drop(joined)).join()));
@@ -78,8 +75,7 @@ fn each_kind_of_item_releases_its_permit_when_it_starts() {
         queue.pause();
         let handle = queue.spawn(count.adder());
         queue.detach(count.adder());
-        let add = count.adder();
-        let future = queue.spawn_async(async move { add() });
+        let future = queue.spawn_async(async move { count.add() });
         assert_eq!(free(&queue), Some(0));
         assert!(queue.task().try_reserve().is_none());
         queue.resume();
@@ -94,13 +90,11 @@ fn each_kind_of_item_releases_its_permit_when_it_starts() {
 #[test]
 fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
     let queue = paused(1);
-    let (work, count) = counted();
-    let other = Work::new(|| ());
+    let ((work, count), other) = (counted(), Work::new(|| ()));
     for _ in 0..10 {
         assert_eq!(queue.try_enqueue(&work), Ok(true));
         assert_eq!(queue.try_enqueue(&work), Ok(false), "it is pending");
-        let full = queue.try_enqueue(&other);
-        assert!(full.is_err_and(|error| error.is_full()));
+        assert!(queue.try_enqueue(&other).is_err_and(|error| error.is_full()));
         assert!(work.cancel());
         assert_eq!(free(&queue), Some(1));
         // The tombstone of the item is still in the list.
@@ -154,10 +148,9 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
     assert_eq!(free(&queue), Some(1));
     // A waiting thread gets the permit that a cancelled future releases.
     let mut full = queue.spawn_async(async {});
-    let waiter =
-        beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| 7).ok().unwrap());
+    let waits = beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| 7));
     assert!(full.cancel());
-    let waiter = waiter.join().unwrap();
+    let waiter = waits.join().unwrap().ok().unwrap();
     assert_eq!(free(&queue), Some(0));
     queue.resume();
     assert_eq!(waiter.join().unwrap(), 7);
@@ -171,7 +164,7 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
 }
 
 #[test]
-fn a_cancelled_closure_releases_its_permit() {
+fn a_closure_releases_its_permit_when_cancelled_or_helped() {
     for builder in [queue("cancelled"), queue("cancelled").ordered()] {
         let queue = builder.capacity(1).paused();
         for _ in 0..200 {
@@ -184,10 +177,6 @@ fn a_cancelled_closure_releases_its_permit() {
         assert_eq!(free(&queue), Some(1));
         queue.resume();
     }
-}
-
-#[test]
-fn a_joiner_that_helps_releases_a_permit() {
     let queue = queue("help").capacity(1).help(true).alone();
     for _ in 0..100 {
         queue.try_spawn(|| ()).unwrap().join().unwrap();
@@ -200,14 +189,13 @@ fn items_outside_the_capacity_are_never_rejected() {
     let queue = paused(1);
     queue.detach(|| ());
     let count = Count::default();
-    let works: Vec<_> = (0..5).map(|_| counting(&count)).collect();
+    let works: Vec<_> = (0..5).map(|_| counting(count)).collect();
     assert!(queue.enqueue(&works[0]));
     assert_eq!(queue.task().enqueue_all(&works[1..]), 4);
     assert_eq!((free(&queue), waiting(&queue)), (Some(0), 6));
     queue.resume();
     queue.flush().unwrap();
-    let found = (count.get(), free(&queue), waiting(&queue));
-    assert_eq!(found, (5, Some(1), 0));
+    assert_eq!((count.get(), free(&queue), waiting(&queue)), (5, Some(1), 0));
     let mut parts = [0; 8];
     queue.pause();
     queue.detach(|| ());
@@ -240,8 +228,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     assert_eq!(free(&queue), Some(0));
     drop(permit);
     wait_until(|| rings(3) == 1);
-    let permit = poll(&mut waits[1], &wakes[3].0).unwrap();
-    assert_eq!(permit.spawn(|| 3).join().unwrap(), 3);
+    assert_eq!(poll(&mut waits[1], &wakes[3].0).unwrap().spawn(|| 3).join().unwrap(), 3);
     drop(waits);
     assert_eq!(free(&queue), Some(1));
 }
@@ -250,15 +237,15 @@ fn waiters_get_permits_in_the_order_of_arrival() {
 fn a_wait_for_a_permit_ends_with_its_timeout() {
     let queue = paused(1);
     queue.detach(|| ());
-    for timeout in [Duration::ZERO, MS] {
+    let spawn = |timeout| {
         let waits = queue.task().wait_for_capacity_until(Instant::now() + timeout);
-        let full = waits.try_spawn(|| 7).unwrap_err();
-        assert_eq!(full.into_inner()(), 7);
+        waits.try_spawn(|| 7)
+    };
+    for timeout in [Duration::ZERO, MS] {
+        assert_eq!(spawn(timeout).unwrap_err().into_inner()(), 7);
     }
     queue.resume();
-    let late = queue.task().wait_for_capacity_until(Instant::now() + PATIENCE);
-    let late = late.try_spawn(|| 7).unwrap();
-    assert_eq!(late.join().unwrap(), 7);
+    assert_eq!(spawn(PATIENCE).unwrap().join().unwrap(), 7);
     queue.flush().unwrap();
     assert_eq!(free(&queue), Some(1));
 }
@@ -266,8 +253,7 @@ fn a_wait_for_a_permit_ends_with_its_timeout() {
 #[test]
 fn an_item_does_not_wait_for_a_permit_of_its_own_queue() {
     let queue = queue("own").capacity(1).max_active(1).alone();
-    let own = queue.clone();
-    let outcome = queue.spawn(move || {
+    let outcome = queue.spawn_own(|own| {
         let first = own.task().wait_for_capacity().try_spawn(|| ()).is_ok();
         (first, is_full(own.task().wait_for_capacity().try_spawn(|| ())))
     });
@@ -304,8 +290,7 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     drop(again);
     assert_eq!(reserve().spawn(|| 1).join().unwrap(), 1);
     wait_until(|| free(&queue) == Some(1));
-    let future = reserve().spawn_async(async { 2 });
-    assert_eq!(future.join().unwrap(), 2);
+    assert_eq!(reserve().spawn_async(async { 2 }).join().unwrap(), 2);
     let work = Work::new(|| ());
     assert!(reserve().enqueue(&work));
     work.flush().unwrap();
@@ -338,12 +323,10 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
         drop(inner.try_spawn(|| ()).unwrap());
         assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
     });
-    let waiter =
-        beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| ()).map(drop));
+    let waiter = beside(&queue, |it| it.task().wait_for_capacity().try_spawn(|| ()).map(drop));
     let mut task = pin!(queue.task().reserve());
     assert!(poll(&mut task, Waker::noop()).is_none());
-    let drainer = beside(&queue, |queue| queue.drain().unwrap());
-    wait_until(|| is_closed(queue.try_spawn(|| ())));
+    let drainer = drain_begun(&queue);
     queue.resume();
     // The first waiter gets the permit of the started item, and releases it to the second.
     let mut is_refused = false;
@@ -375,8 +358,7 @@ fn a_refusal_becomes_an_io_error() {
     assert_eq!(full.to_string(), "the workqueue is full");
     queue.shutdown(Duration::MAX).unwrap();
     item.join().unwrap();
-    let found = kind(queue.try_spawn(|| ()).unwrap_err());
-    assert_eq!(found, io::ErrorKind::BrokenPipe);
+    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
 }
 
 #[test]
@@ -541,20 +523,33 @@ fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -
     reserve
 }
 
-#[test]
-fn waker_that_gets_capacity_may_wait_for_the_next_one() {
-    let queue = leaked(2);
-    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+/// Two tasks wait for capacity. The waker of the first one calls `act`, and then waits for that of
+/// the second. `release` releases capacity.
+fn wakers_meet(
+    queue: &'static Workqueue,
+    act: impl FnOnce() + Send + 'static,
+    release: impl FnOnce(),
+) {
     let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-    // The first waker releases the permit that lets the second one in, on the same thread.
     let one = in_line(queue, move || {
-        drop(second);
+        act();
         send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
     let other = in_line(queue, move || woken.send(()).unwrap());
-    drop(first);
+    release();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
     drop((one, other));
+}
+
+#[test]
+fn wakers_that_get_capacity_may_wait_for_each_other() {
+    let queue = leaked(2);
+    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+    // The first waker releases the permit that lets the second one in, on the same thread.
+    wakers_meet(queue, move || drop(second), move || drop(first));
+    let _handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
+    wakers_meet(queue, || (), || assert_eq!(queue.cancel_all(), 2));
+    queue.resume();
 }
 
 #[test]
@@ -562,25 +557,8 @@ fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
     let queue = leaked(1);
     let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
     drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
-    let task = in_line(queue, move || {
-        send.send(runs.recv_timeout(PATIENCE)).unwrap();
-    });
+    let task = in_line(queue, move || send.send(runs.recv_timeout(PATIENCE)).unwrap());
     queue.resume();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
     drop(task);
-}
-
-#[test]
-fn wakers_admitted_by_a_bulk_cancel_may_wait_for_each_other() {
-    let queue = leaked(2);
-    let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
-    let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-    let one = in_line(queue, move || {
-        send.send(waits.recv_timeout(PATIENCE)).unwrap();
-    });
-    let other = in_line(queue, move || woken.send(()).unwrap());
-    assert_eq!(queue.cancel_all(), 2);
-    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-    drop((one, other, handles));
-    queue.resume();
 }

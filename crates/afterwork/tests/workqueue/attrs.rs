@@ -40,12 +40,11 @@ fn new_items_run_with_the_new_nice_value() {
 fn new_items_run_on_the_new_cpus() {
     let registry = registry("8 core");
     let queue = queue("cpus").help(false).on(&registry);
-    queue.set_attrs(|attrs| attrs.cpus = Some(set("0-1"))).unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-1"]);
-    queue.set_attrs(|attrs| attrs.cpus = None).unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-1", "0-7"]);
+    for (cpus, expected) in [(Some(set("0-1")), &["0-1"][..]), (None, &["0-1", "0-7"])] {
+        queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        assert_eq!(used(&registry), expected);
+    }
 }
 
 #[test]
@@ -59,8 +58,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
     assert_eq!(used(&registry), [cpu.trim_start_matches("cpu").trim()]);
     queue.set_attrs(|attrs| attrs.strict = true).unwrap();
     queue.spawn(|| ()).join().unwrap();
-    let pools = registry.pool_stats();
-    assert!(pools.iter().any(|pool| pool.strict && pool.created > 0));
+    assert!(registry.pool_stats().iter().any(|pool| pool.strict && pool.created > 0));
 }
 
 #[test]
@@ -81,12 +79,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
     let registry = registry("64 core");
     let queue = queue("change").max_active(3).on(&registry);
     let (nr_runs, nr_queued, gauge) = (Count::default(), Count::default(), Gauge::default());
-    let works: Vec<_> = (0..8)
-        .map(|_| {
-            let (nr_runs, gauge) = (nr_runs.clone(), gauge.clone());
-            Work::new(move || gauge.within(|| nr_runs.add()))
-        })
-        .collect();
+    let works: Vec<_> = (0..8).map(|_| Work::new(move || gauge.within(|| nr_runs.add()))).collect();
     threads(5, |i| {
         let mut dice = Dice::new(seed + i as u64);
         for _ in 0..if i == 0 { 300 } else { 3000 } {
@@ -121,12 +114,9 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
     let queue = queue("ordered").ordered().on(&registry("64 core"));
     let (count, log, gauge) = (Count::default(), Log::default(), Gauge::default());
     for i in 0..2000 {
-        let (add, note, inside) = (count.adder(), log.note(i), gauge.clone());
         queue.detach(move || {
-            inside.within(|| {
-                note();
-                add();
-            })
+            gauge.within(|| log.push(i));
+            count.add();
         });
         if dice.below(10) == 0 {
             let change = |attrs: &mut Attrs| {
@@ -147,10 +137,8 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
 #[test]
 fn a_change_of_an_ordered_queue_drains_it_first() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    let changed = Count::default();
-    let seen = changed.clone();
-    queue.detach(move || assert_eq!(seen.get(), 0));
+    let (plug, changed) = (plug_into(&queue), Count::default());
+    queue.detach(move || assert_eq!(changed.get(), 0));
     let changer = beside(&queue, move |queue| {
         queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
         changed.add();
@@ -166,9 +154,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
 #[test]
 fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let inside = queue.clone();
-    let changes = move || inside.set_attrs(|attrs| attrs.nice = 4);
-    let error = queue.spawn(changes).join().unwrap();
+    let error = queue.spawn_own(|own| own.set_attrs(|attrs| attrs.nice = 4)).join().unwrap();
     assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
     assert_eq!(queue.report().attrs.nice, 0);
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
@@ -191,12 +177,10 @@ fn attributes_out_of_range_are_rejected_and_change_nothing() {
 #[test]
 fn a_queue_drains_items_of_former_attributes_too() {
     let queue = queue("drain").on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    let nr_runs = Count::default();
-    let works: Vec<_> = (0..3).map(|_| counting(&nr_runs)).collect();
-    for (nice, work) in works.iter().enumerate() {
-        queue.set_attrs(|attrs| attrs.nice = nice as i8).unwrap();
-        queue.enqueue(work);
+    let (plug, nr_runs) = (plug_into(&queue), Count::default());
+    for nice in 0..3 {
+        queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
+        queue.enqueue(&counting(nr_runs));
     }
     plug.release_and_drain(&queue);
     assert_eq!(nr_runs.get(), 3);
@@ -206,23 +190,22 @@ fn a_queue_drains_items_of_former_attributes_too() {
 fn pools_without_routes_end_their_workers_after_late_items() {
     let registry = registry("4 core");
     let queue = queue("desert").help(false).on(&registry);
-    let (again, (plug, hole), mut first) = (queue.clone(), stopper(), true);
-    let work = Work::with_handle(move |this| {
-        if mem::take(&mut first) {
-            // The second run is in the same pool.
-            again.enqueue(this);
-            hole.sit();
-        }
+    let (again, mut first) = (queue.clone(), true);
+    let (_, plug) = stuck(|hole| {
+        queue.enqueue(&Work::with_handle(move |this| {
+            if mem::take(&mut first) {
+                // The second run is in the same pool.
+                again.enqueue(this);
+                hole.sit();
+            }
+        }))
     });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
     queue.set_attrs(|attrs| attrs.nice = 2).unwrap();
     plug.release_and_drain(&queue);
     let is_deserted = |it: &PoolStats| it.nice != 0 || it.nr_workers == 0;
     wait_until(|| registry.pool_stats().iter().all(is_deserted));
     queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-    drop(work);
 }
 
 #[test]
@@ -266,15 +249,20 @@ fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
     assert_eq!(used(&registry), ["0-1"]);
 }
 
+/// Takes the CPUs other than `cpus` offline. Returns the former machine.
+fn restrict(registry: &Registry, cpus: &str) -> Topology {
+    let machine = Topology::clone(&registry.topology());
+    registry.set_topology(machine.restricted_to(&set(cpus)).unwrap());
+    machine
+}
+
 #[test]
 fn queues_follow_cpus_that_go_offline_and_online() {
-    let machine = Topology::synthetic("2 llc x 4 core").unwrap();
-    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    let registry = registry("2 llc x 4 core");
     let queue = queue("follow").help(false).affinity(System).on(&registry);
     let plug = plug_into(&queue);
     let waiting = queue.spawn(|| 1);
-    let half = machine.restricted_to(&set("0-3")).unwrap();
-    registry.set_topology(half);
+    let machine = restrict(&registry, "0-3");
     assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
     assert!(pool_on(&registry, "0-3").created > 0);
     plug.release();
@@ -286,10 +274,9 @@ fn queues_follow_cpus_that_go_offline_and_online() {
 
 #[test]
 fn setting_attributes_moves_an_ordered_queue_to_new_cpus() {
-    let machine = Topology::synthetic("8 core").unwrap();
-    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    let registry = registry("8 core");
     let queue = queue("ordered").ordered().on(&registry);
-    registry.set_topology(machine.restricted_to(&set("0-3")).unwrap());
+    restrict(&registry, "0-3");
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["0-7"]);
     queue.set_attrs(|_| ()).unwrap();
@@ -353,24 +340,18 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
 
 #[test]
 fn setting_equal_attributes_does_not_drain_an_ordered_queue() {
-    ends(|| {
-        let queue = queue("ordered").ordered();
-        let queue = queue.build_in(&registry("8 core")).unwrap();
-        let plug = plug_into(&queue);
-        queue.set_attrs(|_| ()).unwrap();
-        queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
-        let item = queue.try_spawn(|| 7).unwrap();
-        plug.release();
-        assert_eq!(item.join().unwrap(), 7);
-    });
+    let queue = queue("ordered").ordered().on(&registry("8 core"));
+    let plug = plug_into(&queue);
+    queue.set_attrs(|_| ()).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
+    let item = queue.try_spawn(|| 7).unwrap();
+    plug.release();
+    assert_eq!(item.join().unwrap(), 7);
 }
 
 #[test]
 fn a_destroyed_queue_takes_no_attributes() {
-    for ordered in [false, true] {
-        let builder = queue("destroyed");
-        let builder = if ordered { builder.ordered() } else { builder };
-        let queue = builder.alone();
+    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
         queue.shutdown(Duration::MAX).unwrap();
         let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
         assert!(matches!(error, BuildError::Destroyed), "{error}");

@@ -7,9 +7,7 @@ fn an_item_runs_that_unblocks_all_workers() {
     for machine in ["1 core", "2 core"] {
         let queue = queue("blocked").on(&registry(machine));
         let plugs = [(); 8].map(|()| plug_into(&queue));
-        let (send, receive) = mpsc::channel();
-        queue.detach(move || send.send(()).unwrap());
-        receive.recv_timeout(PATIENCE).expect("no worker came");
+        queue.in_worker(|_| ());
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
     }
@@ -34,21 +32,23 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     queue.drain().unwrap();
 }
 
-/// Queues a tiny item, `blocker` and `rest` at once, so that one worker takes several of them.
-fn queue_in_one_local_batch(queue: &Workqueue, blocker: Work, rest: &[Work]) {
-    let mut works = vec![Work::new(|| ()), blocker];
-    works.extend_from_slice(rest);
-    assert_eq!(queue.task().enqueue_all(&works), works.len());
+/// Queues a tiny item, one that blocks, and `rest` at once, so that one worker takes several of
+/// them.
+fn plug_in_a_batch(queue: &Workqueue, rest: &[Work]) -> Plug {
+    let (_, plug) = stuck(|hole| {
+        let mut works = vec![Work::new(|| ()), Work::new(move || hole.sit())];
+        works.extend_from_slice(rest);
+        assert_eq!(queue.task().enqueue_all(&works), works.len());
+    });
+    plug
 }
 
 #[test]
 fn others_run_the_local_batch_of_a_blocked_worker() {
     let queue = queue("hand").help(false).on(&registry("1 core"));
-    let (plug, hole) = stopper();
     let count = Count::default();
-    let rest: Vec<_> = (0..30).map(|_| counting(&count)).collect();
-    queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
-    plug.wait_until_stuck();
+    let rest = [(); 30].map(|()| counting(count));
+    let plug = plug_in_a_batch(&queue, &rest);
     wait_until(|| count.get() == 30);
     plug.release_and_drain(&queue);
 }
@@ -59,11 +59,9 @@ fn a_blocked_local_batch_is_run_although_other_work_moves() {
     for _ in 0..10 {
         let queue = queue("hand").help(false).on(&registry);
         let (stop, count) = (Count::default(), Count::default());
-        let rest = [(); 60].map(|()| counting(&count));
-        queue.enqueue(&restless(&queue, &stop));
-        let (plug, hole) = stopper();
-        queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
-        plug.wait_until_stuck();
+        let rest = [(); 60].map(|()| counting(count));
+        queue.enqueue(&restless(&queue, stop));
+        let plug = plug_in_a_batch(&queue, &rest);
         wait_until(|| count.get() == 60);
         stop.add();
         plug.release_and_drain(&queue);
@@ -73,10 +71,9 @@ fn a_blocked_local_batch_is_run_although_other_work_moves() {
 #[test]
 fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
     let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry("1 core")));
-    let ((plug, hole), count) = (stopper(), Count::default());
-    let rest = [(); 30].map(|()| counting(&count));
-    queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
-    plug.wait_until_stuck();
+    let count = Count::default();
+    let rest = [(); 30].map(|()| counting(count));
+    let plug = plug_in_a_batch(&queue, &rest);
     let mut nr_due = 30;
     for (i, work) in rest.iter().enumerate() {
         match i % 3 {

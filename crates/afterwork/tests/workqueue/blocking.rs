@@ -37,8 +37,7 @@ fn another_worker_runs_while_one_is_inside_nested_blocking() {
 #[test]
 fn another_worker_runs_again_after_a_panic_inside_blocking() {
     receives_at_the_same_time(|wait| {
-        let body = || blocking(|| panic!("inside"));
-        assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
+        assert!(catch_unwind(|| blocking(|| panic!("inside"))).is_err());
         blocking(|| wait.recv().is_err())
     });
 }
@@ -99,12 +98,7 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
 /// Blocks `count` items at once. Returns the maximum number of workers that run items at once
 /// afterwards.
 fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
-    let block = |_| {
-        let (plug, hole) = stopper();
-        queue.detach(move || blocking(|| hole.sit()));
-        plug.wait_until_stuck();
-        plug
-    };
+    let block = |_| stuck(|hole| queue.detach(move || blocking(|| hole.sit()))).1;
     let plugs: Vec<_> = (0..count).map(block).collect();
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
@@ -143,15 +137,8 @@ fn a_worker_that_sleeps_without_a_report_is_counted() {
 #[test]
 fn item_that_hogs_the_cpu_does_not_delay_its_pool() {
     let registry = registry("1 core");
-    let queue = queue("hogs").help(false).on(&registry);
-    let stop = Count::default();
-    let seen = stop.clone();
-    // Spins without sleeping until a later item has run.
-    let hog = queue.spawn(move || {
-        while seen.get() == 0 {
-            std::hint::spin_loop();
-        }
-    });
+    let (queue, stop) = (queue("hogs").help(false).on(&registry), Count::default());
+    let hog = queue.spawn(hogging(stop));
     queue.spawn(stop.adder()).join().unwrap();
     hog.join().unwrap();
     let stats = registry.pool_stats().remove(0);

@@ -19,8 +19,7 @@ fn name_with_a_nul_is_rejected_by_each_builder() {
         for kind in kinds {
             assert!(matches!(refused(kind(queue(name))), BuildError::Name));
         }
-        let worker = Worker::builder(name).build();
-        assert!(matches!(worker, Err(WorkerError::Name)));
+        assert!(matches!(Worker::builder(name).build(), Err(WorkerError::Name)));
         let data = PerCpu::builder().name(name).build(|_| 0);
         assert!(matches!(data, Err(percpu::BuildError::Name)));
         let params = Params { thread_name: name.into(), ..Params::default() };
@@ -38,6 +37,7 @@ fn name_with_a_nul_is_rejected_by_each_builder() {
     }
 }
 
+/// Checks that the builder rejects its settings with `text`.
 fn named(builder: Builder, text: &str) {
     assert_eq!(refused(builder).to_string(), text);
 }
@@ -89,8 +89,7 @@ fn forbidden_nice_value_is_rejected_with_the_reason() {
     let built = queue("q").nice(-20).build_in(&registry("2 core"));
     assert_eq!(built.is_ok(), permitted);
     if let Err(error) = built {
-        let text = "nice value -20 is refused to this process: ";
-        assert!(error.to_string().starts_with(text));
+        assert!(error.to_string().starts_with("nice value -20 is refused to this process: "));
         assert!(std::error::Error::source(&error).is_some());
     }
 }

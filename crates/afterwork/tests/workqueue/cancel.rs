@@ -5,11 +5,9 @@ use crate::support::*;
 #[test]
 fn a_pending_item_that_is_cancelled_does_not_run() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         assert!(queue.enqueue(&work) && work.cancel());
-        assert!(!work.is_busy());
-        assert!(!work.cancel());
+        assert!(!work.is_busy() && !work.cancel());
         plug.release_and_drain(&queue);
         assert_eq!(count.get(), 0);
         assert!(queue.enqueue(&work));
@@ -20,13 +18,9 @@ fn a_pending_item_that_is_cancelled_does_not_run() {
 
 #[test]
 fn neither_a_running_nor_an_idle_item_is_cancelled() {
-    let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let work = Work::new(move || hole.sit());
-    assert!(!work.cancel());
-    assert!(!work.cancel_sync());
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
+    let (queue, idle) = (queue("cancel").alone(), Work::new(|| ()));
+    assert!(!idle.cancel() && !idle.cancel_sync());
+    let (work, plug) = stuck_in(&queue);
     assert!(!work.cancel());
     plug.release_and_drain(&queue);
     assert!(!work.cancel());
@@ -41,8 +35,7 @@ fn cancel_sync_waits_until_a_run_has_ended() {
     wait_until(|| is_slept_for(&work));
     assert!(!queue.enqueue(&work), "rejected during the cancel");
     plug.release();
-    let was_pending_and_has_ended = canceller.join().unwrap();
-    assert_eq!(was_pending_and_has_ended, (true, 1));
+    assert_eq!(canceller.join().unwrap(), (true, 1), "was pending, nr of runs");
     assert!(!work.is_busy());
 }
 
@@ -50,7 +43,7 @@ fn cancel_sync_waits_until_a_run_has_ended() {
 fn cancel_sync_stops_an_item_that_queues_itself() {
     let queue = queue("sync").alone();
     for _ in 0..200 {
-        let work = restless(&queue, &Count::default());
+        let work = restless(&queue, Count::default());
         queue.enqueue(&work);
         work.cancel_sync();
         assert!(!work.is_busy(), "{work:?}");
@@ -62,14 +55,13 @@ fn cancel_sync_stops_an_item_that_queues_itself() {
 #[test]
 fn cancel_sync_from_inside_does_not_wait_for_itself() {
     let queue = queue("sync").alone();
-    let (again, (send, receive)) = (queue.clone(), mpsc::channel());
+    let (again, outcomes) = (queue.clone(), Log::default());
     let work = Work::with_handle(move |this| {
-        let queued = again.enqueue(this);
-        send.send((queued, this.cancel_sync(), this.cancel_sync())).unwrap();
+        outcomes.push((again.enqueue(this), this.cancel_sync(), this.cancel_sync()));
     });
     queue.enqueue(&work);
     queue.drain().unwrap();
-    assert_eq!(receive.try_recv(), Ok((true, true, false)));
+    assert_eq!(outcomes.take(), [(true, true, false)]);
     assert!(!work.is_busy());
 }
 
@@ -99,31 +91,24 @@ fn many_may_cancel_at_once_while_others_queue() {
 
 #[test]
 fn an_item_cancelled_on_a_stuck_queue_runs_from_another() {
-    let stuck = queue("stuck").max_active(1).alone();
-    let other = queue("other").alone();
-    let plug = plug_into(&stuck);
-    let (work, count) = counted();
+    let [stuck, other] = [queue("stuck").max_active(1), queue("other")].map(On::alone);
+    let (plug, (work, count)) = (plug_into(&stuck), counted());
     assert!(stuck.enqueue(&work));
     assert!(!other.enqueue(&work), "pending there");
-    assert!(work.cancel());
-    assert!(other.enqueue(&work));
+    assert!(work.cancel() && other.enqueue(&work));
     other.drain().unwrap();
     assert_eq!(count.get(), 1);
-    plug.release();
-    stuck.drain().unwrap();
+    plug.release_and_drain(&stuck);
     assert_eq!(count.get(), 1);
 }
 
 #[test]
 fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
     let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
-    let (plug, hole) = stopper();
-    let work = Work::new(move || {
+    let (work, plug) = stuck_with(&first, |hole| {
         hole.sit();
         panic!("on purpose");
     });
-    assert!(first.enqueue(&work));
-    plug.wait_until_stuck();
     assert!(second.enqueue(&work) && work.cancel());
     second.drain().unwrap();
     drop(second);
@@ -134,19 +119,16 @@ fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
 #[test]
 fn a_panic_is_counted_by_the_queue_that_ran_the_item() {
     let (first, second) = (queue("first").alone(), queue("second").max_active(1).alone());
-    let stuck = plug_into(&second);
-    let ((plug, hole), mut fails) = (stopper(), true);
-    let work = Work::new(move || {
+    let (keeps_seat, mut fails) = (plug_into(&second), true);
+    let (work, plug) = stuck_with(&first, move |hole| {
         if mem::take(&mut fails) {
             hole.sit();
             panic!("on purpose");
         }
     });
-    assert!(first.enqueue(&work));
-    plug.wait_until_stuck();
     assert!(second.enqueue(&work));
     plug.release_and_drain(&first);
-    stuck.release_and_drain(&second);
+    keeps_seat.release_and_drain(&second);
     assert_eq!((first.stats().panicked, second.stats().panicked), (1, 0));
 }
 
@@ -191,7 +173,7 @@ fn a_cancelled_item_that_owns_its_queue_is_freed() {
 /// growth of the process during a tenth of them, in KiB. The other tenths do not count, because
 /// cancelled items remain while a preempted thread holds the pool lock. If all of them remained,
 /// the growth would be 1.5 MiB.
-fn storm(queue: &Workqueue, log: &Log<usize>, name: &str) -> usize {
+fn storm(queue: &Workqueue, log: Log<usize>, name: &str) -> usize {
     let mut sizes = Vec::new();
     for i in 0..100_000 {
         if i % 10_000 == 0 {
@@ -204,8 +186,7 @@ fn storm(queue: &Workqueue, log: &Log<usize>, name: &str) -> usize {
         let work = Work::new(|| ());
         assert!(queue.enqueue(&work) && work.cancel());
     }
-    let stats = queue.stats();
-    assert!(stats.nr_inactive <= 30, "{name}: {stats:?}");
+    assert!(waiting(queue) <= 30, "{name}: {:?}", queue.stats());
     let grown = sizes.windows(2).map(|two| two[1].saturating_sub(two[0]));
     grown.min().unwrap()
 }
@@ -214,15 +195,13 @@ fn storm(queue: &Workqueue, log: &Log<usize>, name: &str) -> usize {
 fn cancelled_items_leave_a_full_or_paused_queue() {
     in_own_process(|| {
         let queue = queue("full").max_active(1).help(false).alone();
-        let log = Log::default();
-        let plug = plug_into(&queue);
-        let full_kib = storm(&queue, &log, "full");
+        let (log, plug) = (Log::default(), plug_into(&queue));
+        let full_kib = storm(&queue, log, "full");
         queue.pause();
         plug.release();
-        let paused_kib = storm(&queue, &log, "paused");
+        let paused_kib = storm(&queue, log, "paused");
         assert!(full_kib < 512 && paused_kib < 512, "{full_kib}, {paused_kib} KiB");
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
         let all = (0..100_000).step_by(10_000);
         assert!(log.take().into_iter().eq(all.clone().chain(all)));
     });
@@ -234,13 +213,13 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
     let registry = unwatched("1 core");
     let queues = [(); 3].map(|()| queue("turns").on(&registry));
     let (plug, count) = (plug_into(&queues[0]), Count::default());
-    let waiting = [(); 30].map(|()| counting(&count));
+    let waiting = [(); 30].map(|()| counting(count));
     assert_eq!(queues[0].task().enqueue_all(&waiting), 30);
-    let mut most = 0;
-    for _ in 0..20_000 {
+    let nr_pending = (0..20_000).map(|_| {
         queues.iter().for_each(|queue| assert!(queue.spawn(|| ()).cancel()));
-        most = most.max(registry.pool_stats()[0].nr_pending);
-    }
+        registry.pool_stats()[0].nr_pending
+    });
+    let most = nr_pending.max().unwrap();
     // The bound is the number of waiting items plus the cancels in each queue between two checks.
     assert!(most <= 2 * waiting.len() + 3 * 64, "{most} in the list");
     plug.release();
@@ -249,31 +228,22 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
 }
 
 #[test]
-fn a_cancelled_item_does_not_count_as_inactive() {
+fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
     let queue = queue("counts").max_active(1).help(false).alone();
     let plug = plug_into(&queue);
     let mut handles = [(); 10].map(|()| queue.spawn(|| ()));
     wait_until(|| waiting(&queue) == 10);
     assert!(handles.iter_mut().take(7).all(JoinHandle::cancel));
     assert_eq!(waiting(&queue), 3);
-    plug.release_and_drain(&queue);
-    assert!(handles.iter().all(JoinHandle::is_finished));
-}
-
-/// The item's values may wait for anything, so a canceller of another item must not drop them.
-#[test]
-fn cancelled_item_of_a_full_queue_is_dropped_by_a_reaper() {
-    let queue = queue("aside").max_active(1).help(false).alone();
-    let plug = plug_into(&queue);
+    // The item's values may wait for anything, so a canceller of another item must not drop them.
     let (send, receive) = mpsc::channel();
-    let names = at_drop(move || send.send(thread::current()).unwrap());
-    let work = Work::new(owning(names));
+    let work = Work::new(owning(at_drop(move || send.send(thread::current()).unwrap())));
     assert!(queue.enqueue(&work) && work.cancel());
     drop(work);
-    assert_eq!(waiting(&queue), 0);
-    let dropped_by = receive.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(dropped_by.name(), Some("aw/reaper"));
-    plug.release();
+    assert_eq!(waiting(&queue), 3);
+    assert_eq!(receive.recv_timeout(PATIENCE).unwrap().name(), Some("aw/reaper"));
+    plug.release_and_drain(&queue);
+    assert!(handles.iter().all(JoinHandle::is_finished));
 }
 
 /// Makes a worker take a blocking item and then `work` in one batch of the first queue. Returns
@@ -282,17 +252,7 @@ fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueu
     let registry = unwatched("1 core");
     let former = queue("former").help(false).max_active(4).on(&registry);
     let next = queue("next").help(false).on(&registry);
-    let (plug, hole) = stopper();
-    former.pause();
-    former.detach(move || hole.sit());
-    assert!(former.enqueue(work));
-    // The first run on a new thread takes long. The later runs show the worker that items are
-    // short.
-    (0..64).for_each(|_| next.detach(|| ()));
-    // When this item runs, the worker has already set the items of the paused queue aside.
-    next.spawn(|| ()).join().unwrap();
-    former.resume();
-    plug.wait_until_stuck();
+    let plug = take_a_batch(&former, &next, |former| assert!(former.enqueue(work)));
     if waiting(&former) > 0 {
         plug.release();
         return None;
@@ -307,8 +267,7 @@ fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
         let (work, count) = counted();
         let met = in_a_batch_behind_a_blocking_item(&work);
         met.is_some_and(|(former, next, plug)| {
-            assert!(work.cancel());
-            assert!(next.enqueue(&work));
+            assert!(work.cancel() && next.enqueue(&work));
             plug.release_and_drain(&former);
             next.drain().unwrap();
             assert_eq!(count.get(), 1);

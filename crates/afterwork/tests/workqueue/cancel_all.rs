@@ -36,8 +36,7 @@ fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
         let holder = queue.task().on_cpu(first).spawn(move || drop(joins));
         way(&queue);
         assert!(holder.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     });
 }
 
@@ -72,8 +71,7 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
         assert!(poll_with(&mut other, &wakers[1]).is_pending());
         way(&queue);
         assert!(awaited.join().is_err() && other.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     });
 }
 
@@ -83,56 +81,41 @@ fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
     each_way_and_order(|way, [first, second]| {
         let queue = two_pods(&registry);
         let handle = queue.task().on_cpu(first).spawn(|| ());
-        let joins = joins(queue.task().on_cpu(second).spawn(|| ()));
-        let (send, receive) = mpsc::channel();
+        let (joins, joined) = (joins(queue.task().on_cpu(second).spawn(|| ())), Count::default());
         let waker = waker_once(move || {
             joins();
-            send.send(()).unwrap();
+            joined.add();
         });
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
         way(&queue);
         assert!(handle.join().is_err());
-        receive.recv_timeout(PATIENCE).unwrap();
+        wait_until(|| joined.get() == 1);
     });
 }
 
 #[test]
-fn a_destructor_waits_for_a_producer_without_a_permit() {
-    for way in WAYS {
-        let queue = queue("room").capacity(1).paused();
+fn a_destructor_waits_for_a_producer_a_flush_or_a_drain() {
+    let acts: [fn(&Workqueue); 3] = [
+        // The queue is full.
+        |queue| drop(queue.task().wait_for_capacity().try_spawn(|| ())),
+        |queue| queue.flush().unwrap(),
+        |queue| queue.drain().unwrap(),
+    ];
+    for (way, act) in WAYS.into_iter().flat_map(|way| acts.map(|act| (way, act))) {
+        let queue = queue("pods").affinity(Cpu).capacity(2).paused();
         let (go, gone) = mpsc::channel::<()>();
-        let producer = beside(&queue, move |queue| {
+        let other = beside(&queue, move |queue| {
             gone.recv().unwrap();
-            drop(queue.task().wait_for_capacity().try_spawn(|| ()));
+            act(&queue);
         });
-        let guard = at_drop(|| producer.join().unwrap());
-        let handle = queue.try_spawn(move || drop(guard)).unwrap();
-        go.send(()).unwrap();
-        way(&queue);
-        assert!(handle.join().is_err());
-        queue.resume();
-        queue.drain().unwrap();
-    }
-}
-
-#[test]
-fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
-    let waits: [fn(&Workqueue); 2] =
-        [|queue| queue.flush().unwrap(), |queue| queue.drain().unwrap()];
-    for (way, wait) in WAYS.into_iter().flat_map(|way| waits.map(|wait| (way, wait))) {
-        let queue = two_pods(&registry("2 core"));
-        let (go, gone) = mpsc::channel::<()>();
-        let flusher = beside(&queue, move |queue| {
-            gone.recv().unwrap();
-            wait(&queue);
-        });
-        let guard = at_drop(|| flusher.join().unwrap());
-        let handle = on_cpu(&queue, 0).spawn(move || drop(guard));
+        let guard = at_drop(|| other.join().unwrap());
+        let handle = on_cpu(&queue, 0).try_spawn(move || drop(guard)).unwrap();
         drop(on_cpu(&queue, 1).spawn(|| ()));
         go.send(()).unwrap();
         way(&queue);
         assert!(handle.join().is_err());
+        queue.resume_and_drain();
     }
 }
 
@@ -159,13 +142,12 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 
 #[test]
 fn tickets_of_scopes_are_cancelled_and_not_counted() {
-    let queue = queue("tickets").paused();
-    let count = Count::default();
+    let (queue, count) = (queue("tickets").paused(), Count::default());
     let nr_cancelled = queue.scope(|scope| {
         for _ in 0..5 {
             scope.spawn(|| count.add());
         }
-        let work = counting(&count);
+        let work = counting(count);
         assert!(queue.enqueue(&work));
         queue.cancel_all()
     });
@@ -185,7 +167,7 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
             wait_until(|| format!("{work:?}").contains("handoff"));
             queue.pause();
         }
-        assert!(queue.enqueue(&counting(&count)));
+        assert!(queue.enqueue(&counting(count)));
         assert_eq!(queue.cancel_all(), 1, "left: {is_left}");
         assert_eq!(queue.cancel_all(), 0);
         queue.resume();
@@ -197,19 +179,17 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
 #[test]
 fn an_item_that_cancels_all_is_still_the_current_one() {
     let queue = queue("current").alone();
-    let own = queue.clone();
-    let (send, receive) = mpsc::channel();
+    let (own, outcomes) = (queue.clone(), Log::default());
     let work = Work::with_handle(move |work| {
         let mut handle = own.spawn(|| ());
         assert!(poll_with(&mut handle, &waker(|| ())).is_pending());
-        let nr_cancelled = own.cancel_all();
-        send.send((nr_cancelled, work.flush())).unwrap();
+        outcomes.push((own.cancel_all(), work.flush()));
     });
     // Items that this item queues do not start.
     queue.set_max_active(1).unwrap();
     assert!(queue.enqueue(&work));
-    let outcome = receive.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(outcome, (1, Err(FlushError::OwnItem)));
+    queue.drain().unwrap();
+    assert_eq!(outcomes.take(), [(1, Err(FlushError::OwnItem))]);
 }
 
 #[test]

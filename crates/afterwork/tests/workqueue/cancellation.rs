@@ -4,16 +4,20 @@ use afterwork::workqueue::is_cancelled;
 
 use crate::support::*;
 
-/// Spawns a closure that polls the flag, and waits for its start.
-fn poller(queue: &Workqueue) -> JoinHandle<()> {
-    let (send, started) = mpsc::channel();
-    let handle = queue.spawn(move || {
+/// Calls `spawn` with a closure that polls the flag, and waits for its start.
+fn polling<T>(spawn: impl FnOnce(Box<dyn FnMut() + Send>) -> T) -> T {
+    let started = Count::default();
+    let spawned = spawn(Box::new(move || {
         assert!(!is_cancelled());
-        send.send(()).unwrap();
+        started.add();
         wait_until(is_cancelled);
-    });
-    started.recv_timeout(PATIENCE).unwrap();
-    handle
+    }));
+    wait_until(|| started.get() > 0);
+    spawned
+}
+
+fn poller(queue: &Workqueue) -> JoinHandle<()> {
+    polling(|polls| queue.spawn(polls))
 }
 
 #[test]
@@ -26,8 +30,7 @@ fn a_running_closure_sees_each_kind_of_cancel() {
     let handle = poller(&queue);
     drop(handle.cancel_on_drop());
     queue.drain().unwrap();
-    let late = timeout(Duration::from_millis(1), poller(&queue).cancel_on_drop());
-    assert!(block_on(late).is_err());
+    assert!(block_on(timeout(Duration::from_millis(1), poller(&queue).cancel_on_drop())).is_err());
     queue.drain().unwrap();
     let mut set = TaskSet::new(&queue);
     set.add(poller(&queue));
@@ -57,14 +60,13 @@ fn a_closure_is_cancelled_at_its_hard_deadline() {
 #[test]
 fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
     let queue = queue("cancelled").alone();
-    let strand = queue.strand(());
-    let (send, started) = mpsc::channel();
+    let (strand, started) = (queue.strand(()), Count::default());
     let mut first = strand.spawn(move |()| {
-        send.send(()).unwrap();
+        started.add();
         CancellationToken::current().wait_timeout(HOUR)
     });
     let second = strand.spawn(|()| is_cancelled());
-    started.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| started.get() == 1);
     assert!(!first.cancel());
     assert!(ends(move || first.join()).unwrap());
     assert!(!second.join().unwrap());
@@ -73,13 +75,11 @@ fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
 #[test]
 fn a_work_that_is_disabled_sees_it() {
     let queue = queue("cancelled").alone();
-    let (send, started) = mpsc::channel();
-    let work = Work::new(move || {
-        send.send(()).unwrap();
-        wait_until(is_cancelled);
+    let work = polling(|polls| {
+        let work = Work::new(polls);
+        queue.enqueue(&work);
+        work
     });
-    queue.enqueue(&work);
-    started.recv_timeout(PATIENCE).unwrap();
     ends(move || work.cancel_sync());
 }
 
@@ -102,20 +102,18 @@ fn a_running_poll_of_a_future_sees_its_cancel() {
 
 #[test]
 fn a_token_of_an_item_ends_each_wait_inside() {
-    let queue = queue("cancelled").help(false).alone();
-    let (send, started) = mpsc::channel();
+    let (queue, started) = (queue("cancelled").help(false).alone(), Count::default());
     let mut handle = queue.spawn(move || {
         let token = CancellationToken::current();
-        send.send(()).unwrap();
+        started.add();
         let slept = block_on(token.until_cancelled(sleep(HOUR)));
         let waited = block_on(token.until_cancelled(pending::<()>()));
         let ready = block_on(token.until_cancelled(async { 7 }));
         (slept, waited, ready, token.wait_timeout(HOUR))
     });
-    started.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| started.get() == 1);
     handle.cancel();
-    let outcome = ends(move || handle.join()).unwrap();
-    assert_eq!(outcome, (None, None, Some(7), true));
+    assert_eq!(ends(move || handle.join()).unwrap(), (None, None, Some(7), true));
 }
 
 #[test]
@@ -138,20 +136,17 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
 #[test]
 fn each_nested_item_sees_its_own_token() {
     let queue = queue("cancelled").max_active(1).alone();
-    let outer = queue.spawn({
-        let queue = queue.clone();
-        move || {
-            CancellationToken::current().cancel();
-            assert!(is_cancelled());
-            let inner = queue.spawn(|| {
-                let before = is_cancelled();
-                let token = CancellationToken::current();
-                let states = [before, is_cancelled()];
-                token.cancel();
-                (states, is_cancelled())
-            });
-            (inner.join().unwrap(), is_cancelled())
-        }
+    let outer = queue.spawn_own(|own| {
+        CancellationToken::current().cancel();
+        assert!(is_cancelled());
+        let inner = own.spawn(|| {
+            let before = is_cancelled();
+            let token = CancellationToken::current();
+            let states = [before, is_cancelled()];
+            token.cancel();
+            (states, is_cancelled())
+        });
+        (inner.join().unwrap(), is_cancelled())
     });
     assert_eq!(outer.join().unwrap(), (([false, false], true), true));
 }
@@ -197,10 +192,7 @@ fn a_wait_for_a_token_ends_in_time() {
     let start = Instant::now();
     assert!(!token.wait_timeout(Duration::from_millis(2)));
     assert!(start.elapsed() >= Duration::from_millis(2));
-    let canceller = {
-        let token = token.clone();
-        thread::spawn(move || token.cancel())
-    };
+    let canceller = beside(&token, |token| token.cancel());
     let waiter = token.clone();
     assert!(ends(move || waiter.wait_timeout(HOUR)));
     canceller.join().unwrap();
@@ -208,12 +200,10 @@ fn a_wait_for_a_token_ends_in_time() {
 
 #[test]
 fn closure_that_never_ran_creates_no_token() {
-    let queue = queue("cancelled").alone();
-    queue.pause();
+    let queue = queue("cancelled").paused();
     let mut handle = queue.spawn(CancellationToken::current);
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    queue.resume();
 }
 
 /// The next items reuse the memory of the future, and therefore its address.

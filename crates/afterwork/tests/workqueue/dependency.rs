@@ -80,14 +80,11 @@ fn a_join_or_flush_that_breaks_the_promise_is_reported() {
     let waiter = scene.rescued.spawn(move || pending.flush().unwrap());
     let (_, queue, func) = next();
     assert_eq!(queue.as_deref(), Some("plain"), "pending");
-    let name = std::any::type_name_of_val(&waited_for);
-    assert_eq!(func, Some(name));
+    assert_eq!(func, Some(std::any::type_name_of_val(&waited_for)));
     scene.plain.resume();
     assert!(waiter.join().unwrap());
 
-    let (plug, hole) = stopper();
-    let running = scene.plain.spawn(move || hole.sit());
-    plug.wait_until_stuck();
+    let (running, plug) = stuck(|hole| scene.plain.spawn(move || hole.sit()));
     let waiter = scene.rescued.spawn(move || running.join().unwrap());
     assert_eq!(next().1.as_deref(), Some("plain"), "running");
     plug.release();
@@ -105,8 +102,7 @@ fn a_helped_wait_that_breaks_the_promise_is_reported() {
     let helped = queue("helped").on(&scene.registry);
     let (outer, plain) = (helped.clone(), scene.plain.clone());
     scene.within(move || {
-        let inner = outer.spawn(move || plain.flush().unwrap());
-        inner.join().unwrap();
+        outer.spawn(move || plain.flush().unwrap()).join().unwrap();
     });
     assert_eq!(scene.reported(), [of_plain(None)]);
 }
@@ -128,8 +124,7 @@ fn a_dependency_is_reported_once_for_each_pair() {
 #[test]
 fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
     let scene = Scene::new();
-    let second = queue("second").with_rescuer().help(false);
-    let second = second.on(&scene.registry);
+    let second = queue("second").with_rescuer().help(false).on(&scene.registry);
     let (flushed, joined) = (second.clone(), second.spawn(|| ()));
     scene.within(move || {
         joined.join().unwrap();

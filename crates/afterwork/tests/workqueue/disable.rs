@@ -4,8 +4,7 @@ use crate::support::*;
 
 #[test]
 fn disabling_counts_and_the_last_enable_lets_it_be_queued() {
-    let queue = queue("disable").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
     assert!(!work.disable() && !work.disable(), "it was not pending");
     assert!(!queue.enqueue(&work));
     assert!(!work.enable());
@@ -19,8 +18,7 @@ fn disabling_counts_and_the_last_enable_lets_it_be_queued() {
 #[test]
 fn disabling_cancels_a_pending_item_and_returns_true() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         assert!(queue.enqueue(&work));
         assert!(work.disable());
         assert!(!work.is_busy());
@@ -45,23 +43,18 @@ fn disable_leaves_the_present_run_and_disable_sync_waits() {
 fn an_item_that_disables_itself_cannot_queue_itself() {
     let queue = queue("disable").alone();
     let (log, again) = (Log::default(), queue.clone());
-    let seen = log.clone();
-    let work = Work::with_handle(move |this| {
-        let disabled = this.disable_sync();
-        seen.push((disabled, again.enqueue(this)));
-    });
+    let work = Work::with_handle(move |this| log.push((this.disable_sync(), again.enqueue(this))));
     queue.enqueue(&work);
     queue.drain().unwrap();
     assert_eq!(log.take(), [(false, false)]);
-    assert!((work.enable() && queue.enqueue(&work)));
+    assert!(work.enable() && queue.enqueue(&work));
     queue.drain().unwrap();
     assert_eq!(log.take().len(), 1);
 }
 
 #[test]
 fn enable_and_queue_queues_only_at_the_last_enable() {
-    let queue = queue("disable").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
     work.disable();
     work.disable();
     assert!(!(work.enable() && queue.enqueue(&work)));
@@ -108,11 +101,9 @@ fn busy_distinguishes_pending_from_executing() {
 
 #[test]
 fn disable_depth_has_a_maximum() {
-    let queue = queue("disable").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
     (0..u16::MAX).for_each(|_| _ = work.disable());
-    let once_more = AssertUnwindSafe(|| work.disable());
-    assert!(catch_unwind(once_more).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| work.disable())).is_err());
     for nth in 1..=u16::MAX {
         assert_eq!(work.enable(), nth == u16::MAX);
     }

@@ -4,22 +4,19 @@ use crate::support::*;
 
 #[test]
 fn a_drain_admits_items_of_the_queues_items_only() {
-    let queue = queue("drain").alone();
-    let (plug, hole) = stopper();
-    let (chained, (work, count)) = (queue.clone(), counted());
-    let runs = count.clone();
-    queue.detach(move || {
-        hole.sit();
-        assert!(chained.enqueue(&counting(&runs)));
-        chained.detach(runs.adder());
+    let (queue, (work, count)) = (queue("drain").alone(), counted());
+    let (_, plug) = stuck(|hole| {
+        queue.spawn_own(move |own| {
+            hole.sit();
+            assert!(own.enqueue(&counting(count)));
+            own.detach(count.adder());
+        })
     });
-    plug.wait_until_stuck();
     let drainer = drain_begun(&queue);
     assert!(!queue.enqueue(&work));
     assert_eq!(queue.task().enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
     assert!(is_refused(queue.spawn(|| ()).join()));
-    let refused = queue.spawn_detached(|| unreachable!("refused"));
-    assert!(refused.is_err());
+    assert!(queue.spawn_detached(|| unreachable!("refused")).is_err());
     assert!(queue.stats().refused >= 5);
     plug.release();
     drainer.join().unwrap();
@@ -33,12 +30,10 @@ fn a_drain_admits_items_of_the_queues_items_only() {
 fn rejected_closure_is_returned_or_dropped() {
     let (queue, lives) = (queue("destroyed").alone(), Census::default());
     queue.shutdown(Duration::MAX).unwrap();
-    let [first, second, third] = [(); 3].map(|()| lives.life());
-    let refused = queue.try_spawn(move || drop(first)).unwrap_err();
-    let text = "the workqueue is being drained, or is shut down";
-    assert_eq!(refused.to_string(), text);
-    drop(queue.spawn(move || drop(second)));
-    drop(queue.spawn_detached(move || drop(third)));
+    let refused = queue.try_spawn(lives.closure()).unwrap_err();
+    assert_eq!(refused.to_string(), "the workqueue is being drained, or is shut down");
+    drop(queue.spawn(lives.closure()));
+    drop(queue.spawn_detached(lives.closure()));
     assert_eq!(lives.alive(), 1);
     refused.into_inner()();
     lives.all_dropped(3);
@@ -46,12 +41,11 @@ fn rejected_closure_is_returned_or_dropped() {
 
 #[test]
 fn destroy_runs_queued_items_and_rejects_later_ones() {
-    let queue = queue("destroy").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("destroy").alone(), Count::default());
     count.spawn(100, &queue);
     queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(count.get(), 100);
-    let work = counting(&count);
+    let work = counting(count);
     assert!(!queue.enqueue(&work) && !work.is_busy());
     queue.drain().unwrap();
     assert!(!queue.enqueue(&work), "a drain does not bring it back");
@@ -60,15 +54,10 @@ fn destroy_runs_queued_items_and_rejects_later_ones() {
 
 fn refused_in_own_item(wait: fn(&Workqueue) -> Result<(), OwnQueueError>) {
     let queue = queue("own").max_active(1).alone();
-    let own = queue.clone();
-    let error = queue.spawn(move || wait(&own)).join().unwrap();
-    let error = error.unwrap_err();
+    let error = queue.spawn_own(wait).join().unwrap().unwrap_err();
     assert_eq!(error.queue(), "own");
-    let text = "an item of workqueue \"own\" cannot wait for its own queue";
-    assert_eq!(error.to_string(), text);
-    let (own, (send, receive)) = (queue.clone(), mpsc::channel());
-    queue.detach(move || send.send(wait(&own)).unwrap());
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(error)));
+    assert_eq!(error.to_string(), "an item of workqueue \"own\" cannot wait for its own queue");
+    assert_eq!(queue.in_worker(wait), Err(error));
     queue.drain().unwrap();
     assert!(queue.enqueue(&Work::new(|| ())));
 }
@@ -134,21 +123,19 @@ fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
 
 #[test]
 fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
-    let queue = queue("pause").paused();
-    let (send, receive) = mpsc::channel();
-    queue.detach(move || send.send(()).unwrap());
+    let (queue, count) = (queue("pause").paused(), Count::default());
+    queue.detach(count.adder());
     drop(queue);
-    receive.try_recv().expect("it has run");
+    assert_eq!(count.get(), 1);
 }
 
 #[test]
 fn a_drain_of_many_rounds_is_reported_with_the_item() {
     let registry = registry("2 core");
     let reports = reports(&registry);
-    let queue = queue("busy").help(false).on(&registry);
-    let stop = Count::default();
+    let (queue, stop) = (queue("busy").help(false).on(&registry), Count::default());
     // With six items, one is always in flight, and no scan misses all of them.
-    (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, &stop)));
+    (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, stop)));
     let drainer = beside(&queue, |queue| queue.drain().unwrap());
     let long = reports.iter().filter_map(|report| match report {
         Report::LongDrain { queue, rounds, item } => Some((queue, rounds, item)),
@@ -191,11 +178,7 @@ fn drain_delayed_by_items_for_some_rounds_is_not_reported() {
 fn destroying_a_queue_cancels_its_delayed_items() {
     let [going, other] = ["going", "other"].map(|name| queue(name).alone());
     let (runs, lives) = (Count::default(), Census::default());
-    let (ran, life) = (runs.clone(), lives.life());
-    let kept = DelayedWork::new(move || {
-        let _ = &life;
-        ran.add();
-    });
+    let kept = DelayedWork::new(keeping(lives.life(), runs.adder()));
     let gone = DelayedWork::new(owning(lives.life()));
     assert!(going.enqueue_after(&kept, HOUR) && going.enqueue_after(&gone, HOUR));
     let awaits = RcuWork::new(owning(lives.life()));

@@ -56,9 +56,9 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
     // The manager then drops the item's last handle, unless the timer has already fired.
     let ender = thread::spawn(move || drop(timers));
     census.all_dropped(1);
-    let (send, receive) = mpsc::channel();
-    others.enqueue_after(&DelayedWork::new(move || send.send(()).unwrap()), SOON);
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(()), "no timer fires");
+    let fired = Count::default();
+    others.enqueue_after(&DelayedWork::new(fired.adder()), SOON);
+    wait_until(|| fired.get() == 1);
     assert_eq!(count.get(), 0);
     plug.release();
     drop(others);
@@ -69,16 +69,20 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
 
 #[test]
 fn end_without_a_thread_is_completed_anyway() {
-    for builder in [queue("own"), queue("reclaims").with_rescuer()] {
+    for (builder, refuses) in
+        [(queue("own"), false), (queue("own"), true), (queue("reclaims").with_rescuer(), true)]
+    {
         let registry = registry("2 core");
-        let queue = builder.max_active(1).on(&registry);
+        let (queue, census) = (builder.max_active(1).on(&registry), Census::default());
+        arm_for_an_hour(&queue, census);
         let (plug, count) = (plug_of_owner(&queue), Count::default());
-        registry.refuse_threads(true);
+        registry.refuse_threads(refuses);
         count.spawn(10, &queue);
         drop(queue);
         plug.release();
         all_gone(registry);
         assert_eq!(count.get(), 10);
+        census.all_dropped(1);
     }
 }
 
@@ -123,8 +127,7 @@ fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
 
 #[test]
 fn the_last_handle_waits_for_all_items_while_timers_fire() {
-    let work = DelayedWork::new(|| ());
-    let stop = Count::default();
+    let (work, stop) = (DelayedWork::new(|| ()), Count::default());
     let flushers = [(); 2].map(|()| {
         beside(&(work.clone(), stop.clone()), |(work, stop)| {
             while stop.get() == 0 {
@@ -153,8 +156,7 @@ fn the_last_handle_waits_for_all_items_while_timers_fire() {
 #[test]
 fn a_timer_ends_with_the_last_handle_of_its_queue() {
     let registry = registry("2 core");
-    let other = queue("other").on(&registry);
-    let count = Count::default();
+    let (other, count) = (queue("other").on(&registry), Count::default());
     let work = DelayedWork::new(count.adder());
     let armed = || {
         let queue = queue("brief").on(&registry);
@@ -179,8 +181,7 @@ fn a_timer_ends_with_the_last_handle_of_its_queue() {
 #[test]
 fn an_item_that_waits_for_readers_outlives_its_queue() {
     let registry = registry("2 core");
-    let other = queue("other").on(&registry);
-    let brief = queue("brief").on(&registry);
+    let [other, brief] = ["other", "brief"].map(|name| queue(name).on(&registry));
     let count = Count::default();
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
@@ -195,7 +196,7 @@ fn an_item_that_waits_for_readers_outlives_its_queue() {
 }
 
 /// Arms an item without handles for an hour. It owns a life of `census`.
-fn arm_for_an_hour(queue: &Workqueue, census: &Census) {
+fn arm_for_an_hour(queue: &Workqueue, census: Census) {
     let work = DelayedWork::new(owning(census.life()));
     assert!(queue.enqueue_after(&work, HOUR));
 }
@@ -206,8 +207,8 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     let (brief, other) = (queue("brief").on(&registry), queue("other").on(&registry));
     let (census, others) = (Census::default(), Census::default());
     for _ in 0..100 {
-        arm_for_an_hour(&brief, &census);
-        arm_for_an_hour(&other, &others);
+        arm_for_an_hour(&brief, census);
+        arm_for_an_hour(&other, others);
     }
     let kept = DelayedWork::new(|| ());
     assert!(brief.enqueue_after(&kept, HOUR));
@@ -221,32 +222,14 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     registry.shutdown().unwrap();
 }
 
-#[test]
-fn delayed_items_are_dropped_by_an_end_that_must_not_wait() {
-    for refuses in [false, true] {
-        let registry = registry("2 core");
-        let (queue, census) = (queue("own").on(&registry), Census::default());
-        arm_for_an_hour(&queue, &census);
-        let plug = plug_of_owner(&queue);
-        registry.refuse_threads(refuses);
-        drop(queue);
-        plug.release();
-        wait_until(|| registry.pool_stats().is_empty());
-        registry.refuse_threads(false);
-        census.all_dropped(1);
-        shut_down(registry);
-    }
-}
-
 /// An item of the queue waits for the destructor of a timer's item.
 #[test]
 fn the_end_drops_delayed_items_before_it_waits_for_others() {
-    let queue = queue("brief").alone();
-    let (send, receive) = mpsc::channel::<()>();
-    let work = DelayedWork::new(move || drop(send.clone()));
+    let (queue, dropped) = (queue("brief").alone(), Count::default());
+    let work = DelayedWork::new(owning(at_drop(dropped.adder())));
     assert!(queue.enqueue_after(&work, HOUR));
     drop(work);
-    queue.detach(move || _ = receive.recv().unwrap_err());
+    queue.detach(move || wait_until(|| dropped.get() == 1));
     drop(queue);
 }
 
@@ -256,18 +239,16 @@ fn a_waker_between_items_may_drop_the_next_items_queue() {
     let [first, second] = ["first", "second"].map(|name| queue(name).help(false).on(&registry));
     let plug = plug_into(&first);
     let items = [0, 1, 2, 3].map(|i| second.spawn(move || i));
-    let (send, dropped) = mpsc::channel();
+    let dropped = Count::default();
     let waker = waker_once(move || {
         drop(second);
-        send.send(()).unwrap();
+        dropped.add();
     });
     let mut drain = first.drain_async();
     assert!(poll_with(&mut drain, &waker).is_pending());
     drop(plug);
-    dropped.recv().unwrap();
-    for (i, item) in items.into_iter().enumerate() {
-        assert_eq!(item.join().unwrap(), i);
-    }
+    wait_until(|| dropped.get() == 1);
+    assert_eq!(items.map(|item| item.join().unwrap()), [0, 1, 2, 3]);
     drop(drain);
     drop(first);
     shut_down(registry);

@@ -4,19 +4,17 @@ use crate::support::*;
 
 #[test]
 fn flush_of_an_idle_item_returns_false() {
-    let work = Work::new(|| ());
-    assert_eq!(work.flush(), Ok(false));
+    assert_eq!(Work::new(|| ()).flush(), Ok(false));
 }
 
 #[test]
 fn flush_waits_for_the_run_and_sees_its_writes() {
     for help in [true, false] {
         let queue = queue("flush").help(help).alone();
-        let written = Arc::new(AtomicUsize::new(0));
-        let write = written.clone();
+        let written = Shared::new(AtomicUsize::new(0));
         let work = Work::new(move || {
-            let before = write.load(Ordering::Relaxed);
-            write.store(before + 1, Ordering::Relaxed);
+            let before = written.load(Ordering::Relaxed);
+            written.store(before + 1, Ordering::Relaxed);
         });
         for i in 1..5000 {
             assert!(queue.enqueue(&work));
@@ -43,7 +41,7 @@ fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
 #[test]
 fn flush_does_not_wait_for_runs_that_are_queued_later() {
     let (queue, stop) = (queue("flush").alone(), Count::default());
-    let work = restless(&queue, &stop);
+    let work = restless(&queue, stop);
     queue.enqueue(&work);
     for _ in 0..100 {
         assert_eq!(work.flush(), Ok(true));
@@ -72,11 +70,9 @@ fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
 #[test]
 fn flush_of_a_pending_item_ends_when_it_is_cancelled() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let work = Work::new(|| ());
+        let (plug, work) = (plug_into(&queue), Work::new(|| ()));
         assert!(queue.enqueue(&work));
-        let flusher = beside(&work, |work| work.flush());
-        wait_until(|| is_slept_for(&work));
+        let flusher = flush_begun(&work);
         assert!(work.cancel());
         assert_eq!(flusher.join().unwrap(), Ok(true));
         plug.release_and_drain(&queue);
@@ -88,8 +84,7 @@ fn flush_ends_when_the_pending_run_behind_a_run_is_cancelled() {
     let queue = queue("flush").alone();
     let (work, plug) = stuck_in(&queue);
     assert!(queue.enqueue(&work));
-    let flusher = beside(&work, |work| work.flush());
-    wait_until(|| is_slept_for(&work));
+    let flusher = flush_begun(&work);
     assert!(work.cancel());
     plug.release();
     assert_eq!(flusher.join().unwrap(), Ok(true));
@@ -102,50 +97,42 @@ fn many_flushers_of_one_item_all_wake() {
     let flushers = [(); 8].map(|()| beside(&work, |work| work.flush()));
     wait_until(|| is_slept_for(&work));
     plug.release();
-    for flusher in flushers {
-        flusher.join().unwrap().unwrap();
-    }
+    assert!(flushers.into_iter().all(|it| it.join().unwrap().is_ok()));
 }
 
 #[test]
 fn an_item_that_flushes_itself_gets_an_error() {
-    let queue = queue("own").alone();
-    let (send, receive) = mpsc::channel();
-    let work = Work::with_handle(move |this| send.send(this.flush()).unwrap());
-    queue.enqueue(&work);
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(FlushError::OwnItem)));
+    let (queue, outcomes) = (queue("own").alone(), Log::default());
+    queue.enqueue(&Work::with_handle(move |this| outcomes.push(this.flush())));
+    queue.drain().unwrap();
     // The same holds if a helper runs the item, and if the item is pending again.
-    let (again, (send, receive)) = (queue.clone(), mpsc::channel());
+    let (again, mut is_first) = (queue.clone(), true);
     let work = Work::with_handle(move |this| {
-        if send.send(this.flush()).is_ok() {
+        if mem::take(&mut is_first) {
+            outcomes.push(this.flush());
             again.enqueue(this);
-            let _ = send.send(this.flush());
+            outcomes.push(this.flush());
         }
     });
     queue.enqueue(&work);
     work.flush().unwrap();
-    for _ in 0..2 {
-        assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(FlushError::OwnItem)));
-    }
-    drop(receive);
     queue.drain().unwrap();
+    assert_eq!(outcomes.take(), [Err(FlushError::OwnItem); 3]);
 }
 
 #[test]
 fn an_item_that_flushes_itself_while_helping_gets_an_error() {
-    let queue = queue("own").max_active(1).alone();
-    let (inner_queue, (send, receive)) = (queue.clone(), mpsc::channel());
-    let work = Work::with_handle(move |this| {
-        let (outer, send) = (this.clone(), send.clone());
+    let (queue, outcomes) = (queue("own").max_active(1).alone(), Log::default());
+    let own = queue.clone();
+    queue.enqueue(&Work::with_handle(move |this| {
+        let outer = this.clone();
         // This item holds the only seat, so no worker can run the inner item.
-        let inner = Work::new(move || send.send(outer.flush()).unwrap());
-        inner_queue.enqueue(&inner);
+        let inner = Work::new(move || outcomes.push((outer.flush(), outer.cancel_sync())));
+        own.enqueue(&inner);
         inner.flush().unwrap();
-    });
-    queue.enqueue(&work);
-    let flushed = receive.recv_timeout(PATIENCE);
-    assert_eq!(flushed, Ok(Err(FlushError::OwnItem)));
+    }));
     queue.drain().unwrap();
+    assert_eq!(outcomes.take(), [(Err(FlushError::OwnItem), false)]);
 }
 
 #[test]
@@ -178,13 +165,11 @@ fn a_flush_that_helps_reports_the_panic() {
     let work = Work::new(|| panic!("on purpose"));
     let plug = plug_into(&queue);
     queue.enqueue(&work);
-    let flusher = beside(&work, |work| work.flush());
-    wait_until(|| is_slept_for(&work));
+    let flusher = flush_begun(&work);
     plug.release();
     assert_eq!(flusher.join().unwrap(), Err(FlushError::Panicked));
     assert_eq!(FlushError::Panicked.to_string(), "the work item panicked");
-    let own = "a work item cannot wait for its own end";
-    assert_eq!(FlushError::OwnItem.to_string(), own);
+    assert_eq!(FlushError::OwnItem.to_string(), "a work item cannot wait for its own end");
 }
 
 #[test]
@@ -196,7 +181,7 @@ fn flushing_from_another_item_does_not_block_the_pool() {
     let (mut work, count) = counted();
     queue.enqueue(&work);
     for _ in 0..20 {
-        let (inner, again, count) = (work, queue.clone(), count.clone());
+        let (inner, again) = (work, queue.clone());
         work = Work::new(move || {
             again.enqueue(&inner);
             inner.flush().unwrap();

@@ -20,20 +20,21 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
 
 /// Blocks an item that its joiner runs, unless a worker takes it first, and counts its end.
 fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
-    let ((plug, hole), ended) = (stopper(), Count::default());
-    let add = ended.adder();
-    let handle = queue.spawn(move || {
-        hole.sit();
-        add();
+    let ended = Count::default();
+    let (joiner, plug) = stuck(|hole| {
+        let handle = queue.spawn(move || {
+            hole.sit();
+            ended.add();
+        });
+        thread::spawn(move || handle.join().unwrap())
     });
-    let joiner = thread::spawn(move || handle.join().unwrap());
-    plug.wait_until_stuck();
     (plug, joiner, ended)
 }
 
-/// Returns `true` if the flush ends within 10 ms.
-fn has_ended(flusher: &thread::JoinHandle<()>) -> bool {
-    holds_within(Duration::from_millis(10), || flusher.is_finished())
+/// Checks that the flush does not end within 10 ms.
+#[track_caller]
+fn is_under_way(flusher: &thread::JoinHandle<()>) {
+    assert!(!holds_within(10 * MS, || flusher.is_finished()));
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn items_queued_after_a_flush_do_not_delay_it() {
         let queue = queue("flush").max_active(max).alone();
         let first = plug_into(&queue);
         let flusher = flusher(&queue);
-        assert!(!has_ended(&flusher));
+        is_under_way(&flusher);
         let second = plug_into(&queue);
         first.release();
         flusher.join().unwrap();
@@ -77,7 +78,7 @@ fn items_queued_after_a_flush_do_not_delay_it() {
 #[test]
 fn a_stream_of_new_items_does_not_delay_a_flush() {
     let (queue, stop) = (queue("flush").alone(), Count::default());
-    queue.task().enqueue_all(&[(); 4].map(|()| restless(&queue, &stop)));
+    queue.task().enqueue_all(&[(); 4].map(|()| restless(&queue, stop)));
     (0..200).for_each(|_| queue.flush().unwrap());
     stop.add();
     queue.drain().unwrap();
@@ -94,9 +95,7 @@ fn many_flushes_at_once_all_end_after_their_items() {
     waits[1..].iter().rev().for_each(|(plug, _)| plug.release());
     assert!(none_has_ended());
     waits[0].0.release();
-    for (_, flusher) in waits {
-        flusher.join().unwrap();
-    }
+    waits.into_iter().for_each(|(_, flusher)| flusher.join().unwrap());
     queue.flush().unwrap();
 }
 
@@ -110,7 +109,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
         }
         let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
-        assert!(!has_ended(&flusher));
+        is_under_way(&flusher);
         plug.release();
         flusher.join().unwrap();
         assert_eq!(ended.get(), 1);
@@ -123,7 +122,7 @@ fn an_item_helped_after_the_flush_began_does_not_delay_it() {
     let queue = queue("helped").max_active(256).alone();
     let first = plug_into(&queue);
     let flusher = flusher(&queue);
-    assert!(!has_ended(&flusher));
+    is_under_way(&flusher);
     let (second, joiner, _) = joined_item(&queue);
     first.release();
     flusher.join().unwrap();
@@ -168,9 +167,9 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
 fn flush_waits_for_items_that_have_no_seat_yet() {
     let queue = queue("inactive").max_active(1).help(false).alone();
     let (plug, count) = (plug_into(&queue), Count::default());
-    assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(&count))), 10);
+    assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(count))), 10);
     let flusher = flusher(&queue);
-    assert!(!has_ended(&flusher));
+    is_under_way(&flusher);
     plug.release();
     flusher.join().unwrap();
     assert_eq!(count.get(), 10);
@@ -182,10 +181,10 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
     let (work, plug) = stuck_in(&queue);
     assert!(queue.enqueue(&work));
     let flusher = flusher(&queue);
-    assert!(!has_ended(&flusher));
+    is_under_way(&flusher);
     plug.release();
     plug.wait_until_stuck();
-    assert!(!has_ended(&flusher));
+    is_under_way(&flusher);
     plug.release();
     flusher.join().unwrap();
     assert!(!work.is_busy());
@@ -194,8 +193,7 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
 #[test]
 fn a_cancelled_item_does_not_delay_a_flush() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let (work, count) = counted();
+        let (plug, (work, count)) = (plug_into(&queue), counted());
         queue.enqueue(&work);
         let flusher = flusher(&queue);
         assert!(work.cancel());
@@ -211,8 +209,7 @@ fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     let registry = unwatched("1 core");
     let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
     let count = Count::default();
-    for _ in 0..50 {
-        let (inner, count) = (inner.clone(), count.clone());
+    for inner in vec![inner; 50] {
         outer.detach(move || {
             inner.detach(count.adder());
             inner.flush().unwrap();
@@ -228,7 +225,7 @@ fn flush_waits_for_earlier_futures_and_for_no_later_ones() {
     let first = queue.spawn_async(lure.clone());
     wait_until(|| lure.is_polled());
     let flusher = flusher(&queue);
-    assert!(!has_ended(&flusher));
+    is_under_way(&flusher);
     let mut second = queue.spawn_async(pending::<()>());
     lure.end();
     lure.waker().unwrap().wake();

@@ -4,11 +4,10 @@ use crate::support::*;
 
 /// Fails unless the manager creates a worker for a pool that has none, and fires timers.
 fn assert_managed(registry: &Registry) {
-    let queue = queue("later").nice(7).help(false).on(registry);
-    let (send, receive) = mpsc::channel();
-    let timed = DelayedWork::new(move || send.send("fired").unwrap());
+    let (queue, fired) = (queue("later").nice(7).help(false).on(registry), Count::default());
+    let timed = DelayedWork::new(fired.adder());
     assert!(queue.enqueue_after(&timed, MS));
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok("fired"));
+    wait_until(|| fired.get() == 1);
 }
 
 /// Leaves `owned` to the registry, which must not drop it on a service thread. A delayed item
@@ -25,10 +24,9 @@ fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
 
 #[test]
 fn the_drop_of_a_timed_item_without_a_queue_may_panic() {
-    let registry = registry("2 core");
-    let (send, receive) = mpsc::channel();
-    forget_armed(&registry, (at_drop(move || send.send(()).unwrap()), bomb()));
-    receive.recv_timeout(PATIENCE).unwrap();
+    let (registry, dropped) = (registry("2 core"), Count::default());
+    forget_armed(&registry, (at_drop(dropped.adder()), bomb()));
+    wait_until(|| dropped.get() == 1);
     assert_managed(&registry);
 }
 
@@ -36,46 +34,48 @@ fn the_drop_of_a_timed_item_without_a_queue_may_panic() {
 fn a_timed_item_without_a_queue_delays_no_other_item() {
     const SLACK: Duration = Duration::from_millis(20);
     let registry = registry("2 core");
-    let (send, receive) = mpsc::channel();
-    let gone = queue("gone").on(&registry);
+    let (gone, fired) = (queue("gone").on(&registry), Log::default());
     let forgotten = DelayedWork::new(|| ()).with_slack(SLACK);
     assert!(gone.enqueue_after(&forgotten, SLACK));
     // The timers expire at the same time, and each one belongs to a pool without workers.
     let arm = |nice| {
-        let (send, queue) = (send.clone(), queue("live").nice(nice).help(false).on(&registry));
-        let timed = DelayedWork::new(move || send.send(nice).unwrap()).with_slack(SLACK);
+        let queue = queue("live").nice(nice).help(false).on(&registry);
+        let timed = DelayedWork::new(fired.note(nice)).with_slack(SLACK);
         assert!(queue.enqueue_after(&timed, SLACK));
         (queue, timed)
     };
     let live = Vec::from_iter((1..8).map(arm));
     drop((gone, forgotten));
-    let fired = live.iter().map(|_| receive.recv_timeout(PATIENCE).unwrap());
-    assert!(BTreeSet::from_iter(fired).into_iter().eq(1..8));
+    let mut seen = BTreeSet::new();
+    wait_until(|| {
+        seen.extend(fired.take());
+        seen.len() == live.len()
+    });
+    assert!(seen.into_iter().eq(1..8));
 }
 
 /// Blocks an item on `busy`. Once released, it waits for a new worker and then counts its end.
 fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false).on(registry);
-    let ((plug, hole), ended) = (stopper(), Count::default());
-    let end = ended.adder();
-    busy.detach(move || {
-        hole.sit();
-        third.spawn(|| ()).join().unwrap();
-        end();
-    });
-    plug.wait_until_stuck();
-    (plug, ended)
+    let ended = Count::default();
+    let waits = |hole: Hole| {
+        busy.detach(move || {
+            hole.sit();
+            third.spawn(|| ()).join().unwrap();
+            ended.add();
+        });
+    };
+    (stuck(waits).1, ended)
 }
 
 #[test]
 fn the_drop_of_a_timed_item_may_wait_for_a_new_worker() {
-    let registry = registry("2 core");
+    let (registry, dropped) = (registry("2 core"), Count::default());
     let busy = queue("busy").on(&registry);
     let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
-    let (send, receive) = mpsc::channel();
     // A tuple drops its fields in this order.
-    forget_armed(&registry, (at_drop(move || send.send(()).unwrap()), busy));
-    receive.recv_timeout(PATIENCE).unwrap();
+    forget_armed(&registry, (at_drop(dropped.adder()), busy));
+    wait_until(|| dropped.get() == 1);
     plug.release();
     wait_until(|| ended.get() == 1);
     assert_managed(&registry);
@@ -87,31 +87,27 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
     let registry = tuned("2 core", |it| it.idle_timeout_ms = 1);
     let first = queue("first").on(&registry);
     let second = queue("second").nice(4).help(false).on(&registry);
-    let (send, receive) = mpsc::channel();
     // Creates six workers at once, so that some are culled.
-    let all_in = Arc::new(Barrier::new(6));
-    for _ in 0..6 {
-        let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
+    let (all_in, ended) = (Shared::new(Barrier::new(6)), Count::default());
+    for second in vec![second; 6] {
         first.detach(move || {
             LOCAL.set(Some(Box::new(at_drop(move || {
                 second.spawn(|| ()).join().unwrap();
-                let _ = send.send(());
+                ended.add();
             }))));
             blocking(|| all_in.wait());
         });
     }
-    receive.recv_timeout(PATIENCE).expect("no worker was created");
+    wait_until(|| ended.get() > 0);
     assert_managed(&registry);
 }
 
 #[test]
 fn a_source_that_panics_is_called_again() {
-    let asked = Count::default();
-    let ask = asked.adder();
-    let machine = Topology::synthetic("2 core").unwrap();
+    let (asked, machine) = (Count::default(), Topology::synthetic("2 core").unwrap());
     let params = Params { topology_refresh_ms: 1, ..Params::default() };
     let registry = Registry::watching(machine, params, move || {
-        ask();
+        asked.add();
         panic!("cannot read the machine now");
     });
     let registry = registry.unwrap();
@@ -129,10 +125,9 @@ fn a_source_that_panics_is_called_again() {
 fn a_report_handler_may_set_another_when_it_is_dropped() {
     let registry = registry("2 core");
     let (again, dropped) = (registry.clone(), Count::default());
-    let add = dropped.adder();
     let first = at_drop(move || {
         again.on_report(|_| ());
-        add();
+        dropped.add();
         panic!("dropped");
     });
     registry.on_report(move |_| _ = &first);
@@ -163,12 +158,11 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
     let registry = tuned("1 core", |it| it.watchdog_thresh_ms = 20);
     let busy = queue("busy").nice(2).on(&registry);
     let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
-    let (send, receive) = mpsc::channel();
-    let busy = Mutex::new(Some(busy));
+    let (done, busy) = (Count::default(), Mutex::new(Some(busy)));
     registry.on_report(move |_| {
         let last = busy.lock().unwrap().take();
         if last.is_some() {
-            send.send(()).unwrap();
+            done.add();
         }
         drop(last);
     });
@@ -176,7 +170,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
     let stalls = queue("stalls").bh().on(&registry);
     let stuck = plug_into(&stalls);
     let waits = stalls.spawn(|| ());
-    receive.recv_timeout(PATIENCE).expect("no stall is reported");
+    wait_until(|| done.get() > 0);
     plug.release();
     wait_until(|| ended.get() == 1);
     stuck.release();
@@ -186,8 +180,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
 
 #[test]
 fn the_reserve_drops_items_one_by_one_without_a_reaper() {
-    let registry = registry("2 core");
-    let dropped = Count::default();
+    let (registry, dropped) = (registry("2 core"), Count::default());
     // No thread can be created at the last drop, so the fallback reaper drops the item.
     let refused = || {
         registry.refuse_threads(true);
@@ -260,10 +253,10 @@ fn the_waker_of_a_drain_may_requeue_an_item_of_the_same_batch() {
     let [all, third] = ["all", "third"].map(|it| queue(it).on(&registry));
     all.pause();
     let (first, count) = (Work::new(|| ()), Count::default());
-    let (theirs, third_too, add) = (first.clone(), third.clone(), count.adder());
+    let (theirs, third_too) = (first.clone(), third.clone());
     let move_it = move || {
         assert!(theirs.cancel() && third_too.enqueue(&theirs));
-        add();
+        count.add();
     };
     let both = |work: &Work| {
         assert_eq!(all.task().enqueue_all(&[first.clone(), work.clone()]), 2);

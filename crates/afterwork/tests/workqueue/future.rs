@@ -34,7 +34,7 @@ fn a_panic_reaches_the_awaiting_task() {
 #[test]
 fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     let queue = queue("wakers").alone();
-    let (mut handle, plug) = stuck_closure(&queue);
+    let (mut handle, plug) = stuck(|hole| queue.spawn(move || hole.sit()));
     let [(first, first_rung), (last, last_rung)] = [counting_waker(), counting_waker()];
     for _ in 0..3 {
         for waker in [&first, &last] {
@@ -70,8 +70,7 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
 
 #[test]
 fn wakers_are_dropped_with_their_handles() {
-    let queue = queue("wakers").max_active(1).alone();
-    let census = Census::default();
+    let (queue, census) = (queue("wakers").max_active(1).alone(), Census::default());
     for i in 0..200 {
         let (plug, life) = (plug_into(&queue), census.life());
         let waker = waker(move || _ = &life);

@@ -4,8 +4,7 @@ use crate::support::*;
 
 fn group(max_active: u32, registry: &Registry) -> Group {
     must_end();
-    let builder = Group::builder("group").max_active(max_active);
-    builder.build_in(registry).unwrap()
+    Group::builder("group").max_active(max_active).build_in(registry).unwrap()
 }
 
 /// Builds a group of one seat, and two of its queues, whose joiners do not help.
@@ -20,10 +19,23 @@ fn one_seat_on(registry: &Registry) -> (Group, Workqueue, Workqueue) {
     (group, first, second)
 }
 
+/// Does the same as [`one_seat_on`] for queues whose joiners help.
+fn helping_on(registry: &Registry) -> (Group, Workqueue, Workqueue) {
+    let group = group(1, registry);
+    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(registry));
+    (group, first, second)
+}
+
 /// Returns `true` if `group` holds no seat and none of its queues waits for one.
 fn is_at_rest(group: &Group) -> bool {
     let stats = group.stats();
     (stats.nr_active, stats.nr_over, stats.nr_waiting) == (0, 0, 0)
+}
+
+#[track_caller]
+fn drain_to_rest(group: &Group) {
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(group), "{:?}", group.stats());
 }
 
 #[test]
@@ -31,24 +43,20 @@ fn ceiling_holds_over_all_queues_and_pools_together() {
     let registry = registry("64 core");
     for max in [1, 2, 3] {
         let (group, gauge) = (group(max, &registry), Gauge::default());
-        let queues = [1, 512, 512].map(|max| {
-            let builder = queue("crowd").affinity(Cpu).max_active(max);
-            builder.group(&group).on(&registry)
-        });
+        let builder = |max| queue("crowd").affinity(Cpu).max_active(max).group(&group);
+        let queues = [1, 512, 512].map(|max| builder(max).on(&registry));
         threads(8, |i| {
             pin(i);
             for n in 0..100 {
-                let gauge = gauge.clone();
                 let handle = queues[n % 3].spawn(move || gauge.within(thread::yield_now));
                 if n % 4 == 0 {
                     handle.join().unwrap();
                 }
             }
         });
-        group.drain_timeout(PATIENCE).unwrap();
+        drain_to_rest(&group);
         let most = gauge.most();
         assert!(most <= max as usize, "{most} at once, {max} allowed");
-        assert!(is_at_rest(&group), "{:?}", group.stats());
         assert_eq!(group.stats().started + group.stats().helped, 800);
     }
 }
@@ -58,20 +66,13 @@ fn changed_ceiling_holds_from_then_on() {
     let registry = registry("8 core");
     let group = group(1, &registry);
     let queue = queue("queue").group(&group).on(&registry);
-    let meet = |count: usize| {
-        let all = Arc::new(Barrier::new(count));
-        for _ in 0..count {
-            let all = all.clone();
-            queue.spawn_detached(move || _ = all.wait()).unwrap();
-        }
-    };
     // These items end only if they run at the same time.
-    meet(3);
+    meet_in(&queue, 3);
     group.set_max_active(3).unwrap();
     queue.drain().unwrap();
     group.set_max_active(None).unwrap();
     assert_eq!(group.stats().max_active, None);
-    meet(8);
+    meet_in(&queue, 8);
     queue.drain().unwrap();
     group.set_max_active(2).unwrap();
     let gauge = Gauge::default();
@@ -82,13 +83,10 @@ fn changed_ceiling_holds_from_then_on() {
 
 #[test]
 fn ceiling_per_cpu_follows_the_machine() {
-    let machine = Topology::synthetic("8 core").unwrap();
     let registry = registry("8 core");
-    let builder = Group::builder("group").max_active_per_cpu(1.5);
-    let group = builder.build_in(&registry).unwrap();
+    let group = Group::builder("group").max_active_per_cpu(1.5).build_in(&registry).unwrap();
     assert_eq!(group.stats().max_active, Some(12));
-    let part = machine.restricted_to(&"0-2".parse().unwrap()).unwrap();
-    registry.set_topology(part);
+    registry.set_topology(registry.topology().restricted_to(&"0-2".parse().unwrap()).unwrap());
     assert_eq!(group.stats().max_active, Some(5));
     group.set_max_active_per_cpu(2.0).unwrap();
     assert_eq!(group.stats().max_active, Some(6));
@@ -99,13 +97,10 @@ fn items_of_a_full_group_may_wait_for_each_other() {
     let registry = registry("4 core");
     let (group, first, second) = one_seat_on(&registry);
     let third = queue("third").group(&group).help(false).on(&registry);
-    let outer = first.spawn(move || {
-        let inner = second.spawn(move || third.spawn(|| 7).join().unwrap());
-        inner.join().unwrap()
-    });
+    let inner = move || third.spawn(|| 7).join().unwrap();
+    let outer = first.spawn(move || second.spawn(inner).join().unwrap());
     assert_eq!(outer.join().unwrap(), 7);
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 #[test]
@@ -113,16 +108,13 @@ fn returning_thread_goes_on_though_the_group_is_full() {
     let (group, first, second) = one_seat();
     let (plug, hole) = stopper();
     let (go, returned) = (second.spawn(|| ()), Count::default());
-    let runs = returned.clone();
-    let outer = first.spawn({
-        let second = second.clone();
-        move || {
-            let inner = second.spawn(|| ());
-            // This item gets the seat after the inner one, before or after this thread returns.
-            second.spawn_detached(move || hole.sit()).unwrap();
-            inner.join().unwrap();
-            runs.add();
-        }
+    let own = second.clone();
+    let outer = first.spawn(move || {
+        let inner = own.spawn(|| ());
+        // This item gets the seat after the inner one, before or after this thread returns.
+        own.detach(move || hole.sit());
+        inner.join().unwrap();
+        returned.add();
     });
     go.join().unwrap();
     plug.wait_until_stuck();
@@ -130,8 +122,7 @@ fn returning_thread_goes_on_though_the_group_is_full() {
     outer.join().unwrap();
     assert_eq!(returned.get(), 1);
     plug.release();
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 /// Four queues in a group of one or two seats run random items. Each item waits for up to three
@@ -172,19 +163,15 @@ fn random_items_that_wait_for_each_other_end() {
             })
             .collect();
         let nr_items: u64 = roots.into_iter().map(|root| root.join().unwrap()).sum();
-        group.drain_timeout(PATIENCE).unwrap();
-        let stats = group.stats();
-        assert!(is_at_rest(&group), "{stats:?}");
-        assert_eq!(stats.started + stats.helped, nr_items);
+        drain_to_rest(&group);
+        assert_eq!(group.stats().started + group.stats().helped, nr_items);
     }
 }
 
 #[test]
 fn thread_that_blocks_keeps_its_seat() {
     let (group, first, second) = one_seat();
-    let (plug, hole) = stopper();
-    first.spawn_detached(|| workqueue::blocking(move || hole.sit())).unwrap();
-    plug.wait_until_stuck();
+    let (_, plug) = stuck(|hole| first.detach(|| blocking(move || hole.sit())));
     let (work, count) = counted();
     second.enqueue(&work);
     wait_until(|| group.stats().nr_waiting == 1);
@@ -196,49 +183,36 @@ fn thread_that_blocks_keeps_its_seat() {
 
 #[test]
 fn joiner_runs_no_item_of_a_full_group() {
-    let registry = registry("4 core");
-    let group = group(1, &registry);
-    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(&registry));
-    let plug = plug_into(&first);
-    let (work, count) = counted();
+    let (_group, first, second) = helping_on(&registry("4 core"));
+    let (plug, (work, count)) = (plug_into(&first), counted());
     second.enqueue(&work);
-    thread::scope(|scope| {
-        scope.spawn(|| work.flush().unwrap());
-        wait_until(|| is_slept_for(&work));
-        assert_eq!((count.get(), second.stats().helped), (0, 0));
-        plug.release();
-    });
+    let flusher = flush_begun(&work);
+    assert_eq!((count.get(), second.stats().helped), (0, 0));
+    plug.release();
+    flusher.join().unwrap().unwrap();
     assert_eq!(count.get(), 1);
 }
 
 #[test]
 fn joiner_inside_of_a_full_group_lends_its_seat() {
     // The only worker is in the outer item, and no other one is requested.
-    let registry = unwatched("1 core");
-    let group = group(1, &registry);
-    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(&registry));
-    let handle = first.spawn({
-        let second = second.clone();
-        move || second.spawn(|| 7).join().unwrap()
-    });
-    assert_eq!(handle.join().unwrap(), 7);
-    group.drain_timeout(PATIENCE).unwrap();
+    let (group, first, second) = helping_on(&unwatched("1 core"));
+    let inner = second.clone();
+    assert_eq!(first.spawn(move || inner.spawn(|| 7).join().unwrap()).join().unwrap(), 7);
+    drain_to_rest(&group);
     assert_eq!(group.stats().started + group.stats().helped, 2);
-    assert!(is_at_rest(&group));
 }
 
 #[test]
 fn queue_without_items_does_not_wait_for_its_group() {
     let (group, first, second) = one_seat();
     let plug = plug_into(&first);
-    for cancels_all in [false, true] {
-        let mut handle = second.spawn(|| ());
+    let ways: [fn(&Workqueue, JoinHandle<()>) -> bool; 2] =
+        [|_, mut handle| handle.cancel(), |queue, _| queue.cancel_all() == 1];
+    for way in ways {
+        let handle = second.spawn(|| ());
         wait_until(|| group.stats().nr_waiting == 1);
-        if cancels_all {
-            second.cancel_all();
-        } else {
-            handle.cancel();
-        }
+        assert!(way(&second, handle));
         // The group is still full.
         second.drain().unwrap();
         assert_eq!((second.stats().nr_active, group.stats().nr_waiting), (0, 0));
@@ -281,15 +255,13 @@ fn queue_whose_turn_in_its_pool_has_not_come_holds_no_seat() {
     assert!(!waits.is_finished());
     next.release();
     waits.join().unwrap();
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 #[test]
 fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
     let (registry, group, [first, second]) = in_two_pools();
-    let full = plug_on(&second, 1);
-    full.wait_until_stuck();
+    let full = plug_as(on_cpu(&second, 1));
     // The group is full, so the items wait in the list of their queue.
     let own = plug_on(&first, 0);
     let rest = [(); 2].map(|()| on_cpu(&first, 0).spawn(|| ()));
@@ -305,8 +277,7 @@ fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
     assert!(!rest[1].is_finished());
     other.release();
     rest.into_iter().for_each(|handle| handle.join().unwrap());
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 /// While `item` holds the only seat of a group, another queue waits for a seat, and the worker of
@@ -325,8 +296,7 @@ fn passed_seat_is_not_used(
     let waits = on_cpu(&first, 0).spawn(|| ());
     wait_until(|| group.stats().nr_waiting == 1);
     let queue = narrow("other").on(&registry);
-    let other = plug_on(&queue, 0);
-    other.wait_until_stuck();
+    let other = plug_as(on_cpu(&queue, 0));
     pass(&group);
     assert_eq!((group.stats().nr_active, group.stats().nr_over), (2, 1));
     let next = on_cpu(&queue, 0).spawn(|| ());
@@ -337,8 +307,7 @@ fn passed_seat_is_not_used(
     assert_eq!((group.stats().nr_active, group.stats().nr_waiting), (1, 1));
     end();
     waits.join().unwrap();
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 #[test]
@@ -378,12 +347,10 @@ fn pause_holds_for_all_queues_and_for_new_ones() {
     assert!(second.pause());
     assert!(group.pause() && !group.pause());
     let third = queue("third").group(&group).on(&registry);
-    let queues = [&first, &second, &third];
-    let handles = queues.map(|queue| queue.spawn(|| ()));
+    let [of_first, of_second, of_third] = [&first, &second, &third].map(|it| it.spawn(|| ()));
     assert!(is_at_rest(&group));
     assert_eq!(group.stats().nr_inactive, 3);
     assert!(group.resume() && !group.resume());
-    let [of_first, of_second, of_third] = handles;
     of_first.join().unwrap();
     of_third.join().unwrap();
     // This queue was also paused separately.
@@ -399,9 +366,7 @@ fn queue_that_ends_passes_the_pause_of_its_group() {
     let handles = [first.spawn(|| ()), second.spawn(|| ())];
     drop(first);
     second.shutdown(Duration::MAX).unwrap();
-    for handle in handles {
-        handle.join().unwrap();
-    }
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
     assert_eq!(group.stats().nr_queues, 1);
     drop(second);
     assert_eq!(group.stats().nr_queues, 0);
@@ -411,21 +376,19 @@ fn queue_that_ends_passes_the_pause_of_its_group() {
 fn drain_accepts_items_of_the_group_only() {
     let registry = registry("4 core");
     let (group, first, second) = one_seat_on(&registry);
-    let (plug, hole) = stopper();
     let (late, count) = counted();
-    first
-        .spawn_detached({
-            let (second, group, registry) = (second.clone(), group.clone(), registry.clone());
-            move || {
-                hole.sit();
-                second.enqueue(&late);
-                let new = queue("new").group(&group).on(&registry);
-                new.spawn_detached(move || drop(late)).unwrap();
-                new.close_in_background();
-            }
-        })
-        .unwrap();
-    plug.wait_until_stuck();
+    let theirs = (second.clone(), group.clone(), registry.clone());
+    let queues_more = |hole: Hole| {
+        first.detach(move || {
+            let (second, group, registry) = theirs;
+            hole.sit();
+            second.enqueue(&late);
+            let new = queue("new").group(&group).on(&registry);
+            new.detach(move || drop(late));
+            new.close_in_background();
+        });
+    };
+    let (_, plug) = stuck(queues_more);
     thread::scope(|scope| {
         let drain = scope.spawn(|| group.drain_timeout(PATIENCE));
         wait_until(|| is_closed(second.try_spawn(|| ())));
@@ -444,12 +407,11 @@ fn drain_accepts_items_of_the_group_only() {
 fn drain_names_the_items_of_all_queues_that_are_left() {
     let (group, first, second) = one_seat();
     let plug = plug_into(&first);
-    second.spawn_detached(|| ()).unwrap();
-    let error = group.drain_timeout(Duration::ZERO).unwrap_err();
-    let text = error.to_string();
+    second.detach(|| ());
+    let text = group.drain_timeout(Duration::ZERO).unwrap_err().to_string();
     assert!(text.starts_with("group \"group\" still has 2 items: "), "{text}");
     // The queues accept items again.
-    first.spawn_detached(|| ()).unwrap();
+    first.detach(|| ());
     plug.release();
     group.drain_timeout(PATIENCE).unwrap();
 }
@@ -467,17 +429,13 @@ fn an_item_cannot_drain_its_own_group() {
 fn cancelled_closure_may_wait_for_items_of_other_queues() {
     let (group, first, second) = one_seat();
     group.pause();
-    let others = second.spawn(|| ());
-    let outcome = Arc::new(Mutex::new(None));
-    let at_end = at_drop({
-        let outcome = outcome.clone();
-        move || *outcome.lock().unwrap() = Some(others.join())
-    });
-    first.spawn_detached(move || drop(at_end)).unwrap();
+    let (others, outcome) = (second.spawn(|| ()), Log::default());
+    let at_end = at_drop(move || outcome.push(is_cancelled(others.join())));
+    first.detach(move || drop(at_end));
     let delayed = DelayedWork::new(|| ());
     second.enqueue_after(&delayed, HOUR);
     assert_eq!(group.cancel_all(), 3);
-    assert!(is_cancelled(outcome.lock().unwrap().take().unwrap()));
+    assert_eq!(outcome.take(), [true]);
     group.resume();
     assert_eq!(group.cancel_all(), 0);
     assert!(is_at_rest(&group));
@@ -497,8 +455,7 @@ fn rescuer_runs_items_of_a_full_group() {
     }
     assert_eq!(reclaim.stats().rescued, 3);
     plug.release_and_drain(&plain);
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 #[test]
@@ -508,8 +465,7 @@ fn queue_with_a_rescuer_needs_no_seat_that_waits_for_a_worker() {
     let [holds, stuck] = ["holds", "stuck"].map(|it| narrow(it).group(&group).on(&registry));
     let reclaim = narrow("reclaim").with_rescuer().group(&group).on(&registry);
     let other = queue("other").affinity(Cpu).help(false).on(&registry);
-    let full = plug_on(&holds, 2);
-    full.wait_until_stuck();
+    let full = plug_as(on_cpu(&holds, 2));
     let waits = on_cpu(&stuck, 1).spawn(|| ());
     wait_until(|| group.stats().nr_waiting == 1);
     let rescued = on_cpu(&reclaim, 0).spawn(|| ());
@@ -517,41 +473,31 @@ fn queue_with_a_rescuer_needs_no_seat_that_waits_for_a_worker() {
     registry.refuse_threads(true);
     // The only worker of the pool runs one of these items, and the registry's rescuer runs the
     // other.
-    let plugs = [(); 2].map(|()| {
-        let plug = plug_on(&other, 1);
-        plug.wait_until_stuck();
-        plug
-    });
+    let plugs = [(); 2].map(|()| plug_as(on_cpu(&other, 1)));
     // The group passes the seat to `stuck`, which has waited longer than `reclaim`.
     full.release();
     wait_until(|| rescued.is_finished());
     assert!(!waits.is_finished());
     plugs.iter().for_each(Plug::release);
     waits.join().unwrap();
-    group.drain_timeout(PATIENCE).unwrap();
-    assert!(is_at_rest(&group));
+    drain_to_rest(&group);
 }
 
 #[test]
 fn settings_out_of_range_are_named() {
     let registry = registry("1 core");
-    let build = |builder: GroupBuilder| builder.build_in(&registry).unwrap_err().to_string();
     let named = || Group::builder("group");
-    for (error, expected) in [
-        (build(named().max_active(0)), "max_active 0 of a group is not between 1 and 4096"),
-        (
-            build(named().max_active_per_cpu(-0.5)),
-            "max_active_per_cpu -0.5 is not above 0 and at most 64",
-        ),
+    for (builder, expected) in [
+        (named().max_active(0), "max_active 0 of a group is not between 1 and 4096"),
+        (named().max_active_per_cpu(-0.5), "max_active_per_cpu -0.5 is not above 0 and at most 64"),
     ] {
-        assert_eq!(error, expected);
+        assert_eq!(builder.build_in(&registry).unwrap_err().to_string(), expected);
     }
     let group = group(1, &registry);
     assert!(group.set_max_active(4097).is_err() && group.set_max_active_per_cpu(65.0).is_err());
     assert_eq!(group.stats().max_active, Some(1));
-    let build = |builder: Builder, registry| builder.build_in(registry).unwrap_err();
-    let other = self::registry("1 core");
-    let error = build(queue("queue").group(&group), &other);
+    let member = || queue("queue").group(&group);
+    let error = member().build_in(&self::registry("1 core")).unwrap_err();
     assert_eq!(error.to_string(), "group \"group\" belongs to another registry");
-    assert!(matches!(build(queue("queue").group(&group).bh(), &registry), BuildError::Bh));
+    assert!(matches!(member().bh().build_in(&registry), Err(BuildError::Bh)));
 }

@@ -27,13 +27,11 @@ fn a_handle_is_unpin_and_unwind_safe_for_every_result() {
 
 #[test]
 fn a_timed_join_returns_the_handle_and_runs_no_item() {
-    let queue = pool();
-    queue.pause();
+    let queue = queue("timed").paused();
     let mut handle = queue.spawn(|| 7);
     let start = Instant::now();
     assert!(handle.join_timeout(Duration::ZERO).is_none());
-    assert!(handle.join_timeout(Duration::from_millis(2)).is_none());
-    assert!(start.elapsed() >= Duration::from_millis(2));
+    assert!(handle.join_timeout(2 * MS).is_none() && start.elapsed() >= 2 * MS);
     queue.resume();
     assert_eq!(handle.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
     let mut handle = queue.spawn(|| 8);
@@ -58,47 +56,36 @@ fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
     }
 }
 
-fn joins_itself(is_future: bool) {
+fn joins_itself(spawn: fn(&Workqueue, Box<dyn FnOnce() + Send>) -> JoinHandle<()>) {
     type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
     let joins: [Join; 2] = [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
     for join in joins {
-        let queue = pool();
+        let (queue, outcome) = (pool(), Log::default());
         let (give, take) = mpsc::channel();
-        let (send, receive) = mpsc::channel();
-        let joins = move || send.send(join(take.recv().unwrap())).unwrap();
-        let handle = match is_future {
-            true => queue.spawn_async(async move { joins() }),
-            false => queue.spawn(joins),
-        };
-        give.send(handle).unwrap();
-        let error = receive.recv_timeout(PATIENCE).unwrap().unwrap_err();
+        let joins = Box::new(move || outcome.push(join(take.recv().unwrap())));
+        give.send(spawn(&queue, joins)).unwrap();
+        queue.drain().unwrap();
+        let error = outcome.take().remove(0).unwrap_err();
         assert!(matches!(error, JoinError::OwnItem), "{error}");
         assert_eq!(error.to_string(), "a work item cannot join itself");
-        queue.drain().unwrap();
     }
 }
 
 #[test]
 fn a_closure_that_joins_itself_gets_an_error() {
-    joins_itself(false);
+    joins_itself(|queue, joins| queue.spawn(joins));
 }
 
 #[test]
 fn a_future_that_joins_itself_gets_an_error() {
-    joins_itself(true);
+    joins_itself(|queue, joins| queue.spawn_async(async move { joins() }));
 }
 
 #[test]
 fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
-    let (queue, lives, nr_runs) = (pool(), Census::default(), Count::default());
-    queue.pause();
-    let item = || {
-        let (life, count) = (lives.life(), nr_runs.clone());
-        queue.spawn(move || {
-            let _life = life;
-            count.add();
-        })
-    };
+    let (queue, lives) = (queue("kept").paused(), Census::default());
+    let nr_runs = Count::default();
+    let item = || queue.spawn(keeping(lives.life(), nr_runs.adder()));
     drop(item().cancel_on_drop());
     assert_eq!((lives.alive(), nr_runs.get()), (0, 0));
     drop(item().cancel_on_drop().keep());
@@ -112,13 +99,8 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
 
 #[test]
 fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
-    let queue = pool();
-    let lives = Census::default();
-    let life = lives.life();
-    let waits = queue.spawn_async(async move {
-        let _life = life;
-        pending::<()>().await;
-    });
+    let (queue, lives) = (pool(), Census::default());
+    let waits = queue.spawn_async(lives.future());
     drop(waits.cancel_on_drop());
     lives.all_dropped(1);
     let inner = queue.clone();
@@ -128,8 +110,7 @@ fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
 
 #[test]
 fn a_closure_cancelled_by_its_handle_may_panic_when_dropped() {
-    let queue = pool();
-    queue.pause();
+    let queue = queue("panics").paused();
     let bomb = at_drop(|| panic_any("dropped"));
     let item = queue.spawn(move || drop(bomb)).cancel_on_drop();
     // The handle may also be dropped while a panic unwinds.
@@ -165,13 +146,13 @@ fn a_weak_handle_upgrades_while_its_queue_exists() {
     assert!(weak.upgrade().is_some(), "the other handle keeps it");
     // The last handle is dropped inside the queue's own item. The queue is destroyed later, and
     // no new handle can be created.
-    let (send, receive) = mpsc::channel();
-    let seen = weak.clone();
-    let work = Work::new(move || send.send(seen.upgrade().is_none()).unwrap());
-    let plug = plug_into(&again);
-    again.enqueue(&work);
+    let (seen, gone, plug) = (weak.clone(), Count::default(), plug_into(&again));
+    again.enqueue(&Work::new(move || {
+        assert!(seen.upgrade().is_none());
+        gone.add();
+    }));
     again.close_in_background();
     assert!(weak.upgrade().is_none());
     plug.release();
-    assert!(receive.recv_timeout(PATIENCE).unwrap());
+    wait_until(|| gone.get() == 1);
 }

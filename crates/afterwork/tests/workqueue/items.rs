@@ -5,8 +5,7 @@ use crate::support::*;
 #[test]
 fn queueing_a_pending_item_returns_false_and_runs_it_once() {
     let queue = queue("pending").max_active(1).alone();
-    let plug = plug_into(&queue);
-    let (work, count) = counted();
+    let (plug, (work, count)) = (plug_into(&queue), counted());
     assert!(!work.is_pending() && !work.is_busy());
     assert!(queue.enqueue(&work));
     assert!(work.is_pending() && work.is_busy());
@@ -35,8 +34,7 @@ fn queueing_a_running_item_runs_it_exactly_once_more() {
 /// Queues one item from eight threads. Checks that its runs never overlap and that none is missing.
 fn hammer(queues: &[Workqueue], cancelling: bool) {
     let (gauge, nr_runs) = (Gauge::default(), Count::default());
-    let (inside, runs) = (gauge.clone(), nr_runs.clone());
-    let work = Work::new(move || inside.within(|| runs.add()));
+    let work = Work::new(move || gauge.within(|| nr_runs.add()));
     let nr_due = AtomicUsize::new(0);
     threads(8, |i| {
         pin(i);
@@ -54,7 +52,7 @@ fn hammer(queues: &[Workqueue], cancelling: bool) {
     queues.iter().for_each(|queue| queue.drain().unwrap());
     assert!(!work.is_busy(), "{work:?}");
     assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
-    assert_eq!(gauge.most(), 1, "two runs at once");
+    assert_eq!(gauge.most(), 1, "two nr_runs at once");
 }
 
 #[test]
@@ -87,38 +85,30 @@ fn one_item_may_alternate_between_ordered_and_other_queues() {
 
 #[test]
 fn an_item_may_queue_itself_a_thousand_times() {
-    let queue = queue("again").alone();
-    let (again, count) = (queue.clone(), Count::default());
-    let (runs, (send, receive)) = (count.clone(), mpsc::channel());
+    let (queue, count) = (queue("again").alone(), Count::default());
+    let again = queue.clone();
     let work = Work::with_handle(move |this| {
-        runs.add();
-        match runs.get() {
-            1000 => send.send(()).unwrap(),
-            _ => assert!(again.enqueue(this)),
-        }
+        count.add();
+        assert!(count.get() == 1000 || again.enqueue(this));
     });
     assert!(queue.enqueue(&work));
-    receive.recv_timeout(PATIENCE).expect("the chain broke");
-    wait_until(|| !work.is_busy());
+    queue.drain().unwrap();
+    assert!(!work.is_busy());
     assert_eq!(count.get(), 1000);
 }
 
 #[test]
 fn an_item_without_handles_may_queue_itself_until_it_is_freed() {
-    let queue = queue("again").alone();
-    let (again, census) = (queue.clone(), Census::default());
-    let (life, (send, receive)) = (census.life(), mpsc::channel());
-    let mut nr_left = 1000;
+    let (queue, census, count) = (queue("again").alone(), Census::default(), Count::default());
+    let (again, life) = (queue.clone(), census.life());
     assert!(queue.enqueue(&Work::with_handle(move |this| {
         let _ = &life;
-        nr_left -= 1;
-        match nr_left {
-            0 => send.send(()).unwrap(),
-            _ => assert!(again.enqueue(this)),
-        }
+        count.add();
+        assert!(count.get() == 1000 || again.enqueue(this));
     })));
-    receive.recv_timeout(PATIENCE).expect("the chain broke");
+    queue.drain().unwrap();
     census.all_dropped(1);
+    assert_eq!(count.get(), 1000);
 }
 
 #[test]
@@ -127,11 +117,7 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
     let (census, count) = (Census::default(), Count::default());
     let plug = plug_into(&queue);
     for _ in 0..100 {
-        let (life, count) = (census.life(), count.clone());
-        assert!(queue.enqueue(&Work::new(move || {
-            let _ = &life;
-            count.add();
-        })));
+        assert!(queue.enqueue(&Work::new(keeping(census.life(), count.adder()))));
     }
     assert_eq!(census.dropped(), 0);
     plug.release_and_drain(&queue);
@@ -141,14 +127,10 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
 
 #[test]
 fn an_item_whose_handle_drops_in_its_run_is_freed_after_it() {
-    let queue = queue("orphan").alone();
-    let (census, (plug, hole)) = (Census::default(), stopper());
-    let life = census.life();
-    assert!(queue.enqueue(&Work::new(move || {
-        let _ = &life;
-        hole.sit();
-    })));
-    plug.wait_until_stuck();
+    let (queue, census) = (queue("orphan").alone(), Census::default());
+    let (_, plug) = stuck(|hole| {
+        queue.enqueue(&Work::new(keeping(census.life(), move || hole.sit())));
+    });
     assert_eq!(census.dropped(), 0);
     plug.release_and_drain(&queue);
     census.all_dropped(1);
@@ -179,23 +161,22 @@ fn a_cancelled_item_without_handles_is_freed_by_a_worker() {
 
 #[test]
 fn a_run_may_keep_a_handle_of_an_item_that_has_none_left() {
-    let queue = queue("adopt").alone();
-    let (census, (plug, hole)) = (Census::default(), stopper());
-    let (life, (send, receive)) = (census.life(), mpsc::channel());
-    let mut first = true;
-    let work = Work::with_handle(move |this| {
-        let _ = &life;
-        if mem::take(&mut first) {
-            hole.sit();
-            send.send(this.clone()).unwrap();
-        }
+    let (queue, census) = (queue("adopt").alone(), Census::default());
+    let (life, kept, mut first) = (census.life(), Log::default(), true);
+    let (work, plug) = stuck(|hole| {
+        let work = Work::with_handle(move |this| {
+            let _ = &life;
+            if mem::take(&mut first) {
+                hole.sit();
+                kept.push(this.clone());
+            }
+        });
+        assert!(queue.enqueue(&work));
+        work
     });
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
     drop(work);
-    plug.release();
-    let kept = receive.recv_timeout(PATIENCE).unwrap();
-    queue.drain().unwrap();
+    plug.release_and_drain(&queue);
+    let kept = kept.take().remove(0);
     assert_eq!(census.dropped(), 0);
     assert!(queue.enqueue(&kept));
     kept.flush().unwrap();
@@ -206,8 +187,7 @@ fn a_run_may_keep_a_handle_of_an_item_that_has_none_left() {
 
 #[test]
 fn a_handle_kept_by_a_run_survives_the_drop_of_the_last_one() {
-    let queue = queue("adopt").help(false).alone();
-    let census = Census::default();
+    let (queue, census) = (queue("adopt").help(false).alone(), Census::default());
     for _ in 0..3000 {
         let kept = Arc::new(Mutex::new(None));
         let (life, keep) = (census.life(), Arc::downgrade(&kept));
@@ -250,9 +230,9 @@ fn a_run_sees_the_writes_of_the_enqueuer_and_the_last_run() {
 
 #[test]
 fn an_item_may_queue_other_items_on_any_queue() {
-    let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
+    let [first, second] = [queue("first"), queue("second").ordered()].map(On::alone);
     let count = Count::default();
-    let (to, others) = (second.clone(), [(); 100].map(|()| counting(&count)));
+    let (to, others) = (second.clone(), [(); 100].map(|()| counting(count)));
     first.detach(move || assert_eq!(to.task().enqueue_all(&others), 100));
     first.drain().unwrap();
     second.drain().unwrap();
@@ -265,14 +245,13 @@ fn an_item_is_the_current_one_in_its_run_alone() {
     assert!(current_work().is_none());
     let inner = Work::new(|| assert!(current_work().is_some_and(|it| it.is_busy())));
     let (own, log) = (queue.clone(), Log::default());
-    let seen = log.clone();
     queue.enqueue(&Work::new(move || {
         let before = current_work().expect("it runs");
         own.enqueue(&inner);
         // If the item runs on this thread, it is the innermost one.
         inner.flush().unwrap();
         assert!(own.spawn(|| current_work().is_none()).join().unwrap());
-        seen.push(before);
+        log.push(before);
     }));
     queue.drain().unwrap();
     let handle = log.take().pop().expect("it ran");
@@ -286,9 +265,6 @@ fn no_item_is_the_current_one_in_its_drop() {
     let queue = queue("current").alone();
     let (send, receive) = mpsc::channel();
     let asks = at_drop(move || _ = send.send(current_work().is_some()));
-    queue.enqueue(&Work::new(move || {
-        let _ = &asks;
-        drop(current_work().expect("it runs"));
-    }));
+    queue.enqueue(&Work::new(keeping(asks, || drop(current_work().expect("it runs")))));
     assert!(!receive.recv_timeout(PATIENCE).unwrap());
 }

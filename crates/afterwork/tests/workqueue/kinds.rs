@@ -38,8 +38,7 @@ fn cpu_intensive_items_do_not_delay_other_queues() {
     let light = queue("light").help(false).on(&registry);
     let plugs = [(); 3].map(|()| plug_into(&heavy));
     light.spawn(|| ()).join().unwrap();
-    let pool = registry.pool_stats().remove(0);
-    assert_eq!(pool.seen_asleep, 0, "the monitor was not needed");
+    assert_eq!(registry.pool_stats().remove(0).seen_asleep, 0, "the monitor was not needed");
     plugs.iter().for_each(Plug::release);
 }
 
@@ -53,15 +52,13 @@ fn cpu_intensive_items_of_one_queue_run_concurrently() {
 
 #[test]
 fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
-    let registry = registry("1 core");
+    let (registry, log) = (registry("1 core"), Log::default());
     let queue = queue("bh").bh().on(&registry);
-    let (send, receive) = mpsc::channel();
     for number in 0..1000 {
-        let send = send.clone();
-        queue.detach(move || send.send((number, sync::thread::current())).unwrap());
+        queue.detach(move || log.push((number, sync::thread::current())));
     }
-    drop(send);
-    let ran: Vec<_> = receive.iter().collect();
+    queue.drain().unwrap();
+    let ran = log.take();
     assert!(ran.iter().map(|it| it.0).eq(0..1000));
     assert!(ran.iter().all(|it| it.1 == ran[0].1));
     assert_eq!(registry.pool_stats()[0].created, 1);
@@ -71,8 +68,7 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
 fn a_bottom_half_that_would_sleep_panics_instead() {
     let registry = registry("1 core");
     let bh = queue("bh").bh().on(&registry);
-    let blocked = bh.spawn(|| workqueue::blocking(|| ()));
-    assert!(blocked.join().is_err());
+    assert!(bh.spawn(|| workqueue::blocking(|| ())).join().is_err());
     let other = queue("other").help(false).on(&registry);
     let (stuck, plug) = stuck_in(&other);
     let flushed = stuck.clone();
@@ -91,9 +87,8 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
     assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
     let (to, answer) = mailbox::reply();
     to.reply(7).unwrap();
-    let answer = Arc::new(Mutex::new(answer));
-    let theirs = answer.clone();
-    let waits = move || theirs.lock().unwrap().wait_timeout(Duration::MAX);
+    let answer = Shared::new(Mutex::new(answer));
+    let waits = move || answer.lock().unwrap().wait_timeout(Duration::MAX);
     assert!(queue.spawn(waits).join().is_err());
     let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
@@ -105,13 +100,11 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
 fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let domain = Domain::new();
-    let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
-    let global = Arc::new(Rcu::new(1));
-    let ours = sleepable.clone();
-    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
+    let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
+    let global = Shared::new(Rcu::new(1));
+    assert!(queue.spawn(move || _ = sleepable.replace_sync(2)).join().is_err());
     assert_eq!(*sleepable.load(&sleepable.read()), 1);
-    let ours = global.clone();
-    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
+    assert!(queue.spawn(move || _ = global.replace_sync(2)).join().is_err());
     assert_eq!(*global.load(&global.read()), 1);
     assert!(queue.spawn(move || domain.barrier()).join().is_err());
 }
@@ -123,14 +116,10 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
         queue("bh").bh().cpu_intensive(),
         queue("bh").with_rescuer().bh(),
     ] {
-        let refused = builder.build_in(&registry("1 core"));
-        assert!(matches!(refused, Err(BuildError::Bh)));
+        assert!(matches!(builder.build_in(&registry("1 core")), Err(BuildError::Bh)));
     }
-}
-
-#[test]
-fn a_bottom_half_queue_keeps_its_attributes() {
-    let queue = queue("bh").bh().on(&registry("2 core"));
+    // Its attributes do not change.
+    let queue = queue("bh").bh().alone();
     let before = queue.report().attrs;
     assert!(matches!(queue.set_attrs(|attrs| attrs.nice = 5), Err(BuildError::Bh)));
     assert_eq!(queue.report().attrs, before);
@@ -154,8 +143,7 @@ fn a_rescuer_runs_items_when_no_worker_can_start() {
     }
     let (stats, pool) = (queue.stats(), &registry.pool_stats()[0]);
     assert_eq!((stats.rescued, pool.rescued), (20, 20));
-    assert!(stats.maydays > 0);
-    assert_eq!(stats.maydays, pool.maydays);
+    assert!(stats.maydays > 0 && stats.maydays == pool.maydays, "{stats:?}");
     assert_eq!(plain.stats().maydays, 0);
     plug.release();
 }
@@ -182,8 +170,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
     plain.enqueue(&work);
     let reclaim = queue("reclaim").with_rescuer().help(false).on(&registry);
     let count = Count::default();
-    let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
-    reclaim.task().enqueue_all(&works);
+    count.spawn(200, &reclaim);
     reclaim.drain().unwrap();
     assert_eq!((count.get(), foreign.get()), (200, 0));
     plug.release_and_drain(&plain);
@@ -207,23 +194,20 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
     registry.refuse_threads(true);
     let [inner, outer] = [(); 2].map(|()| queue("two").with_rescuer().help(false).on(&registry));
     let joined = inner.clone();
-    let waits = outer.spawn(move || joined.spawn(|| 42).join().unwrap());
-    assert_eq!(waits.join().unwrap(), 42);
+    assert_eq!(outer.spawn(move || joined.spawn(|| 42).join().unwrap()).join().unwrap(), 42);
 }
 
 #[test]
 fn an_item_that_waits_without_threads_spares_the_manager() {
     let registry = registry("1 core");
     registry.refuse_threads(true);
-    let queue = queue("plain").help(false).on(&registry);
-    let (send, receive) = mpsc::channel();
-    let inner = queue.clone();
-    let waits = queue.spawn(move || {
-        let inner = inner.spawn(|| 42);
-        send.send(()).unwrap();
+    let (queue, done) = (queue("plain").help(false).on(&registry), Count::default());
+    let waits = queue.spawn_own(move |own| {
+        let inner = own.spawn(|| 42);
+        done.add();
         inner.join().unwrap()
     });
-    receive.recv().unwrap();
+    wait_until(|| done.get() > 0);
     // The manager can start a thread for the inner item now.
     registry.refuse_threads(false);
     assert_eq!(waits.join().unwrap(), 42);
@@ -231,14 +215,13 @@ fn an_item_that_waits_without_threads_spares_the_manager() {
 
 #[test]
 fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
-    let registry = registry("1 core");
+    let (registry, lives) = (registry("1 core"), Census::default());
     registry.refuse_threads(true);
     let queue = queue("reclaim").with_rescuer().on(&registry);
-    let (send, receive) = mpsc::channel::<()>();
-    let last = queue.clone();
-    queue.detach(move || drop((last, send)));
+    let owned = (queue.clone(), lives.life());
+    queue.detach(move || drop(owned));
     drop(queue);
-    assert!(receive.recv().is_err());
+    lives.all_dropped(1);
     shut_down(registry);
 }
 
@@ -323,17 +306,15 @@ fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
     let bh = queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
-        let (opened, is_open) = mpsc::channel();
-        let (close, is_closed) = mpsc::channel::<()>();
-        let reader = thread::spawn(move || {
-            let _guard = rcu::read();
-            opened.send(()).unwrap();
-            let _ = is_closed.recv();
+        let (reader, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _guard = rcu::read();
+                hole.sit();
+            })
         });
-        is_open.recv().unwrap();
         rcu::call(|| ());
         assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-        drop(close);
+        drop(plug);
         reader.join().unwrap();
         rcu::synchronize();
         rcu::barrier();
@@ -368,8 +349,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             assert!(is_refused(clone.set_max_active(1)));
             assert!(is_refused(clone.set_shares(1)));
             assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
-            let found = (queue.report().attrs, queue.report().shares);
-            assert_eq!(found, (attrs.clone(), None));
+            assert_eq!((queue.report().attrs, queue.report().shares), (attrs.clone(), None));
             clone.clone().close_in_background();
             works("close_in_background");
             clone.shutdown_background();

@@ -22,12 +22,11 @@ fn drain_waits_for_items_that_items_queue() {
     let queue = queue("chained").affinity(Cpu).on(&registry("64 core"));
     for _ in 0..300 {
         let (again, runs) = (queue.clone(), Count::default());
-        let count = runs.clone();
         // The item moves from pod to pod, so a scan of one pod after the other may miss it.
         queue.enqueue(&Work::with_handle(move |this| {
-            count.add();
-            if count.get() < 20 {
-                pin(count.get());
+            runs.add();
+            if runs.get() < 20 {
+                pin(runs.get());
                 again.enqueue(this);
             }
         }));
@@ -40,10 +39,10 @@ fn drain_waits_for_items_that_items_queue() {
 fn drain_counts_helpers() {
     let queue = queue("drain").alone();
     for _ in 0..300 {
-        let (plug, hole) = stopper();
-        let handle = queue.spawn(move || hole.sit());
-        let joiner = thread::spawn(move || handle.join().unwrap());
-        plug.wait_until_stuck();
+        let (joiner, plug) = stuck(|hole| {
+            let handle = queue.spawn(move || hole.sit());
+            thread::spawn(move || handle.join().unwrap())
+        });
         let drainer = beside(&queue, |queue| queue.drain().unwrap());
         assert!(!drainer.is_finished());
         plug.release();
@@ -56,10 +55,9 @@ fn drain_counts_helpers() {
 fn draining_a_queue_from_an_item_that_its_item_helps_fails() {
     let registry = registry("2 core");
     let [queue, other] = ["own", "other"].map(|name| queue(name).max_active(1).on(&registry));
-    let (on, own) = (queue.clone(), queue.clone());
-    let drained = queue.spawn(move || {
+    let drained = queue.spawn_own(|own| {
         // This item holds the only seat, so no worker can run the item that is queued here.
-        let inner = on.spawn(move || {
+        let inner = own.spawn_own(move |own| {
             other.spawn(|| ()).join().unwrap();
             own.drain()
         });
@@ -70,8 +68,7 @@ fn draining_a_queue_from_an_item_that_its_item_helps_fails() {
 
 #[test]
 fn dropping_the_last_handle_waits_for_all_items() {
-    let registry = registry("2 core");
-    let count = Count::default();
+    let (registry, count) = (registry("2 core"), Count::default());
     for round in 1..100 {
         count.spawn(100, &queue("dropped").on(&registry));
         assert_eq!(count.get(), round * 100);
@@ -79,62 +76,50 @@ fn dropping_the_last_handle_waits_for_all_items() {
     assert!(registry.pool_stats().is_empty());
 }
 
-#[test]
-fn the_last_handle_may_be_dropped_inside_an_item() {
-    let registry = registry("2 core");
+/// Calls `start` with 200 queues in turn and a census, drops the handle of the queue while one of
+/// its items blocks, and checks that what the item owns is dropped.
+fn last_handles(start: impl Fn(usize, &Workqueue, Census, Hole)) {
+    let (registry, census) = (registry("2 core"), Census::default());
     for i in 0..200 {
         let queue = queue("inside").on(&registry);
-        let mut own = Some(queue.clone());
-        let ((send, receive), (plug, hole)) = (mpsc::channel(), stopper());
-        let ends = move || {
-            hole.sit();
-            drop(own.take());
-            send.send(()).unwrap();
-        };
-        match i % 3 {
-            0 => queue.detach(ends),
-            1 => drop(queue.spawn(ends)),
-            _ => _ = queue.enqueue(&Work::new(ends)),
-        }
-        plug.wait_until_stuck();
+        let (_, plug) = stuck(|hole| start(i, &queue, census, hole));
         drop(queue);
         plug.release();
-        receive.recv_timeout(PATIENCE).expect("the item hangs");
+        census.all_dropped(i + 1);
     }
     wait_until(|| registry.pool_stats().is_empty());
     shut_down(registry);
 }
 
 #[test]
-fn the_last_handle_may_be_dropped_with_a_closure_or_a_result() {
-    let registry = registry("2 core");
-    let census = Census::default();
-    for i in 0..200 {
-        let queue = queue("inside").on(&registry);
-        let owned = (queue.clone(), census.life());
-        let (plug, hole) = stopper();
+fn the_last_handle_may_be_dropped_inside_an_item() {
+    last_handles(|i, queue, census, hole| {
+        let mut owned = Some((queue.clone(), census.life()));
+        let ends = move || {
+            hole.sit();
+            drop(owned.take());
+        };
         match i % 3 {
-            1 => drop(queue.spawn(move || {
+            0 => queue.detach(ends),
+            1 => drop(queue.spawn(ends)),
+            _ => _ = queue.enqueue(&Work::new(ends)),
+        }
+    });
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_with_a_closure_or_a_result() {
+    last_handles(|i, queue, census, hole| {
+        let owned = (queue.clone(), census.life());
+        match i % 3 {
+            0 => queue.detach(keeping(owned, move || hole.sit())),
+            1 => _ = queue.enqueue(&Work::new(keeping(owned, move || hole.sit()))),
+            _ => drop(queue.spawn(move || {
                 hole.sit();
                 owned
             })),
-            kind => {
-                let sits = move || {
-                    let _ = &owned;
-                    hole.sit();
-                };
-                match kind {
-                    0 => queue.detach(sits),
-                    _ => _ = queue.enqueue(&Work::new(sits)),
-                }
-            }
         }
-        plug.wait_until_stuck();
-        drop(queue);
-        plug.release();
-    }
-    census.all_dropped(200);
-    shut_down(registry);
+    });
 }
 
 #[test]
@@ -158,8 +143,7 @@ fn shutdown_is_rejected_while_the_registry_is_in_use() {
     let (queue, clone) = (queue("user").on(&registry), registry.clone());
     let error = registry.shutdown().unwrap_err();
     assert_eq!(error.nr_users, 2);
-    let found = error.to_string();
-    assert_eq!(found, "2 queues or clones still use the registry");
+    assert_eq!(error.to_string(), "2 queues or clones still use the registry");
     drop(clone);
     queue.spawn(|| ()).join().unwrap();
     let error = error.registry.shutdown().unwrap_err();
@@ -192,14 +176,11 @@ fn no_thread_is_left_after_shutdown() {
 fn many_queues_own_no_thread_until_used_and_then_share_pools() {
     in_own_process(|| {
         let registry = registry("8 core");
-        let build = |i| queue(&format!("queue {i}")).on(&registry);
-        let queues: Vec<_> = (0..1000).map(build).collect();
+        let queues: Vec<_> = (0..1000).map(|_| queue("one of many").on(&registry)).collect();
         wait_until(|| our_threads() == ["aw/rescuer", "aw/reserve", "aw/manager"]);
         assert_eq!(registry.pool_stats().len(), 1);
         let count = Count::default();
-        for queue in &queues {
-            queue.detach(count.adder());
-        }
+        queues.iter().for_each(|queue| queue.detach(count.adder()));
         for queue in &queues {
             queue.drain().unwrap();
             assert_eq!(queue.stats().started, 1);
@@ -226,12 +207,10 @@ fn a_registry_dropped_without_shutdown_ends_its_threads() {
 
 #[test]
 fn system_queue_works() {
-    let queue = queue("global").build().unwrap();
-    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    assert_eq!(queue("global").build().unwrap().spawn(|| 1).join().unwrap(), 1);
     let global = Registry::global().unwrap();
     assert_eq!(*global.params(), Params::default());
-    let machine = Topology::detect().unwrap();
-    assert_eq!(global.topology().nr_cpus(), machine.nr_cpus());
+    assert_eq!(global.topology().nr_cpus(), Topology::detect().unwrap().nr_cpus());
 }
 
 thread_local!(static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
@@ -264,17 +243,13 @@ fn a_thread_may_wait_for_items_while_it_exits() {
 
 #[test]
 fn the_last_handle_may_drop_in_an_item_without_threads() {
-    in_own_process(|| {
-        if has_memory_without_end() {
-            return;
-        }
+    in_limited_memory(|| {
         let registry = registry("2 core");
         let queue = queue("reaped").max_active(2).on(&registry);
         let plugs = [(); 2].map(|()| plug_into(&queue));
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
-        let count = Count::default();
-        let plug = plug_of_owner(&queue);
+        let (count, plug) = (Count::default(), plug_of_owner(&queue));
         queue.set_max_active(1).unwrap();
         count.spawn(500, &queue);
         drop(queue);
@@ -288,10 +263,7 @@ fn the_last_handle_may_drop_in_an_item_without_threads() {
 
 #[test]
 fn queues_are_built_or_rejected_without_threads() {
-    in_own_process(|| {
-        if has_memory_without_end() {
-            return;
-        }
+    in_limited_memory(|| {
         let registry = registry("2 core");
         fail_further_threads();
         for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
@@ -311,24 +283,16 @@ fn queues_are_built_or_rejected_without_threads() {
 fn fail_further_threads() {
     others_sleep();
     leave_bytes(1 << 20);
-    let sleeper = || {
-        thread::Builder::new().spawn(|| {
-            loop {
-                thread::park();
-            }
-        })
-    };
-    let refused = (0..64).any(|_| sleeper().is_err());
-    assert!(refused, "threads can still be created");
+    let sleeper = || thread::Builder::new().spawn(|| thread::sleep(HOUR));
+    assert!((0..64).any(|_| sleeper().is_err()), "threads can still be created");
 }
 
-/// Returns `true` and prints a message if a sanitizer has mapped too much memory for a limit.
-fn has_memory_without_end() -> bool {
-    let is_so = mapped_bytes() > 1 << 40;
-    if is_so {
-        println!("a sanitizer has mapped the memory that is to be refused; nothing is tested");
-    }
-    is_so
+/// Runs a test in its own process, unless a sanitizer has mapped too much memory for a limit.
+fn in_limited_memory(test: impl FnOnce()) {
+    in_own_process(|| match mapped_bytes() > 1 << 40 {
+        true => println!("a sanitizer has mapped the memory that is to be refused"),
+        false => test(),
+    });
 }
 
 #[test]

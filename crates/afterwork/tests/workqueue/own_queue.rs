@@ -4,22 +4,9 @@ use std::task::{RawWaker, RawWakerVTable};
 
 use crate::support::*;
 
-/// Runs `body` in an item of `queue`, and returns its result.
-fn inside<T: Send + 'static>(
-    queue: &Workqueue,
-    body: impl FnOnce(&Workqueue) -> T + Send + 'static,
-) -> T {
-    let own = queue.clone();
-    let (send, receive) = mpsc::channel();
-    // The item is detached, because a joiner could run it on a thread without a seat.
-    queue.detach(move || send.send(body(&own)).unwrap());
-    receive.recv().expect("the item ended without a value")
-}
-
 /// Returns queues with one seat whose joiners do not help.
 fn queues() -> [Workqueue; 2] {
-    let one = queue("one").max_active(1).help(false);
-    [queue("ordered").ordered(), one].map(On::alone)
+    [queue("ordered").ordered(), one_seat("one")].map(On::alone)
 }
 
 fn is_an_error<T>(result: Result<T, JoinError>) -> bool {
@@ -30,24 +17,28 @@ fn is_an_error<T>(result: Result<T, JoinError>) -> bool {
 fn joining_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         let log = Log::default();
-        let notes = log.clone();
-        assert!(inside(&queue, move |own| {
-            let refused = is_an_error(own.spawn(notes.note("later")).join());
-            notes.push("waiter");
+        assert!(queue.in_worker(move |own| {
+            let refused = is_an_error(own.spawn(log.note("later")).join());
+            log.push("waiter");
             refused
         }));
         queue.drain().unwrap();
         assert_eq!(log.take(), ["waiter", "later"], "the item stays queued");
-    }
-}
-
-#[test]
-fn a_timed_join_of_a_later_item_is_an_error_at_once() {
-    for queue in queues() {
-        assert!(inside(&queue, |own| {
+        assert!(queue.in_worker(|own| {
             let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
             joined.is_some_and(is_an_error)
         }));
+        assert!(queue.in_worker(|own| {
+            let later = own.spawn(|| ());
+            block_on(async move {
+                sleep(MS).await;
+                is_an_error(later.await)
+            })
+        }));
+        // The item with a deadline can end.
+        let deadline = Instant::now() + 5 * MS;
+        let ended = queue.in_worker(move |own| own.task().deadline(deadline).spawn(|| ()).join());
+        assert!(has_expired(ended));
     }
 }
 
@@ -56,17 +47,9 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         // There is one future that was not polled, one that waits, and one that was cancelled while
         // it waited.
-        let [mut waiting, mut cancelled] = [(); 2].map(|()| {
-            let (send, polled) = mpsc::channel();
-            let handle = queue.spawn_async(async move {
-                send.send(()).unwrap();
-                pending::<()>().await;
-            });
-            polled.recv_timeout(PATIENCE).unwrap();
-            handle
-        });
+        let [mut waiting, mut cancelled] = [(); 2].map(|()| pending_in(&queue));
         queue.spawn(|| ()).join().unwrap();
-        let (errors, waiting) = inside(&queue, move |own| {
+        let (errors, waiting) = queue.in_worker(move |own| {
             let fresh = own.spawn_async(async {}).join();
             assert!(cancelled.cancel());
             let waiting = waiting.join_timeout(Duration::MAX);
@@ -84,7 +67,7 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         let (first, late) = (Work::new(|| ()), DelayedWork::new(|| ()));
         let (inner, timed) = (first.clone(), late.clone());
-        let errors = inside(&queue, move |own| {
+        let errors = queue.in_worker(move |own| {
             assert!(own.enqueue(&inner) && own.enqueue_after(&timed, HOUR));
             [inner.flush(), timed.flush()]
         });
@@ -101,11 +84,8 @@ fn item_queued_behind_its_run_elsewhere_is_rejected() {
         let elsewhere = queue("elsewhere").alone();
         let (work, plug) = stuck_in(&elsewhere);
         let again = work.clone();
-        let refused = inside(&one, move |own| {
-            assert!(own.enqueue(&again));
-            again.flush()
-        });
-        assert_eq!(refused, Err(FlushError::OwnQueue));
+        let refused = one.in_worker(move |own| (own.enqueue(&again), again.flush()));
+        assert_eq!(refused, (true, Err(FlushError::OwnQueue)));
         plug.release();
         plug.wait_until_stuck();
         plug.release();
@@ -117,7 +97,7 @@ fn item_queued_behind_its_run_elsewhere_is_rejected() {
 fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
     for one in queues() {
         let other = queue("other").alone();
-        let mut results = inside(&one, move |own| {
+        let mut results = one.in_worker(move |own| {
             let mut set = TaskSet::new(own);
             set.spawn(|| 1);
             set.add(other.spawn(|| 2));
@@ -129,19 +109,6 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
         let first = results.remove(0);
         assert!(matches!(first, Ok(2)), "that item can end: {first:?}");
         assert_eq!(results.into_iter().filter(|it| it.is_err()).count(), 2);
-    }
-}
-
-#[test]
-fn block_on_returns_an_error_for_a_later_item_of_its_queue() {
-    for queue in queues() {
-        assert!(inside(&queue, |own| {
-            let later = own.spawn(|| ());
-            block_on(async move {
-                sleep(MS).await;
-                is_an_error(later.await)
-            })
-        }));
     }
 }
 
@@ -165,44 +132,23 @@ fn without_workers() -> (Workqueue, Plug) {
 
 #[test]
 fn helper_inside_another_queue_records_its_seats() {
-    for queue in queues() {
-        let (helps, plug) = without_workers();
-        let helping = helps.clone();
-        assert!(inside(&queue, move |own| {
-            let own = own.clone();
-            let item = helping.spawn(move || is_an_error(own.spawn(|| ()).join()));
-            item.join().unwrap()
-        }));
-        assert_eq!(helps.stats().helped, 1);
-        plug.release();
-    }
-}
-
-#[test]
-fn nested_joins_on_many_stacks_know_their_seats() {
     /// Joins items of `helps` recursively, and finally one of `own`.
-    fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
+    fn dive(own: &Workqueue, helps: &Workqueue, depth: u64) -> bool {
         if depth == 0 {
             return is_an_error(own.spawn(|| ()).join());
         }
         let (a, b) = (own.clone(), helps.clone());
         helps.spawn(move || dive(&a, &b, depth - 1)).join().unwrap()
     }
-    for queue in queues() {
-        let (helps, plug) = without_workers();
-        let helping = helps.clone();
-        assert!(inside(&queue, move |own| dive(own, &helping, 300)));
-        assert_eq!(helps.stats().helped, 300);
-        plug.release();
-    }
-}
-
-#[test]
-fn an_item_with_a_deadline_is_waited_for_until_then() {
-    for queue in queues() {
-        let deadline = Instant::now() + 5 * MS;
-        let ended = inside(&queue, move |own| own.task().deadline(deadline).spawn(|| ()).join());
-        assert!(has_expired(ended));
+    // A depth of 300 needs several stacks.
+    for depth in [1, 300] {
+        for queue in queues() {
+            let (helps, plug) = without_workers();
+            let helping = helps.clone();
+            assert!(queue.in_worker(move |own| dive(own, &helping, depth)));
+            assert_eq!(helps.stats().helped, depth);
+            plug.release();
+        }
     }
 }
 
@@ -211,15 +157,13 @@ fn item_that_its_joiner_runs_is_never_rejected() {
     let queue = queue("one").max_active(1).alone();
     for _ in 0..200 {
         let (work, count) = counted();
-        let inner = work.clone();
-        let (flushed, flusher) = inside(&queue, move |own| {
-            assert!(own.enqueue(&inner));
+        let (flushed, flusher) = queue.in_worker(move |own| {
+            assert!(own.enqueue(&work));
             // Another thread claims the item and then finds no free seat for it.
-            let flusher = beside(&inner, |work| work.flush());
-            (inner.flush(), flusher)
+            let flusher = beside(&work, |work| work.flush());
+            (work.flush(), flusher)
         });
-        assert!(flushed.is_ok());
-        flusher.join().unwrap().unwrap();
+        assert!(flushed.is_ok() && flusher.join().unwrap().is_ok());
         assert_eq!(count.get(), 1);
     }
 }
@@ -227,30 +171,29 @@ fn item_that_its_joiner_runs_is_never_rejected() {
 #[test]
 fn code_that_runs_without_a_seat_waits_for_items() {
     for queue in queues() {
-        let (send, joined) = mpsc::channel();
         queue.pause();
-        let own = queue.clone();
+        let (own, log) = (queue.clone(), Log::default());
         let canary = at_drop(move || {
             let handle = own.spawn(|| ());
-            send.send(None).unwrap();
-            send.send(Some(handle.join().is_ok())).unwrap();
+            log.push(true);
+            log.push(handle.join().is_ok());
         });
         let handle = queue.spawn(move || drop(canary));
         let canceller = beside(&queue, |queue| queue.cancel_all());
-        assert_eq!(joined.recv_timeout(PATIENCE), Ok(None));
+        wait_until(|| log.take() == [true]);
         queue.resume();
-        assert_eq!(joined.recv_timeout(PATIENCE), Ok(Some(true)));
         canceller.join().unwrap();
+        assert_eq!(log.take(), [true]);
         assert!(is_cancelled(handle.join()));
     }
 }
 
 #[test]
 fn raising_the_limit_lets_items_wait_again() {
-    let queue = queue("one").max_active(1).help(false).alone();
-    assert!(inside(&queue, |own| is_an_error(own.spawn(|| ()).join())));
+    let queue = one_seat("one").alone();
+    assert!(queue.in_worker(|own| is_an_error(own.spawn(|| ()).join())));
     queue.set_max_active(2).unwrap();
-    assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
+    assert!(queue.in_worker(|own| own.spawn(|| ()).join().is_ok()));
 }
 
 #[test]
@@ -258,12 +201,12 @@ fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
     for queue in queues() {
         let (give, item) = mpsc::channel::<JoinHandle<()>>();
         let (joined, receive) = mpsc::channel();
-        let (own, (plug, hole)) = (queue.clone(), stopper());
-        queue.detach(move || {
-            hole.sit();
-            give.send(own.spawn(|| ())).unwrap();
+        let (_, plug) = stuck(|hole| {
+            queue.spawn_own(move |own| {
+                hole.sit();
+                give.send(own.spawn(|| ())).unwrap();
+            })
         });
-        plug.wait_until_stuck();
         let waker = waker_once(move || joined.send(item.recv().unwrap().join()).unwrap());
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
@@ -278,19 +221,18 @@ fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
 fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     let registry = registry("1 core");
     let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
-    let (theirs, (ended, receive)) = (other.clone(), mpsc::channel());
+    let ended = Count::default();
     // The waker blocks until an item of another queue has run, and does not report this to the
     // library.
     let waker = waker_once(move || {
-        let (ran, runs) = mpsc::channel();
-        theirs.detach(move || ran.send(()).unwrap());
-        ended.send(runs.recv_timeout(PATIENCE).is_ok()).unwrap();
+        other.in_worker(|_| ());
+        ended.add();
     });
     let plug = plug_into(&drained);
     let mut drain = pin!(drained.drain_async());
     assert!(poll_with(&mut drain, &waker).is_pending());
     plug.release();
-    assert!(receive.recv_timeout(2 * PATIENCE).unwrap(), "hangs");
+    wait_until(|| ended.get() == 1);
 }
 
 /// Calls `at_clone` when it is cloned, and `at_drop` when the clone is dropped.
@@ -330,38 +272,33 @@ impl Hooks {
 /// the drain drops the waker, and with it the waker that the future's joiner stored.
 #[test]
 fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
-    ends(|| {
-        let registry = registry("1 core");
-        let [home, drained, other] =
-            ["home", "drained", "other"].map(|name| queue(name).build_in(&registry).unwrap());
-        let ((lend, lent), (ended, receive)) = (mpsc::channel(), mpsc::channel());
-        home.pause();
-        let future = poll_fn(move |cx| {
-            lend.send(cx.waker().clone()).unwrap();
-            Poll::Ready(())
-        });
-        let mut joiner = Box::pin(home.spawn_async(future));
-        let hooks = Box::leak(Box::new(Hooks {
-            // The future ends while its joiner registers.
-            at_clone: Box::new(move || {
-                home.resume();
-                home.flush().unwrap();
-            }),
-            at_drop: Box::new(move || {
-                let (ran, runs) = mpsc::channel();
-                other.detach(move || ran.send(()).unwrap());
-                ended.send(runs.recv_timeout(PATIENCE)).unwrap();
-            }),
-        }));
-        let joined = joiner.as_mut().poll(&mut Context::from_waker(&hooks.waker()));
-        assert!(joined.is_ready());
-        drop(joiner);
-        let waker = lent.recv().unwrap();
-        let plug = plug_into(&drained);
-        let mut drain = pin!(drained.drain_async());
-        assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        drop(waker);
-        plug.release();
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    let registry = registry("1 core");
+    let [home, drained, other] = ["home", "drained", "other"].map(|name| queue(name).on(&registry));
+    let ((lend, lent), ended) = (mpsc::channel(), Count::default());
+    home.pause();
+    let future = poll_fn(move |cx| {
+        lend.send(cx.waker().clone()).unwrap();
+        Poll::Ready(())
     });
+    let mut joiner = home.spawn_async(future);
+    let hooks = Box::leak(Box::new(Hooks {
+        // The future ends while its joiner registers.
+        at_clone: Box::new(move || {
+            home.resume();
+            home.flush().unwrap();
+        }),
+        at_drop: Box::new(move || {
+            other.in_worker(|_| ());
+            ended.add();
+        }),
+    }));
+    assert!(poll_with(&mut joiner, &hooks.waker()).is_ready());
+    drop(joiner);
+    let waker = lent.recv().unwrap();
+    let plug = plug_into(&drained);
+    let mut drain = pin!(drained.drain_async());
+    assert!(poll_with(&mut drain, &waker).is_pending());
+    drop(waker);
+    plug.release();
+    wait_until(|| ended.get() == 1);
 }

@@ -20,13 +20,12 @@ fn panics_do_not_cost_the_pool_its_workers() {
 #[test]
 fn handler_gets_only_panics_without_a_joiner() {
     let log = Log::default();
-    let heard = log.clone();
     let queue = queue("named").on_panic(move |panic| {
         let text = panic.text().map(str::to_owned);
         let number = panic.payload.downcast_ref::<u32>().copied();
         assert_eq!(panic.queue, "named");
         assert!(panic.func.contains("handler_gets_only_panics_without_a_joiner"));
-        heard.push((text, number));
+        log.push((text, number));
     });
     let queue = queue.alone();
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
@@ -42,8 +41,7 @@ fn handler_gets_only_panics_without_a_joiner() {
     drop(queue.spawn_async(async { panic!("future {}", 1) }));
     queue.drain().unwrap();
     let text = |text: &str| (Some(text.to_owned()), None);
-    let expected = [text("detached"), text("dropped"), (None, Some(7)), text("future 1")];
-    assert_eq!(log.take(), expected);
+    assert_eq!(log.take(), [text("detached"), text("dropped"), (None, Some(7)), text("future 1")]);
     assert_eq!(queue.stats().panicked, 5);
 }
 
@@ -55,8 +53,7 @@ fn each_panic_of_a_detached_closure_is_reported() {
         std::panic::resume_unwind(Box::new(()));
     }
     let count = Count::default();
-    let call = count.adder();
-    let queue = queue("detached").on_panic(move |_| call()).alone();
+    let queue = queue("detached").on_panic(move |_| count.add()).alone();
     let strand = queue.strand(());
     threads(2, |_| {
         for _ in 0..NR_ROUNDS {
@@ -65,10 +62,8 @@ fn each_panic_of_a_detached_closure_is_reported() {
                 std::hint::spin_loop();
             }
             let mut cancel = CancelHandle::default();
-            let cancellable = queue.task().cancel_handle(&mut cancel);
-            cancellable.spawn_detached(panics).unwrap();
-            let limited = queue.task().deadline(Instant::now() + HOUR);
-            limited.spawn_detached(panics).unwrap();
+            queue.task().cancel_handle(&mut cancel).spawn_detached(panics).unwrap();
+            queue.task().deadline(Instant::now() + HOUR).spawn_detached(panics).unwrap();
         }
     });
     queue.drain().unwrap();
@@ -78,12 +73,11 @@ fn each_panic_of_a_detached_closure_is_reported() {
 #[test]
 fn a_panic_handler_may_panic() {
     let count = Count::default();
-    let call = count.adder();
-    let queue = queue("handler").on_panic(move |_| {
-        call();
+    let handler = move |_: &ItemPanic<'_>| {
+        count.add();
         panic!("the handler too");
-    });
-    let queue = queue.alone();
+    };
+    let queue = queue("handler").on_panic(handler).alone();
     for _ in 0..10 {
         queue.detach(|| panic!("detached"));
         queue.enqueue(&Work::new(|| panic!("reusable")));
@@ -139,53 +133,39 @@ fn cancel_panics<T>(mut handle: JoinHandle<T>) {
 }
 
 #[test]
-fn a_closure_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = queue("cancel").max_active(1).alone();
-    let (plug, bomb) = (plug_into(&queue), bomb());
+fn an_item_whose_drop_panics_when_cancelled_leaves_a_handle() {
+    let queue = queue("cancel").capacity(1).paused();
+    let [first, second] = [(); 2].map(|()| bomb());
     cancel_panics(queue.spawn(move || {
-        drop(bomb);
+        drop(first);
         vec![String::from("never")]
     }));
-    plug.release_and_drain(&queue);
-}
-
-#[test]
-fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
-    let queue = queue("cancel").capacity(1).paused();
-    let bomb = bomb();
-    cancel_panics(queue.spawn_async(async move { drop(bomb) }));
+    cancel_panics(queue.spawn_async(async move { drop(second) }));
     assert_eq!(free(&queue), Some(1));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
 }
 
 #[test]
 fn a_waker_that_panics_does_not_cost_a_worker() {
-    let queue = queue("wakers").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let queue = queue("wakers").paused();
     let mut handle = queue.spawn(|| 3);
-    let waker = waker(|| panic!("in a waker"));
-    assert!(poll_with(&mut handle, &waker).is_pending());
-    plug.release_and_drain(&queue);
+    assert!(poll_with(&mut handle, &waker(|| panic!("in a waker"))).is_pending());
+    queue.resume_and_drain();
     assert_eq!(handle.join().unwrap(), 3);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }
 
 #[test]
 fn an_item_keeps_the_payload_of_its_last_panic() {
-    let lives = Census::default();
-    let queue = queue("payload").alone();
-    let (mut nr_runs, life) = (0, lives.clone());
+    let (lives, queue) = (Census::default(), queue("payload").alone());
+    let mut nr_runs = 0;
     let work = Work::new(move || {
         nr_runs += 1;
         if nr_runs != 3 {
-            panic_any((nr_runs, life.life()));
+            panic_any((nr_runs, lives.life()));
         }
     });
-    let run = || {
-        queue.enqueue(&work);
-        let _ = work.flush();
-    };
+    let run = || _ = (queue.enqueue(&work), work.flush());
     let last = || {
         let payload = work.last_panic()?.into_inner();
         Some(payload.downcast::<(i32, Life)>().unwrap().0)
@@ -201,8 +181,7 @@ fn an_item_keeps_the_payload_of_its_last_panic() {
     assert_eq!(lives.alive(), 1, "the one before is dropped");
     assert_eq!(last(), Some(5));
     run();
-    drop(work);
-    drop(queue);
+    drop((work, queue));
     lives.all_dropped(5);
 }
 

@@ -34,8 +34,7 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(Cpu);
     for cpu in 0..8 {
-        let pool = on_cpu(&queue, cpu).spawn(thread_name);
-        assert_eq!(pool.join().unwrap(), format!("aw/u{cpu}"));
+        assert_eq!(on_cpu(&queue, cpu).spawn(thread_name).join().unwrap(), format!("aw/u{cpu}"));
     }
     let queue = spread(Numa);
     for node in 0..2 {
@@ -46,18 +45,19 @@ fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
 
 #[test]
 fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
-    let queue = spread(Cpu);
+    let (queue, (send, receive)) = (spread(Cpu), mpsc::channel());
+    let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
+    let pool = || receive.recv_timeout(PATIENCE).unwrap();
     for cpu in 0..8 {
         for delay in [Duration::ZERO, Duration::from_micros(10)] {
-            let (send, receive) = mpsc::channel();
-            let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
-            let pool = || receive.recv_timeout(PATIENCE).unwrap();
             assert!(on_cpu(&queue, cpu).enqueue_after(&work, delay));
             assert_eq!(pool(), format!("aw/u{cpu}"));
-            let other = CpuId::new((cpu + 1) % 8);
+            work.flush().unwrap();
+            let other = (cpu + 1) % 8;
             on_cpu(&queue, cpu).enqueue_after(&work, HOUR);
-            assert_eq!(queue.task().on_cpu(other).reschedule(&work, delay), Ok(false));
-            assert_eq!(pool(), format!("aw/u{}", other.as_u32()));
+            assert_eq!(on_cpu(&queue, other).reschedule(&work, delay), Ok(false));
+            assert_eq!(pool(), format!("aw/u{other}"));
+            work.flush().unwrap();
         }
     }
 }
@@ -71,11 +71,10 @@ fn work_on_cpu_runs_on_that_cpu() {
         assert_eq!(work_on_cpu(cpu, here).unwrap(), cpu);
     }
     let log = Log::default();
-    let seen = log.clone();
-    schedule_on_each_cpu(move |cpu| seen.push((cpu, here()))).unwrap();
-    let mut seen = log.take();
-    seen.sort();
-    assert!(seen.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
+    schedule_on_each_cpu(move |cpu| log.push((cpu, here()))).unwrap();
+    let mut log = log.take();
+    log.sort();
+    assert!(log.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
 }
 
 #[test]
@@ -89,9 +88,8 @@ fn work_on_cpu_reports_panics_and_missing_cpus() {
     let panicked = panicked.map(|never: ()| never).unwrap_err().downcast();
     assert!(matches!(panicked, Ok(JoinError::Panicked(_))), "{panicked:?}");
     let count = Count::default();
-    let add = count.adder();
     let on_all = schedule_on_each_cpu(move |_| {
-        add();
+        count.add();
         panic!("everywhere");
     });
     let on_all = on_all.unwrap_err().downcast();
@@ -104,19 +102,15 @@ fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
     let queue = spread(Cache);
     pin(0);
     // This thread is on CPU 0 of node 0.
-    let pool = pool_of(|work| assert!(queue.task().on_node(0).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.task().on_node(1).enqueue(work)));
-    assert_eq!(pool, "aw/u2");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(0).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(1).enqueue(work))), "aw/u2");
 }
 
 #[test]
 fn missing_cpu_or_node_selects_the_first_pod() {
     let queue = spread(Cpu);
-    let pool = pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
-    let pool = pool_of(|work| assert!(queue.task().on_node(77).enqueue(work)));
-    assert_eq!(pool, "aw/u0");
+    assert_eq!(pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(77).enqueue(work))), "aw/u0");
 }
 
 #[test]

@@ -12,13 +12,6 @@ fn only_pool(registry: &Registry) -> PoolStats {
     pools.remove(0)
 }
 
-/// Runs `body` on a worker, never on a helper.
-fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    queue.detach(move || drop(send.send(body())));
-    receive.recv_timeout(PATIENCE).expect("no worker ran it")
-}
-
 fn affinity() -> CpuSet {
     sync::cpu::affinity().unwrap()
 }
@@ -31,10 +24,9 @@ fn workers_run_on_the_cpus_of_their_pod() {
         let allowed = affinity();
         threads(allowed.len(), |i| {
             pin(i);
-            let (mine, seen) = (affinity(), in_worker(&queue, affinity));
+            let (mine, seen) = (affinity(), queue.in_worker(|_| affinity()));
             // On a loaded machine, a worker of a queue that is not strict may run on another CPU.
-            let is_right = seen == mine || !strict && seen == allowed;
-            assert!(is_right, "{seen} for {mine}");
+            assert!(seen == mine || !strict && seen == allowed, "{seen} for {mine}");
         });
         for pool in registry.pool_stats() {
             assert_eq!((pool.cpus.len(), pool.strict), (1, strict));
@@ -53,7 +45,7 @@ fn strict_worker_never_leaves_its_pod() {
         queue.detach(|| ());
         registry.pool_stats().iter().any(|pool| pool.seen_asleep > 0)
     });
-    assert_eq!(in_worker(&queue, affinity), mine);
+    assert_eq!(queue.in_worker(|_| affinity()), mine);
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
     assert!(registry.pool_stats().iter().all(|pool| pool.repatriated == 0));
@@ -70,26 +62,18 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     let allowed = affinity();
     pin(0);
     let mine = affinity();
-    let let_go = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !let_go.load(Ordering::Relaxed) {
-                    std::hint::spin_loop()
-                }
-            });
-        }
-        let items = [(); 3].map(|()| {
-            let allowed = allowed.clone();
-            queue.spawn(move || while affinity() != allowed {})
-        });
-        // The items are not joined, because a join would run an item on this thread.
-        wait_until(|| items.iter().all(JoinHandle::is_finished));
-        let_go.store(true, Ordering::Relaxed);
+    let stop = Count::default();
+    let hogs = [(); 3].map(|()| thread::spawn(hogging(stop)));
+    let items = [(); 3].map(|()| {
+        let allowed = allowed.clone();
+        queue.spawn(move || while affinity() != allowed {})
     });
-    wait_until(|| in_worker(&queue, affinity) == mine);
-    let stats = registry.pool_stats();
-    assert!(stats.iter().any(|pool| pool.repatriated > 0));
+    // The items are not joined, because a join would run an item on this thread.
+    wait_until(|| items.iter().all(JoinHandle::is_finished));
+    stop.add();
+    hogs.into_iter().for_each(|it| it.join().unwrap());
+    wait_until(|| queue.in_worker(|_| affinity()) == mine);
+    assert!(registry.pool_stats().iter().any(|pool| pool.repatriated > 0));
 }
 
 /// Returns the nice value of this thread, the 19th field of its stat line.
@@ -106,14 +90,14 @@ fn workers_have_the_nice_value_of_their_queue() {
     for wanted in [(before + 1).min(19), 15, 19] {
         let queue = queue("nice").nice(wanted).on(&registry);
         for _ in 0..3 {
-            assert_eq!(in_worker(&queue, nice), wanted);
+            assert_eq!(queue.in_worker(|_| nice()), wanted);
         }
         assert_eq!(only_pool(&registry).nice, wanted);
     }
     assert_eq!(nice(), before);
     if sync::thread::may_set_nice(-5).is_ok() {
         let queue = queue("nice").nice(-5).on(&registry);
-        assert_eq!(in_worker(&queue, nice), -5);
+        assert_eq!(queue.in_worker(|_| nice()), -5);
     }
 }
 
@@ -150,18 +134,15 @@ fn queues_with_different_attributes_have_their_own_pools() {
 
 /// Runs `count` workers of the only pool at once.
 fn meet(queue: &Workqueue, count: usize) {
-    let barrier = Arc::new(Barrier::new(count));
-    let spawn = |_| {
-        let barrier = barrier.clone();
-        queue.spawn(move || {
+    let (barrier, ids) = (Shared::new(Barrier::new(count)), Log::default());
+    for _ in 0..count {
+        queue.detach(move || {
             barrier.wait();
-            sync::thread::current().0
-        })
-    };
-    let threads: Vec<_> = (0..count).map(spawn).collect();
+            ids.push(sync::thread::current().0);
+        });
+    }
     queue.drain().unwrap();
-    let ids: BTreeSet<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
-    assert_eq!(ids.len(), count);
+    assert_eq!(BTreeSet::from_iter(ids.take()).len(), count);
 }
 
 #[test]
@@ -177,7 +158,7 @@ fn idle_workers_are_culled_down_to_two() {
     // Two workers are kept, although they remain idle.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
-    assert_eq!(in_worker(&queue, || 1), 1);
+    assert_eq!(queue.in_worker(|_| 1), 1);
 }
 
 /// Returns `true` if the page at `address` of this process is in memory.
@@ -203,9 +184,9 @@ fn idle_workers_release_the_memory_of_their_stacks() {
     let queue = queue("deep").help(false).on(&registry);
     // The second round checks that the manager wakes up again after it has freed the first stack.
     for _ in 0..2 {
-        let deep = in_worker(&queue, dig);
+        let deep = queue.in_worker(|_| dig());
         wait_until(|| !is_resident(deep));
-        assert_eq!(in_worker(&queue, || 1), 1);
+        assert_eq!(queue.in_worker(|_| 1), 1);
     }
     assert_eq!(only_pool(&registry).culled, 0);
 }
@@ -215,10 +196,9 @@ fn workers_started_for_joins_are_culled_too() {
     for _ in 0..20 {
         let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
         let queue = queue("cull").help(false).on(&registry);
-        let (a, b) = (queue.clone(), queue.clone());
         // There are three workers: two sleep in a join, and one runs the innermost item.
-        let inner = move || b.spawn(|| ()).join().unwrap();
-        in_worker(&queue, move || a.spawn(inner).join().unwrap());
+        let inner = |own: &Workqueue| own.spawn(|| ()).join().unwrap();
+        queue.in_worker(move |own| own.spawn_own(inner).join().unwrap());
         wait_until(|| {
             let stats = only_pool(&registry);
             stats.created < 3 || stats.nr_workers <= 2
@@ -230,19 +210,14 @@ fn workers_started_for_joins_are_culled_too() {
 fn items_run_without_threads_and_workers_start_later() {
     let registry = registry("4 core");
     registry.refuse_threads(true);
-    let queue = queue("refused").help(false).on(&registry);
-    let count = Count::default();
-    for i in 0..100 {
-        queue.detach(count.adder());
-        if i % 2 == 0 {
-            queue.drain().unwrap();
-        }
+    let (queue, count) = (queue("refused").help(false).on(&registry), Count::default());
+    for _ in 0..50 {
+        count.spawn(2, &queue);
+        queue.drain().unwrap();
     }
-    queue.drain().unwrap();
     assert_eq!(count.get(), 100);
     let stats = only_pool(&registry);
-    assert_eq!(stats.created, 0);
-    assert!(stats.spawn_failed > 0);
+    assert!(stats.created == 0 && stats.spawn_failed > 0, "{stats:?}");
     registry.refuse_threads(false);
     wait_until(|| {
         queue.detach(|| ());
@@ -258,7 +233,7 @@ fn items_run_without_threads_and_workers_start_later() {
 fn existing_workers_run_all_items_when_no_more_can_start() {
     let registry = registry("4 core");
     let queue = queue("refused").help(false).on(&registry);
-    in_worker(&queue, || ());
+    queue.in_worker(|_| ());
     registry.refuse_threads(true);
     let count = Count::default();
     threads(4, |_| count.spawn(500, &queue));
@@ -272,8 +247,7 @@ fn existing_workers_run_all_items_when_no_more_can_start() {
 fn a_pool_does_not_grow_past_max_workers() {
     let registry = tuned("8 core", |it| it.max_workers = 3);
     let queue = queue("few").help(false).on(&registry);
-    let plugs = [(); 3].map(|()| plug_into(&queue));
-    let count = Count::default();
+    let (plugs, count) = ([(); 3].map(|()| plug_into(&queue)), Count::default());
     count.spawn(100, &queue);
     wait_until(|| only_pool(&registry).seen_asleep == 3);
     assert_eq!(only_pool(&registry).nr_workers, 3);
@@ -292,7 +266,7 @@ fn both_ways_of_waking_do_the_same_work() {
             let count = Count::default();
             threads(4, |i| {
                 pin(i);
-                let work = counting(&count);
+                let work = counting(count);
                 for n in 0..1000 {
                     assert_eq!(queue.spawn(move || n).join().unwrap(), n);
                     assert!(queue.enqueue(&work));
@@ -318,7 +292,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
         let queue = queue("hold").help(false).on(&registry);
         assert_eq!(registry.lock_hold().count, 0);
         for _ in 0..200 {
-            in_worker(&queue, || ());
+            queue.in_worker(|_| ());
             queue.drain().unwrap();
         }
         let hold = registry.lock_hold();
@@ -329,7 +303,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
     }
     let quiet = registry("2 core");
     let queue = queue("hold").on(&quiet);
-    in_worker(&queue, || ());
+    queue.in_worker(|_| ());
     assert_eq!(quiet.lock_hold().count, 0, "it was not requested");
     assert_eq!(quiet.lock_wait_ns(), 0, "it was not requested");
 }
@@ -350,8 +324,7 @@ fn odd_tunables_still_work() {
     ];
     for change in changes {
         let registry = tuned("4 core", change);
-        let queue = queue("odd").help(false).on(&registry);
-        let count = Count::default();
+        let (queue, count) = (queue("odd").help(false).on(&registry), Count::default());
         count.spawn(2000, &queue);
         queue.drain().unwrap();
         assert_eq!(count.get(), 2000);

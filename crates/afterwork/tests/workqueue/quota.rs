@@ -21,22 +21,19 @@ fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
 /// Runs 400 short items. Returns the maximum number that run at once.
 fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
-    for _ in 0..400 {
-        let gauge = gauge.clone();
-        queue.detach(move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop())));
-    }
+    let work = move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop()));
+    (0..400).for_each(|_| queue.detach(work));
     queue.drain().unwrap();
     gauge.most()
 }
 
 /// Runs `count` items that wait for each other without reporting it.
 fn meet(queue: &Workqueue, count: usize) {
-    static NR_THERE: AtomicUsize = AtomicUsize::new(0);
-    NR_THERE.store(0, Ordering::SeqCst);
+    let nr_there = Count::default();
     for _ in 0..count {
         queue.detach(move || {
-            NR_THERE.fetch_add(1, Ordering::SeqCst);
-            while NR_THERE.load(Ordering::SeqCst) < count {
+            nr_there.add();
+            while nr_there.get() < count {
                 thread::yield_now();
             }
         });
@@ -105,8 +102,8 @@ impl Cgroup {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?, fields.next()?))
         });
-        let v1 =
-            lines.clone().find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
+        let has_cpu = |&(controllers, _): &(&str, _)| controllers.split(',').any(|it| it == "cpu");
+        let v1 = lines.clone().find(has_cpu);
         let (mount, path, is_v2) = match v1 {
             Some((controllers, path)) => (format!("/sys/fs/cgroup/{controllers}"), path, false),
             None => {
@@ -146,10 +143,7 @@ fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
     in_own_process(|| {
         let cgroup = match Cgroup::enter() {
             Ok(cgroup) => cgroup,
-            Err(error) => {
-                eprintln!("skipped: cannot create a cgroup: {error}");
-                return;
-            }
+            Err(error) => return eprintln!("skipped: cannot create a cgroup: {error}"),
         };
         cgroup.set(150_000).unwrap();
         let registry = Registry::global().unwrap();

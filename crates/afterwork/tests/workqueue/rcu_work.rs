@@ -2,42 +2,41 @@
 
 use crate::support::*;
 
-fn counting(count: &Count) -> RcuWork {
+fn counting(count: Count) -> RcuWork {
     RcuWork::new(count.adder())
 }
 
 fn counted() -> (RcuWork, Count) {
     let count = Count::default();
-    (counting(&count), count)
+    (counting(count), count)
 }
 
 /// A read-side critical section on its own thread. Grace periods that begin while it is open wait
 /// for it.
-struct Section(Plug, thread::JoinHandle<()>);
+struct Section(thread::JoinHandle<()>, Plug);
 
 impl Section {
     fn open() -> Self {
-        let (plug, hole) = stopper();
-        let thread = thread::spawn(move || {
-            let _guard = rcu::read();
-            hole.sit();
+        let (thread, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _guard = rcu::read();
+                hole.sit();
+            })
         });
-        plug.wait_until_stuck();
-        Self(plug, thread)
+        Self(thread, plug)
     }
 
     fn close(self) {
-        self.0.release();
-        self.1.join().unwrap();
+        self.1.release();
+        self.0.join().unwrap();
     }
 }
 
 #[test]
 fn an_rcu_work_runs_after_the_open_sections_and_not_before() {
     let queue = queue("rcu").alone();
-    let is_open = Arc::new(AtomicBool::new(true));
-    let (seen, (send, receive)) = (is_open.clone(), mpsc::channel());
-    let work = RcuWork::new(move || send.send(seen.load(Ordering::Relaxed)).unwrap());
+    let (is_open, seen) = (Shared::new(AtomicBool::new(true)), Log::default());
+    let work = RcuWork::new(move || seen.push(is_open.load(Ordering::Relaxed)));
     for _ in 0..10 {
         is_open.store(true, Ordering::Relaxed);
         let section = Section::open();
@@ -47,15 +46,14 @@ fn an_rcu_work_runs_after_the_open_sections_and_not_before() {
         assert!(work.is_pending());
         is_open.store(false, Ordering::Relaxed);
         section.close();
-        assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
         work.flush().unwrap();
+        assert_eq!(seen.take(), [false]);
     }
 }
 
 #[test]
 fn an_item_that_waits_for_readers_is_pending() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     assert!(!work.is_pending());
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
@@ -68,8 +66,7 @@ fn an_item_that_waits_for_readers_is_pending() {
 
 #[test]
 fn flush_waits_for_the_grace_period_and_for_the_run() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     assert_eq!(work.flush(), Ok(false));
     for nr_runs in 1..=100 {
         assert!(queue.task().enqueue_rcu(&work));
@@ -81,8 +78,7 @@ fn flush_waits_for_the_grace_period_and_for_the_run() {
 
 #[test]
 fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     let first = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     assert!(work.cancel());
@@ -91,8 +87,7 @@ fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
     assert!(queue.task().enqueue_rcu(&work));
     first.close();
     // The callback of the first enqueue has no effect.
-    let cookie = rcu::start_poll();
-    assert!(!rcu::poll_state(cookie));
+    assert!(!rcu::poll_state(rcu::start_poll()));
     assert!(work.is_pending() && count.get() == 0);
     second.close();
     work.flush().unwrap();
@@ -101,8 +96,7 @@ fn a_cancelled_rcu_work_waits_for_a_later_grace_period() {
 
 #[test]
 fn a_disabled_item_does_not_wait_for_readers() {
-    let queue = queue("rcu").alone();
-    let (work, count) = counted();
+    let (queue, (work, count)) = (queue("rcu").alone(), counted());
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     assert!(work.disable_sync());
@@ -119,18 +113,14 @@ fn a_disabled_item_does_not_wait_for_readers() {
 
 #[test]
 fn an_rcu_work_without_handles_is_queued_after_its_readers() {
-    let (queue, lives) = (queue("rcu").alone(), Census::default());
-    let (life, (send, receive)) = (lives.life(), mpsc::channel());
-    let work = RcuWork::new(move || {
-        let _held = &life;
-        send.send(()).unwrap();
-    });
+    let (queue, lives, count) = (queue("rcu").alone(), Census::default(), Count::default());
+    let work = RcuWork::new(keeping(lives.life(), count.adder()));
     let section = Section::open();
     assert!(queue.task().enqueue_rcu(&work));
     drop(work);
     section.close();
-    receive.recv_timeout(PATIENCE).unwrap();
     lives.all_dropped(1);
+    assert_eq!(count.get(), 1);
 }
 
 #[test]
@@ -155,9 +145,8 @@ fn an_rcu_work_whose_queue_ends_may_be_queued_elsewhere() {
 fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
     let queue = queue("rcu").alone();
     let (again, count) = (queue.clone(), Count::default());
-    let runs = count.clone();
     let work = RcuWork::with_handle(move |this| {
-        runs.add();
+        count.add();
         assert!(again.task().enqueue_rcu(this));
     });
     assert!(queue.task().enqueue_rcu(&work));
@@ -172,9 +161,8 @@ fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
 
 #[test]
 fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
-    let queue = queue("storm").alone();
-    let count = Count::default();
-    let works: Vec<_> = (0..4).map(|_| counting(&count)).collect();
+    let (queue, count) = (queue("storm").alone(), Count::default());
+    let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
     let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
     threads(4, |i| {
         for step in 0..400 {
@@ -191,9 +179,7 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
             }
         }
     });
-    for work in &works {
-        work.flush().unwrap();
-    }
+    works.iter().for_each(|work| _ = work.flush().unwrap());
     queue.drain().unwrap();
     assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
 }
@@ -204,8 +190,7 @@ fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
 fn a_timer_that_a_grace_period_arms_wakes_the_manager() {
     let registry = registry("2 cores");
     let busy = queue("busy").max_active(1).on(&registry);
-    let other = queue("other").on(&registry);
-    let (work, count) = counted();
+    let (other, (work, count)) = (queue("other").on(&registry), counted());
     let plug = plug_into(&busy);
     assert!(busy.task().enqueue_rcu(&work));
     rcu::barrier();

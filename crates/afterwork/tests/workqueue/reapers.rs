@@ -30,18 +30,13 @@ impl Full {
 #[test]
 fn a_destructor_that_waits_delays_no_other() {
     let full = Full::new(&registry("2 core"));
-    let (send, receive) = mpsc::channel();
-    let (go, stop) = mpsc::channel::<()>();
-    let stop = Arc::new(Mutex::new(stop));
-    let mut owned: Vec<Box<dyn Send>> = Vec::new();
-    for _ in 0..3 {
-        let stop = stop.clone();
-        owned.push(Box::new(at_drop(move || _ = stop.lock().unwrap().recv())));
-    }
-    owned.push(Box::new(at_drop(move || send.send("last").unwrap())));
+    let (go, last) = (Count::default(), Count::default());
+    let waits = |_| Box::new(at_drop(move || wait_until(|| go.get() > 0))) as Box<dyn Send>;
+    let mut owned: Vec<_> = (0..3).map(waits).collect();
+    owned.push(Box::new(at_drop(last.adder())));
     full.drop_aside(owned);
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
-    drop(go);
+    wait_until(|| last.get() == 1);
+    go.add();
     full.plug.release();
 }
 
@@ -96,12 +91,12 @@ fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn S
     let mut owned: Vec<Box<dyn Send>> = Vec::new();
     for _ in 0..nr {
         let (ends, waits_for) = mpsc::channel::<()>();
-        let (ended, add, begin) = (last.replace(ends), count.adder(), begin.clone());
+        let (ended, begin) = (last.replace(ends), begin.clone());
         // The last destructor does not wait, because its sender is dropped after the loop.
         owned.push(Box::new(at_drop(move || {
             begin();
             _ = waits_for.recv();
-            add();
+            count.add();
             drop(ended);
         })));
     }
@@ -115,10 +110,10 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let registry = registry("2 core");
     let full = Full::new(&registry);
     registry.refuse_threads(true);
-    let (begun, has_begun) = mpsc::channel();
-    let (owned, count) = chain(nr, move || begun.send(()).unwrap());
+    let has_begun = Count::default();
+    let (owned, count) = chain(nr, move || has_begun.add());
     full.drop_aside(owned);
-    has_begun.recv_timeout(PATIENCE).expect("the fallback reaper runs it");
+    wait_until(|| has_begun.get() > 0);
     full.plug.release();
     drop(full);
     registry.refuse_threads(!relents);

@@ -28,15 +28,11 @@ fn an_item_runs_although_all_workers_sleep_without_threads() {
         let [sleeps, waits] = two.map(|it| kind(it).help(false).on(&registry));
         let plug = plug_into(&sleeps);
         registry.refuse_threads(true);
-        for i in 0..3 {
-            assert_eq!(waits.spawn(move || i).join().unwrap(), i);
-        }
+        (0..3).for_each(|i| assert_eq!(waits.spawn(move || i).join().unwrap(), i));
         assert_eq!(registry.pool_stats()[0].created, 1);
         plug.release_and_drain(&sleeps);
         // This item reports to the pool that it blocks.
-        let (plug, hole) = stopper();
-        sleeps.detach(move || blocking(|| hole.sit()));
-        plug.wait_until_stuck();
+        let (_, plug) = stuck(|hole| sleeps.detach(move || blocking(|| hole.sit())));
         assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
         plug.release();
     }
@@ -49,12 +45,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
     queue.spawn(|| ()).join().unwrap();
     registry.refuse_threads(true);
     let stop = Count::default();
-    let seen = stop.clone();
-    queue.detach(move || {
-        while seen.get() == 0 {
-            std::hint::spin_loop();
-        }
-    });
+    queue.detach(hogging(stop));
     queue.spawn(stop.adder()).join().unwrap();
 }
 
@@ -65,7 +56,7 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
     let first = queue("first").help(false).on(&registry);
     let second = queue("second").nice(5).help(false).on(&registry);
     let stop = Count::default();
-    let work = restless(&first, &stop);
+    let work = restless(&first, stop);
     first.enqueue(&work);
     assert_eq!(second.spawn(|| 7).join().unwrap(), 7);
     stop.add();
@@ -78,15 +69,12 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
 fn pools_of_a_queue_take_turns_with_its_rescuer() {
     let registry = registry("2 core");
     registry.refuse_threads(true);
-    // Keeps the registry's rescuer busy.
     let plain = queue("plain").help(false).on(&registry);
-    let plug = plug_into(&plain);
-    let queue = queue("reclaim").with_rescuer().affinity(Cpu);
-    let queue = queue.help(false).on(&registry);
+    let keeps_rescuer_of_all = plug_into(&plain);
+    let queue = queue("reclaim").with_rescuer().affinity(Cpu).help(false).on(&registry);
     let (again, stop) = (queue.clone(), Count::default());
-    let stopped = stop.clone();
     let work = Work::with_handle(move |this| {
-        if stopped.get() == 0 {
+        if stop.get() == 0 {
             on_cpu(&again, 0).enqueue(this);
         }
     });
@@ -96,7 +84,7 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     stop.add();
     queue.drain().unwrap();
     assert!(!work.is_busy());
-    plug.release();
+    keeps_rescuer_of_all.release();
 }
 
 #[test]

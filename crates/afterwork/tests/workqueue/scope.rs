@@ -43,14 +43,20 @@ fn owner_does_it_all(queue: &Workqueue) {
 #[test]
 fn items_of_a_scope_change_borrowed_data() {
     let mut numbers = vec![0u64; 1000];
+    let (large, sum) = ([7u8; 1000], AtomicUsize::new(0));
     let result = pool().scope(|s| {
         for (i, chunk) in numbers.chunks_mut(7).enumerate() {
             s.spawn(move || chunk.fill(i as u64));
         }
+        let sum = &sum;
+        s.spawn(move || {
+            let total = large.iter().map(|&it| usize::from(it)).sum();
+            sum.fetch_add(total, Ordering::Relaxed);
+        });
         "the result of the body"
     });
     assert!((0..).zip(numbers).all(|(i, number)| number == i / 7));
-    assert_eq!(result, "the result of the body");
+    assert_eq!((result, sum.into_inner()), ("the result of the body", 7000));
 }
 
 #[test]
@@ -68,18 +74,14 @@ fn items_of_items_end_before_the_scope_does() {
 }
 
 #[test]
-fn workers_start_items_while_the_body_is_under_way() {
-    let both = Barrier::new(2);
-    pool().scope(|s| {
-        s.spawn(|| meet(&both));
-        meet(&both);
-    });
-}
-
-#[test]
 fn items_that_wait_for_each_other_run_on_as_many_threads() {
     let (queue, all) = (pool(), Barrier::new(2));
     queue.scope(|s| (0..2).for_each(|_| s.spawn(|| meet(&all))));
+    // The body is under way.
+    queue.scope(|s| {
+        s.spawn(|| meet(&all));
+        meet(&all);
+    });
     // The owner and one guest run one of the two elements each.
     queue.for_each_range(0..2, |_| meet(&all));
     queue.join(|| meet(&all), || meet(&all));
@@ -92,8 +94,7 @@ fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     let full = queue("full").max_active(1).alone();
     let plug = plug_into(&full);
     owner_does_it_all(&full);
-    let drainer = beside(&full, |queue| queue.drain().unwrap());
-    wait_until(|| full.try_spawn(|| ()).is_err());
+    let drainer = drain_begun(&full);
     owner_does_it_all(&full);
     plug.release();
     drainer.join().unwrap();
@@ -109,8 +110,7 @@ fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
 #[test]
 fn a_scope_ends_inside_an_item_of_its_own_queue() {
     for queue in ordered_and_narrow() {
-        let own = queue.clone();
-        queue.spawn(move || owner_does_it_all(&own)).join().unwrap();
+        queue.spawn_own(owner_does_it_all).join().unwrap();
     }
 }
 
@@ -137,7 +137,6 @@ fn items_of_a_scope_on_an_ordered_queue_run_in_order() {
     for _ in 0..20 {
         queue.scope(|s| {
             for i in 0..50 {
-                let (gauge, log) = (&gauge, &log);
                 s.spawn(move || {
                     gauge.within(|| {
                         thread::yield_now();
@@ -157,15 +156,14 @@ fn an_owner_that_waits_starts_items_of_a_guest() {
     let queue = queue("one").max_active(1).alone();
     for _ in 0..20 {
         let (send, receive) = mpsc::channel();
-        let (started, has_started) = mpsc::channel();
-        let owner = thread::current().id();
+        let (has_started, owner) = (Count::default(), thread::current().id());
         queue.scope(|s| {
             s.spawn(move || {
-                started.send(()).unwrap();
+                has_started.add();
                 s.spawn(move || send.send(thread::current().id()).unwrap());
                 assert_eq!(receive.recv_timeout(PATIENCE), Ok(owner));
             });
-            has_started.recv_timeout(PATIENCE).unwrap();
+            wait_until(|| has_started.get() > 0);
         });
     }
 }
@@ -258,8 +256,7 @@ fn panic_of_join<T: Send, U: Send>(
 #[test]
 fn a_scope_resumes_its_first_panic_after_all_items_ended() {
     let handled = Count::default();
-    let handle = handled.adder();
-    let queue = queue("panics").on_panic(move |_| handle()).paused();
+    let queue = queue("panics").on_panic(move |_| handled.add()).paused();
     let nr_ended = AtomicUsize::new(0);
     let text = panic_of(|| {
         queue.scope(|s| {
@@ -336,28 +333,20 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
 
 #[test]
 fn a_join_resumes_its_first_panic_and_drops_an_untaken_part() {
-    let queue = paused();
-    let lives = Census::default();
-    let life = lives.life();
-    let second_ran = AtomicBool::new(false);
-    let second = || {
-        let _life = life;
-        second_ran.store(true, Ordering::Relaxed);
-    };
-    let found = panic_of_join(&queue, || panic_any("first"), second);
-    assert_eq!(found, "first");
-    assert!(!second_ran.into_inner());
+    let (queue, lives) = (paused(), Census::default());
+    let nr_runs = Count::default();
+    let second = keeping(lives.life(), nr_runs.adder());
+    assert_eq!(panic_of_join(&queue, || panic_any("first"), second), "first");
+    assert_eq!(nr_runs.get(), 0);
     lives.all_dropped(1);
-    let found = panic_of_join(&queue, || 1, || panic_any("second"));
-    assert_eq!(found, "second");
+    assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
     queue.resume();
     let both = Barrier::new(2);
     let panics = |text| {
         meet(&both);
         panic_any(text)
     };
-    let text = panic_of_join(&queue, || panics("first"), || panics("second"));
-    assert_eq!(text, "first");
+    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
 }
 
 /// Calls `for_each_range`, and checks that it visits each element once.
@@ -449,8 +438,7 @@ fn joins_nest() {
     for max_active in [1, 2, 8] {
         let queue = queue("fib").max_active(max_active).alone();
         assert_eq!(fib(&queue, 20), 6765);
-        let inner = queue.clone();
-        assert_eq!(queue.spawn(move || fib(&inner, 20)).join().unwrap(), 6765);
+        assert_eq!(queue.spawn_own(|own| fib(own, 20)).join().unwrap(), 6765);
     }
 }
 
@@ -495,21 +483,16 @@ fn a_join_offers_the_outermost_part_first() {
 /// After many short joins, the outermost join is offered by a join inside it.
 #[test]
 fn a_long_join_after_short_ones_finds_a_worker() {
-    ends(|| {
-        let queue = pool();
-        for _ in 0..10_000 {
-            queue.join(|| (), || ());
-        }
-        let is_taken = AtomicBool::new(false);
-        queue.join(
-            || {
-                while !is_taken.load(Ordering::Relaxed) {
-                    queue.join(|| (), || ());
-                }
-            },
-            || is_taken.store(true, Ordering::Relaxed),
-        );
-    });
+    let (queue, is_taken) = (pool(), AtomicBool::new(false));
+    (0..10_000).for_each(|_| _ = queue.join(|| (), || ()));
+    queue.join(
+        || {
+            while !is_taken.load(Ordering::Relaxed) {
+                queue.join(|| (), || ());
+            }
+        },
+        || is_taken.store(true, Ordering::Relaxed),
+    );
 }
 
 #[test]
@@ -547,27 +530,11 @@ fn parts_of_a_bottom_half_queues_scope_may_wait() {
         assert_eq!(fib(&bh, 10), 55);
     }
     // The owner may be an item of the queue, although the queue's workers must not block.
-    let inner = bh.clone();
-    let sum = bh.spawn(move || {
-        inner.scope(|s| s.spawn(|| ()));
-        fib(&inner, 10)
+    let sum = bh.spawn_own(|own| {
+        own.scope(|s| s.spawn(|| ()));
+        fib(own, 10)
     });
     assert_eq!(sum.join().unwrap(), 55);
-}
-
-#[test]
-fn closures_of_any_size_run_in_a_scope() {
-    let large = [7u8; 1000];
-    let sum = AtomicUsize::new(0);
-    pool().scope(|s| {
-        let sum = &sum;
-        s.spawn(move || {
-            let total = large.iter().map(|&it| usize::from(it)).sum();
-            sum.fetch_add(total, Ordering::Relaxed);
-        });
-        s.spawn(move || increment(sum));
-    });
-    assert_eq!(sum.into_inner(), 7001);
 }
 
 #[test]
@@ -575,8 +542,7 @@ fn results_of_pieces_are_reduced_to_one() {
     let queue = pool();
     let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
     for len in [1, 2, 1000, 100_000] {
-        let all = queue.map_reduce(0..len, sum, |a, b| a + b);
-        assert_eq!(all, Some(len * (len - 1) / 2));
+        assert_eq!(queue.map_reduce(0..len, sum, |a, b| a + b), Some(len * (len - 1) / 2));
     }
     assert_eq!(queue.map_reduce(5..5, sum, |a, b| a + b), None);
     let text = panic_of(|| {

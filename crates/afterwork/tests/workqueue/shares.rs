@@ -12,16 +12,10 @@ fn burn(us: u64) {
     }
 }
 
-/// Returns a builder of a queue with one seat.
-fn single(name: &str) -> Builder {
-    queue(name).max_active(1).help(false)
-}
-
 /// Queues a flood of items that count their starts.
 fn flood(queue: &Workqueue) -> Count {
     let nr_started = Count::default();
     for _ in 0..FLOOD {
-        let nr_started = nr_started.clone();
         queue.detach(move || {
             nr_started.add();
             burn(200);
@@ -44,7 +38,7 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
 #[test]
 fn without_shares_items_run_in_the_order_of_queueing() {
     let registry = unwatched("1 core");
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);
 }
 
@@ -92,7 +86,6 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         let plug = plug_into(&old);
         let (nr_items, nr_old) = (Count::default(), Count::default());
         for _ in 0..NR_OLD {
-            let nr_old = nr_old.clone();
             old.detach(move || {
                 burn(50);
                 nr_old.add();
@@ -110,16 +103,14 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
 fn shares_hold_for_items_that_wait_already() {
     let registry = unwatched("1 core");
     let wide = queue("wide").help(false).on(&registry);
-    let requests = single("requests").on(&registry);
+    let requests = one_seat("requests").on(&registry);
     let plug = plug_into(&wide);
     let nr_started = flood(&wide);
     let counted = nr_started.clone();
     let answer = requests.spawn(move || counted.get());
-    let found = (requests.report().shares, wide.report().shares);
-    assert_eq!(found, (None, None));
+    assert_eq!((requests.report().shares, wide.report().shares), (None, None));
     requests.set_shares(500).unwrap();
-    let found = (requests.report().shares, wide.report().shares);
-    assert_eq!(found, (Some(500), None));
+    assert_eq!((requests.report().shares, wide.report().shares), (Some(500), None));
     plug.release();
     assert_eq!(answer.join().unwrap(), 0);
     // The queue releases its shares. Its items still run.
@@ -132,10 +123,9 @@ fn shares_hold_for_items_that_wait_already() {
 #[test]
 fn cpu_time_is_divided_by_shares() {
     let registry = unwatched("1 core");
-    let many = single("many").shares(900).on(&registry);
+    let many = one_seat("many").shares(900).on(&registry);
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plugged = single("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let plug = plug_into(&one_seat("plug").on(&registry));
     let (first, second) = (flood(&many), flood(&few));
     let counted = second.clone();
     let at_end = many.spawn(move || counted.get());
@@ -155,9 +145,9 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     // Both groups have the same shares, and one of them has three queues.
     let [wide, narrow] = ["wide", "narrow"]
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
-    let of_wide = [(); 3].map(|()| single("wide").group(&wide).on(&registry));
-    let of_narrow = single("narrow").group(&narrow).on(&registry);
-    let plugged = single("plug").on(&registry);
+    let of_wide = [(); 3].map(|()| one_seat("wide").group(&wide).on(&registry));
+    let of_narrow = one_seat("narrow").group(&narrow).on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let plug = plug_into(&plugged);
     let floods = of_wide.each_ref().map(flood);
     let of_flood = flood(&of_narrow);
@@ -178,7 +168,7 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
 fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     let registry = unwatched("1 core");
     let group = Group::builder("group").build_in(&registry).unwrap();
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     let member = queue("member").group(&group).on(&registry);
     let before = |expected| {
         let (before, _) = started_before(&flooded, &flooded, &other);
@@ -201,7 +191,7 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
 
 /// Builds a queue with one share, and one with the maximum number of shares.
 fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
-    [1, MAX_SHARES].map(|shares| single("shares").shares(shares).on(registry))
+    [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares).on(registry))
 }
 
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
@@ -210,16 +200,15 @@ fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
 /// starts. If that item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let registry = unwatched("1 core");
-    let plugged = single("plug").on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let plug = plug_into(&plugged);
     let [few, many] = few_and_many(&registry);
     let nr_started = Count::default();
     few.detach(|| burn(3000));
-    let counted = nr_started.clone();
-    let second = few.spawn(move || counted.get());
+    let second = few.spawn(move || nr_started.get());
     let when_seen = Arc::new(AtomicUsize::new(FLOOD));
     for number in 0..FLOOD {
-        let (nr_started, when_seen, few) = (nr_started.clone(), when_seen.clone(), few.clone());
+        let (when_seen, few) = (when_seen.clone(), few.clone());
         many.detach(move || {
             nr_started.add();
             burn(200);
@@ -254,7 +243,7 @@ fn a_queue_without_items_ends_before_its_turn() {
 #[test]
 fn only_queue_of_an_idle_pool_has_no_debt() {
     let registry = unwatched("1 core");
-    let plugged = single("plug").on(&registry);
+    let plugged = one_seat("plug").on(&registry);
     let [few, many] = few_and_many(&registry);
     // Repeats until the worker finds the pool empty before the blocker item is queued.
     wait_until(|| {
@@ -269,7 +258,7 @@ fn only_queue_of_an_idle_pool_has_no_debt() {
 #[test]
 fn queue_removes_its_shares_from_a_pool_that_it_leaves() {
     let registry = unwatched("1 core");
-    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     let moved = queue("moved").shares(100).on(&registry);
     for (nice, expected) in [(5, FLOOD), (0, 0)] {
         moved.set_attrs(|attrs| attrs.nice = nice).unwrap();
@@ -300,8 +289,7 @@ fn an_ordered_queue_keeps_its_order_among_shares() {
 #[test]
 fn flush_cancel_all_and_pause_hold_among_shares() {
     let queue = queue("example").shares(10).alone();
-    let urgent = queue.urgent().unwrap();
-    let count = Count::default();
+    let (urgent, count) = (queue.urgent().unwrap(), Count::default());
     count.spawn(100, &queue);
     count.spawn(100, &urgent);
     queue.flush().unwrap();
@@ -312,8 +300,7 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
     assert_eq!(waiting(&queue), 200);
     assert_eq!(queue.cancel_all(), 200);
     count.spawn(100, &queue);
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 300);
 }
 
@@ -321,11 +308,9 @@ fn flush_cancel_all_and_pause_hold_among_shares() {
 fn shares_out_of_range_are_named() {
     let registry = unwatched("1 core");
     for shares in [0, MAX_SHARES + 1] {
-        let refused = queue("none").shares(shares).build_in(&registry);
-        let refused = refused.unwrap_err();
+        let refused = queue("none").shares(shares).build_in(&registry).unwrap_err();
         assert!(matches!(refused, BuildError::Shares(named) if named == shares));
-        let text = format!("shares {shares} are not between 1 and 10000");
-        assert_eq!(refused.to_string(), text);
+        assert_eq!(refused.to_string(), format!("shares {shares} are not between 1 and 10000"));
     }
     let queue = queue("some").shares(MAX_SHARES).on(&registry);
     assert!(matches!(queue.set_shares(0), Err(BuildError::Shares(0))));

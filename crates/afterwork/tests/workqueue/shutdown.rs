@@ -2,18 +2,20 @@
 
 use crate::support::*;
 
-/// Builds a paused queue.
 fn paused() -> Workqueue {
     queue("shutdown").paused()
 }
 
-/// Builds a plain and an ordered queue.
-fn plain_and_ordered() -> [Workqueue; 2] {
-    [queue("plain").alone(), queue("ordered").ordered().alone()]
-}
-
 fn all_cancelled<T>(handles: Vec<JoinHandle<T>>) -> bool {
     handles.into_iter().all(|handle| is_cancelled(handle.join()))
+}
+
+/// Counts a run of an item, and blocks in the first one.
+fn blocks_once(hole: &Hole, count: Count) {
+    count.add();
+    if count.get() == 1 {
+        hole.sit();
+    }
 }
 
 /// Waits until a worker has popped the item and handed it off to the running thread.
@@ -25,14 +27,12 @@ fn wait_for_handoff(work: &Work) {
 fn cancel_all_cancels_all_queued_items() {
     let (lives, count) = (Census::default(), Count::default());
     let queue = paused();
-    let handles: Vec<_> = (0..50)
-        .map(|i| {
-            let [life, other] = [lives.life(), lives.life()];
-            queue.detach(move || drop(other));
-            queue.spawn(move || (i, drop(life)))
-        })
-        .collect();
-    let works: Vec<_> = (0..50).map(|_| counting(&count)).collect();
+    let spawn = |_| {
+        queue.detach(lives.closure());
+        queue.spawn(lives.closure())
+    };
+    let handles: Vec<_> = (0..50).map(spawn).collect();
+    let works: Vec<_> = (0..50).map(|_| counting(count)).collect();
     assert_eq!(queue.task().enqueue_all(&works), 50);
     drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
     assert_eq!(queue.cancel_all(), 151);
@@ -42,8 +42,7 @@ fn cancel_all_cancels_all_queued_items() {
     assert_eq!(queue.cancel_all(), 0);
     // The queue and its items can be used again.
     assert_eq!(queue.task().enqueue_all(&works), 50);
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 50);
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
 }
@@ -85,30 +84,25 @@ fn an_enqueue_behind_a_run_after_cancel_all_runs() {
 fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
-        let ((plug, hole), count) = (stopper(), Count::default());
-        let runs = count.clone();
-        let work = DelayedWork::new(move || {
-            runs.add();
-            if runs.get() == 1 {
-                hole.sit();
-            }
+        let count = Count::default();
+        let [first, second] = [0, 1].map(|cpu| on_cpu(&queue, cpu));
+        // It runs in one pool. The other one, which a drain checks first, hands it off.
+        let (work, plug) = stuck(|hole| {
+            let work = DelayedWork::new(move || blocks_once(&hole, count));
+            assert!(second.enqueue_after(&work, Duration::ZERO));
+            work
         });
         let is_handed_over = || format!("{work:?}").contains("handoff");
-        let [first, second] = [0, 1].map(CpuId::new);
-        // It runs in one pool. The other one, which a drain checks first, hands it off.
-        assert!(queue.task().on_cpu(second).enqueue_after(&work, Duration::ZERO));
-        plug.wait_until_stuck();
-        assert!(queue.task().on_cpu(first).enqueue_after(&work, Duration::ZERO));
+        assert!(first.enqueue_after(&work, Duration::ZERO));
         wait_until(is_handed_over);
         assert!(work.cancel());
         let delay = if by_flush { HOUR } else { 10 * MS };
-        assert!(queue.task().on_cpu(second).enqueue_after(&work, delay));
+        assert!(on_cpu(&queue, 1).enqueue_after(&work, delay));
         // The waker reads the item's state, which takes the lock of its timer.
         let (asked, wakes) = (work.clone(), Count::default());
-        let woken = wakes.clone();
         let waker = waker(move || {
             let _ = asked.is_pending();
-            woken.add();
+            wakes.add();
         });
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
@@ -135,16 +129,8 @@ fn runs_when_all_is_cancelled(
     after: fn(&Workqueue, &Work),
 ) -> usize {
     let queue = queue("anew").alone();
-    let ((plug, hole), count) = (stopper(), Count::default());
-    let runs = count.clone();
-    let work = Work::new(move || {
-        runs.add();
-        if runs.get() == 1 {
-            hole.sit();
-        }
-    });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
+    let count = Count::default();
+    let (work, plug) = stuck_with(&queue, move |hole| blocks_once(hole, count));
     queue.pause();
     assert!(queue.enqueue(&work));
     before(&queue, &work);
@@ -174,8 +160,7 @@ fn cancel_all_decides_about_each_enqueue_behind_a_run() {
 #[test]
 fn cancel_all_keeps_the_order_of_later_items() {
     for queue in ordered_and_narrow() {
-        let plug = plug_into(&queue);
-        let log = Log::default();
+        let (plug, log) = (plug_into(&queue), Log::default());
         let work = Work::new(log.note(99));
         let spawn = |i| queue.spawn(log.note(i));
         queue.enqueue(&work);
@@ -213,19 +198,17 @@ fn cancelled_items_release_their_permits() {
 
 #[test]
 fn cancel_all_spares_other_queues_of_the_pool() {
-    let registry = registry("1 core");
+    let (registry, count) = (registry("1 core"), Count::default());
     let [first, second] = ["first", "second"].map(|name| queue(name).on(&registry));
     first.pause();
     second.pause();
-    let count = Count::default();
     for _ in 0..100 {
         second.detach(count.adder());
         first.detach(|| unreachable!("cancelled"));
     }
     assert_eq!(first.cancel_all(), 100);
     first.resume();
-    second.resume();
-    second.drain().unwrap();
+    second.resume_and_drain();
     assert_eq!(count.get(), 100);
 }
 
@@ -248,8 +231,7 @@ fn cancelled_delayed_items_can_be_armed_again() {
 
 #[test]
 fn cancelled_rcu_works_can_be_armed_again() {
-    let queue = queue("rcu").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("rcu").alone(), Count::default());
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
     assert!(queue.task().enqueue_rcu(&work));
@@ -278,8 +260,7 @@ fn cancel_all_spares_futures_that_have_been_polled() {
     let waker: Waker = receive.recv().unwrap();
     wait_until(|| nr_left(&queue, Doing::Waits) == 1);
     queue.pause();
-    let life = lives.life();
-    let fresh = queue.spawn_async(async move { drop(life) });
+    let fresh = queue.spawn_async(lives.future());
     waker.wake_by_ref();
     assert_eq!(queue.cancel_all(), 1);
     lives.all_dropped(1);
@@ -293,13 +274,12 @@ fn destructors_of_cancelled_items_may_do_anything() {
     let registry = registry("2 core");
     let queue = queue("wild").on(&registry);
     queue.pause();
-    let count = Count::default();
-    let panics = bomb();
+    let (count, panics) = (Count::default(), bomb());
     let panicked = queue.spawn(move || drop(panics));
-    let (again, runs) = (queue.clone(), count.clone());
+    let again = queue.clone();
     let spawns = at_drop(move || {
         assert_eq!(again.cancel_all(), 0);
-        again.detach(runs.adder());
+        again.detach(count.adder());
     });
     queue.detach(move || drop(spawns));
     // The item owns a handle to the queue.
@@ -309,8 +289,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
     queue.detach(move || drop(last));
     assert_eq!(queue.cancel_all(), 4);
     assert!(is_cancelled(panicked.join()));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(count.get(), 1);
     // The last item drops the last handle.
     queue.pause();
@@ -322,11 +301,8 @@ fn destructors_of_cancelled_items_may_do_anything() {
 
 #[test]
 fn cancel_all_walks_the_list_once() {
-    for queue in plain_and_ordered() {
-        queue.pause();
-        for _ in 0..300_000 {
-            queue.detach(|| unreachable!("cancelled"));
-        }
+    for queue in [queue("plain"), queue("ordered").ordered()].map(On::paused) {
+        (0..300_000).for_each(|_| queue.detach(|| unreachable!("cancelled")));
         let handles: Vec<_> = (0..100_000).map(|i| queue.spawn(move || i)).collect();
         assert_eq!(queue.cancel_all(), 400_000);
         assert!(handles.iter().all(JoinHandle::is_finished));
@@ -379,37 +355,35 @@ fn timed_drain_rejects_items_until_it_ends() {
     plug.release();
     drains.join().unwrap().unwrap();
     queue.spawn(|| ()).join().unwrap();
-    let own = queue.clone();
-    let error = queue.spawn(move || own.drain_timeout(PATIENCE)).join();
-    let error = error.unwrap().unwrap_err();
+    let error = queue.spawn_own(|own| own.drain_timeout(PATIENCE)).join().unwrap().unwrap_err();
     assert!(matches!(error, DrainError::OwnQueue(_)));
-    let text = "an item of workqueue \"timed\" cannot wait for its own queue";
-    assert_eq!(error.to_string(), text);
-    let at_once = queue.drain_timeout(Duration::ZERO);
-    at_once.or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
+    assert_eq!(error.to_string(), "an item of workqueue \"timed\" cannot wait for its own queue");
+    queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
 }
 
 #[test]
 fn tasks_await_drains_and_are_woken() {
-    let (queue, tasks) = (queue("awaited").alone(), queue("tasks").alone());
+    let [queue, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     for _ in 0..100 {
         let count = Count::default();
         for _ in 0..20 {
-            let (count, chained) = (count.clone(), queue.clone());
-            queue.detach(move || chained.detach(count.adder()));
+            drop(queue.spawn_own(move |own| own.detach(count.adder())));
         }
         let drains = [(); 3].map(|()| {
-            let (queue, count) = (queue.clone(), count.clone());
+            let queue = queue.clone();
             tasks.spawn_async(async move {
                 queue.drain_async().await.unwrap();
                 count.get()
             })
         });
-        for drain in drains {
-            assert_eq!(drain.join().unwrap(), 20);
-        }
+        assert_eq!(drains.map(|drain| drain.join().unwrap()), [20; 3]);
     }
     assert!(queue.try_spawn(|| ()).is_ok(), "it is over");
+    // A task of the queue cannot await its drain.
+    let own = queue.clone();
+    let task = queue.spawn_async(async move { own.drain_async().await });
+    assert_eq!(task.join().unwrap().unwrap_err().queue(), "awaited");
+    queue.drain().unwrap();
 }
 
 #[test]
@@ -436,15 +410,6 @@ fn a_dropped_drain_admits_items_again() {
 }
 
 #[test]
-fn a_task_of_the_queue_cannot_await_its_drain() {
-    let queue = queue("own drain").alone();
-    let own = queue.clone();
-    let task = queue.spawn_async(async move { own.drain_async().await });
-    assert_eq!(task.join().unwrap().unwrap_err().queue(), "own drain");
-    queue.drain().unwrap();
-}
-
-#[test]
 fn closing_in_the_background_runs_all_and_does_not_wait() {
     let registry = registry("2 core");
     let queue = queue("closed").on(&registry);
@@ -462,11 +427,9 @@ fn closing_in_the_background_runs_all_and_does_not_wait() {
 #[test]
 fn shutdown_in_the_background_cancels_and_does_not_wait() {
     let registry = registry("2 core");
-    let queue = queue("shut").max_active(1).on(&registry);
-    let lives = Census::default();
+    let (queue, lives) = (queue("shut").max_active(1).on(&registry), Census::default());
     let plug = plug_into(&queue);
-    let life = lives.life();
-    let queued = queue.spawn(move || drop(life));
+    let queued = queue.spawn(lives.closure());
     let delayed = DelayedWork::new(|| unreachable!("cancelled"));
     queue.enqueue_after(&delayed, HOUR);
     let other = queue.clone();

@@ -44,13 +44,12 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
 fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
     let queue = one_seat("retry");
     let (own, count) = (queue.clone(), Count::default());
-    let (runs, (plug, hole)) = (count.clone(), stopper());
-    let save = Arc::new(DelayedWork::new(move || runs.add()));
+    let (plug, hole) = stopper();
+    let save = Arc::new(DelayedWork::new(move || count.add()));
     let again = save.clone();
     let attempt = queue.spawn(move || {
         hole.sit();
-        let late = own.reschedule(&again, HOUR);
-        assert!(late.unwrap_err().is_closed());
+        assert!(own.reschedule(&again, HOUR).unwrap_err().is_closed());
         assert!(!own.enqueue_after(&again, HOUR));
         assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
     });
@@ -112,8 +111,7 @@ fn a_queue_that_feeds_another_is_drained_first() {
         let opener = thread::spawn(move || drop(open));
         assert_eq!(shutdown(&[&parse, &store]), 0);
         opener.join().unwrap();
-        let stored = handles.into_iter().map(|it| it.join().unwrap().join().unwrap());
-        assert!(stored.eq(0..100));
+        assert!(handles.into_iter().map(|it| it.join().unwrap().join().unwrap()).eq(0..100));
     }
 }
 
@@ -139,23 +137,20 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
     let refused = one.spawn(move || shutdown_in_order(&[&queues.0, &queues.1], PATIENCE).is_err());
     assert!(refused.join().unwrap());
     assert_eq!(other.spawn(|| 7).join().unwrap(), 7);
-    let system = workqueue::system().unwrap();
-    assert!(system.shutdown(SHORT).is_err());
+    assert!(workqueue::system().unwrap().shutdown(SHORT).is_err());
 }
 
 #[test]
 fn drain_of_a_task_names_the_items_left_at_its_limit() {
-    let queue = one_seat("waits");
-    let (polled, is_polled) = mpsc::channel();
+    let (queue, is_polled) = (one_seat("waits"), Count::default());
     let mut handle = queue.spawn_async(async move {
-        polled.send(()).unwrap();
+        is_polled.add();
         pending::<()>().await;
     });
-    is_polled.recv().unwrap();
+    wait_until(|| is_polled.get() > 0);
     // The poll may still be running.
     wait_until(|| left_of(&queue) == [Doing::Waits]);
-    let drained = block_on(workqueue::timeout(SHORT, queue.drain_async()));
-    assert_eq!(drained, Err(workqueue::Elapsed));
+    assert_eq!(block_on(workqueue::timeout(SHORT, queue.drain_async())), Err(workqueue::Elapsed));
     let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::ZERO) else {
         panic!("the future is never ready");
     };

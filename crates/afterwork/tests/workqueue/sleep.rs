@@ -86,8 +86,7 @@ fn a_sleep_fires_the_waker_of_the_last_poll_only() {
 
 #[test]
 fn a_dropped_sleep_drops_its_waker_and_fires_none() {
-    let registry = registry("2 core");
-    let census = Census::default();
+    let (registry, census) = (registry("2 core"), Census::default());
     let life = census.life();
     let mut slept = registry.sleep(HOUR);
     let waker = waker(move || _ = &life);
@@ -142,14 +141,12 @@ fn a_waker_that_panics_or_waits_delays_no_timer() {
     plug.wait_until_stuck();
     wait_until(|| fired.get() == 1);
     // One waker blocks its thread, and the manager still fires timers.
-    let queue = queue("later").on(&registry);
-    let (send, receive) = mpsc::channel();
-    let timed = DelayedWork::new(move || send.send(()).unwrap());
+    let (queue, done) = (queue("later").on(&registry), Count::default());
+    let timed = DelayedWork::new(move || done.add());
     assert!(queue.enqueue_after(&timed, SHORT));
-    receive.recv_timeout(PATIENCE).unwrap();
+    wait_until(|| done.get() > 0);
     let inside = registry.clone();
-    let task = queue.spawn_async(async move { inside.sleep(SHORT).await });
-    task.join().unwrap();
+    queue.spawn_async(async move { inside.sleep(SHORT).await }).join().unwrap();
     plug.release();
 }
 
@@ -203,11 +200,7 @@ fn future_is_ready_before_the_timeout_or_times_out() {
 #[test]
 fn late_future_is_dropped_with_its_timeout() {
     let census = Census::default();
-    let life = census.life();
-    let mut late = Box::pin(timeout(SHORT, async move {
-        let _life = life;
-        pending::<()>().await;
-    }));
+    let mut late = Box::pin(timeout(SHORT, census.future()));
     assert!(block_on(late.as_mut()).is_err());
     assert_eq!(census.alive(), 1);
     drop(late);
@@ -229,8 +222,7 @@ fn an_interval_that_is_behind_yields_between_two_ticks() {
             })
         });
         for number in 0..100 {
-            let other = queue.spawn_async(async move { number });
-            assert_eq!(other.join().unwrap(), number);
+            assert_eq!(queue.spawn_async(async move { number }).join().unwrap(), number);
         }
         assert!(canceller.cancel());
         assert!(is_cancelled(handle.join()));
@@ -297,8 +289,7 @@ fn block_on_waits_for_anything_inside_an_item_and_nests() {
     let [outer, inner] = ["outer", "inner"].map(|name| queue(name).max_active(1).alone());
     let task = outer.spawn(move || {
         block_on(async {
-            let waits = inner.spawn(|| block_on(async { block_on(sleep(SHORT)) }));
-            waits.await.unwrap();
+            inner.spawn(|| block_on(async { block_on(sleep(SHORT)) })).await.unwrap();
             7
         })
     });
@@ -322,8 +313,7 @@ fn block_on_is_rejected_in_a_bottom_half_before_polling() {
 
 #[test]
 fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
-    let caught = catch_unwind(|| block_on(async { panic!("on purpose") }));
-    assert!(caught.is_err());
+    assert!(catch_unwind(|| block_on(async { panic!("on purpose") })).is_err());
     assert_eq!(block_on(async { 7 }), 7);
 }
 

@@ -14,26 +14,13 @@ fn join_returns_the_result_of_the_closure() {
 }
 
 #[test]
-fn try_join_returns_the_handle_until_the_end() {
-    let queue = queue("try").alone();
-    let (mut handle, plug) = stuck_closure(&queue);
-    assert!(handle.try_join().is_none(), "it still runs");
-    assert!(!handle.is_finished());
-    plug.release();
-    wait_until(|| handle.is_finished());
-    handle.try_join().expect("it has ended").unwrap();
-}
-
-#[test]
 fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
     for queue in ordered_and_narrow() {
         let (plug, census) = (plug_into(&queue), Census::default());
-        let life = census.life();
-        let mut handle = queue.spawn(move || drop(life));
+        let mut handle = queue.spawn(census.closure());
         assert!(handle.cancel());
         assert_eq!(census.dropped(), 1);
-        assert!(!handle.cancel());
-        assert!(handle.is_finished());
+        assert!(!handle.cancel() && handle.is_finished());
         assert!(is_cancelled(handle.join()));
         plug.release_and_drain(&queue);
         census.all_dropped(1);
@@ -43,17 +30,18 @@ fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
 #[test]
 fn a_closure_that_runs_or_has_ended_is_not_cancelled() {
     let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.spawn(move || {
-        hole.sit();
-        5
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn(move || {
+            hole.sit();
+            5
+        })
     });
-    plug.wait_until_stuck();
-    assert!(!handle.cancel());
+    assert!(handle.try_join().is_none(), "it still runs");
+    assert!(!handle.is_finished() && !handle.cancel());
     plug.release();
     wait_until(|| handle.is_finished());
     assert!(!handle.cancel());
-    assert_eq!(handle.join().unwrap(), 5);
+    assert_eq!(handle.try_join().expect("it has ended").unwrap(), 5);
 }
 
 #[test]
@@ -83,16 +71,12 @@ fn closure_and_result_are_dropped_once_for_every_handle_use() {
 
 #[test]
 fn closures_and_results_of_any_size_arrive_whole() {
-    let queue = queue("sizes").alone();
     fn check<const N: usize>(queue: &Workqueue) {
         let sent: [u8; N] = std::array::from_fn(|i| (i * 7 + N) as u8);
-        let handle = queue.spawn(move || sent);
-        assert!(handle.join().unwrap() == sent, "{N} bytes");
-        let (send, receive) = mpsc::channel();
-        queue.detach(move || send.send(sent.to_vec()).unwrap());
-        let came = receive.recv_timeout(PATIENCE).unwrap();
-        assert!(came == sent, "{N} bytes, detached");
+        assert!(queue.spawn(move || sent).join().unwrap() == sent, "{N} bytes");
+        assert!(queue.in_worker(move |_| sent) == sent, "{N} bytes, detached");
     }
+    let queue = queue("sizes").alone();
     for _ in 0..20 {
         check::<0>(&queue);
         check::<1>(&queue);
@@ -110,12 +94,11 @@ fn closures_and_results_of_any_size_arrive_whole() {
     // result.
     assert_eq!(queue.spawn(|| [3u64; 400]).join().unwrap(), [3; 400]);
     let large = [1u64; 400];
-    let sum = queue.spawn(move || large.iter().sum::<u64>());
-    assert_eq!(sum.join().unwrap(), 400);
+    assert_eq!(queue.spawn(move || large.iter().sum::<u64>()).join().unwrap(), 400);
 }
 
 #[test]
-fn alignment_is_kept() {
+fn results_may_have_any_alignment_or_no_value() {
     #[repr(align(128))]
     struct Wide(u8);
     #[repr(align(4096))]
@@ -136,12 +119,8 @@ fn alignment_is_kept() {
     }
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
-}
-
-#[test]
-fn types_without_size_or_value_are_results_too() {
     enum Never {}
-    let handle = queue("empty").alone().spawn(|| -> Never { panic!("never") });
+    let handle = queue.spawn(|| -> Never { panic!("never") });
     assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
 }
 
@@ -166,8 +145,7 @@ fn the_payload_of_a_panic_reaches_the_joiner() {
     for help in [true, false] {
         let queue = queue("panics").help(help).alone();
         let failed = |panics: fn()| queue.spawn(panics).join().unwrap_err();
-        let error = failed(|| panic!("a text"));
-        assert_eq!(error.to_string(), "the work item panicked: a text");
+        assert_eq!(failed(|| panic!("a text")).to_string(), "the work item panicked: a text");
         let error = failed(|| panic!("number {}", std::hint::black_box(7)));
         assert_eq!(error.to_string(), "the work item panicked: number 7");
         let error = failed(|| panic_any(41u64));
@@ -212,8 +190,7 @@ fn one_shots_of_threads_that_exit_leave_nothing_behind() {
 
 #[test]
 fn many_closures_are_queued_in_their_order_and_each_runs_once() {
-    let queue = queue("all").ordered().alone();
-    let log = Log::default();
+    let (queue, log) = (queue("all").ordered().alone(), Log::default());
     // These counts need full chains, a partial chain, or no chain.
     for count in [0, 1, 63, 64, 65, 1000] {
         assert_eq!(queue.task().spawn_detached_all((0..count).map(|i| log.note(i))), count);
@@ -224,15 +201,12 @@ fn many_closures_are_queued_in_their_order_and_each_runs_once() {
 
 #[test]
 fn closures_yielded_before_a_panic_of_the_iterator_run() {
-    let queue = queue("all").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("all").alone(), Census::default());
     let funcs = (0..100).map(|i| {
         assert!(i < 70, "no more");
-        let life = census.life();
-        move || drop(life)
+        census.closure()
     });
-    let caught = catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs)));
-    assert!(caught.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs))).is_err());
     queue.drain().unwrap();
     assert_eq!(queue.stats().completed, 70);
     census.all_dropped(70);
@@ -243,20 +217,17 @@ fn a_full_queue_accepts_closures_up_to_its_capacity() {
     let queue = queue("all").capacity(3).paused();
     assert_eq!(queue.task().spawn_detached_all((0..10).map(|_| || ())), 3);
     assert_eq!((waiting(&queue), queue.stats().refused), (3, 7));
-    queue.resume();
-    queue.drain().unwrap();
+    queue.resume_and_drain();
 }
 
 #[test]
 fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
-    let queue = queue("all").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("all").alone(), Census::default());
     let funcs = (0..100).map(|i| {
         if i == 70 {
             queue.shutdown(Duration::MAX).unwrap();
         }
-        let life = census.life();
-        move || drop(life)
+        census.closure()
     });
     // The first chain was queued before the queue was destroyed. Items collected after that are
     // rejected, as are later ones.

@@ -75,11 +75,9 @@ impl Future for Lure {
 
 #[test]
 fn self_waking_future_yields_to_others() {
-    let queue = queue("fair").max_active(1).alone();
-    let stop = Count::default();
-    let seen = stop.clone();
+    let (queue, stop) = (queue("fair").max_active(1).alone(), Count::default());
     let spinner = queue.spawn_async(async move {
-        while seen.get() == 0 {
+        while stop.get() == 0 {
             yields().await;
         }
     });
@@ -93,10 +91,10 @@ fn counting_polls(
     inside: impl Fn() + Send + 'static,
 ) -> (JoinHandle<()>, Lure, Count) {
     let (lure, polls) = (Lure::default(), Count::default());
-    let (mut its, count) = (lure.clone(), polls.clone());
+    let mut its = lure.clone();
     let handle = queue.spawn_async(poll_fn(move |context| {
         inside();
-        count.add();
+        polls.add();
         Pin::new(&mut its).poll(context)
     }));
     wait_until(|| lure.is_polled());
@@ -105,10 +103,8 @@ fn counting_polls(
 
 #[test]
 fn a_future_is_never_polled_twice_at_once() {
-    let queue = queue("storm").alone();
-    let gauge = Gauge::default();
-    let inside = gauge.clone();
-    let yields = move || inside.within(thread::yield_now);
+    let (queue, gauge) = (queue("storm").alone(), Gauge::default());
+    let yields = move || gauge.within(thread::yield_now);
     let (handle, lure, polls) = counting_polls(&queue, yields);
     threads(4, |_| {
         let waker = lure.waker().unwrap();
@@ -158,7 +154,6 @@ fn behind_a_door<F: Fn() + Send + 'static>(
 fn max_active_bounds_the_polls_and_not_the_futures_that_wait() {
     let gauge = Gauge::default();
     behind_a_door(&queue("bound").max_active(2).alone(), 200, |_| {
-        let gauge = gauge.clone();
         move || gauge.within(thread::yield_now)
     });
     assert!(gauge.most() <= 2);
@@ -199,8 +194,7 @@ fn a_large_future_and_its_result_arrive_whole() {
 
 #[test]
 fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
-    let queue = queue("bell").alone();
-    let lure = Lure::default();
+    let (queue, lure) = (queue("bell").alone(), Lure::default());
     let mut handle = queue.spawn_async(lure.clone());
     wait_until(|| lure.is_polled());
     let (waker, rings) = counting_waker();

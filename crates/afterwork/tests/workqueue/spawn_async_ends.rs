@@ -6,12 +6,12 @@ use crate::{
 };
 
 /// Starts a future that counts its end, when the door has been opened.
-fn waits_at(queue: &Workqueue, door: &Door, ended: &Count) {
-    let (door, add) = (door.clone(), ended.adder());
+fn waits_at(queue: &Workqueue, door: &Door, ended: Count) {
+    let door = door.clone();
     drop(queue.spawn_async(async move {
         door.pass().await;
         yields().await;
-        add();
+        ended.add();
     }));
 }
 
@@ -19,7 +19,7 @@ fn waits_at(queue: &Workqueue, door: &Door, ended: &Count) {
 fn drain_waits_for_futures_that_wait() {
     let queue = queue("drain").alone();
     let (door, ended) = (Door::default(), Count::default());
-    (0..3).for_each(|_| waits_at(&queue, &door, &ended));
+    (0..3).for_each(|_| waits_at(&queue, &door, ended));
     wait_until(|| door.nr_waiting() == 3);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -34,7 +34,7 @@ fn drain_waits_for_futures_that_wait() {
 fn dropping_the_queue_waits_for_its_futures() {
     let queue = queue("drop").alone();
     let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, &ended);
+    waits_at(&queue, &door, ended);
     wait_until(|| door.nr_waiting() == 1);
     let opener = thread::spawn(move || door.open());
     drop(queue);
@@ -47,17 +47,22 @@ fn a_future_may_own_the_last_handle_of_its_queue() {
     for nr_waits in 0..3 {
         let queue = queue("own").alone();
         let (owned, ended) = (queue.clone(), Count::default());
-        let add = ended.adder();
         drop(queue.spawn_async(async move {
             for _ in 0..nr_waits {
                 yields().await;
             }
             drop(owned);
-            add();
+            ended.add();
         }));
         drop(queue);
         wait_until(|| ended.get() == 1);
     }
+    let queue = queue("cancel").capacity(1).paused();
+    let inner = queue.clone();
+    let mut handle = queue.spawn_async(async move { drop(inner) });
+    drop(queue);
+    assert!(handle.cancel());
+    assert!(is_cancelled(handle.join()));
 }
 
 #[test]
@@ -73,8 +78,7 @@ fn a_worker_drops_a_cancelled_future_before_the_join_returns() {
     wait_until(|| door.nr_waiting() == 1);
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
-    let dropped_by = receive.try_recv().expect("it is dropped");
-    assert_ne!(dropped_by, thread::current().id());
+    assert_ne!(receive.try_recv().expect("it is dropped"), thread::current().id());
 }
 
 #[test]
@@ -113,8 +117,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
             }
         });
         assert_eq!(waiting(&queue), 0);
-        queue.resume();
-        queue.drain().unwrap();
+        queue.resume_and_drain();
     }
 }
 
@@ -126,33 +129,20 @@ fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     assert!(poll_with(&mut handle, &waker).is_pending());
     assert!(canceller.cancel());
     assert_eq!(rings.get(), 1);
-    let outcome = poll_with(&mut handle, &waker);
-    assert!(matches!(outcome, Poll::Ready(Err(JoinError::Cancelled))));
-}
-
-#[test]
-fn a_cancelled_future_may_own_the_last_handle_of_its_queue() {
-    let queue = queue("cancel").capacity(1).paused();
-    let inner = queue.clone();
-    let mut handle = queue.spawn_async(async move { drop(inner) });
-    drop(queue);
-    assert!(handle.cancel());
-    assert!(is_cancelled(handle.join()));
+    assert!(matches!(poll_with(&mut handle, &waker), Poll::Ready(Err(JoinError::Cancelled))));
 }
 
 #[test]
 fn a_future_cancelled_in_its_poll_is_not_polled_again() {
-    let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let polls = Count::default();
-    let counted = polls.clone();
-    let mut handle = queue.spawn_async(poll_fn(move |context| {
-        counted.add();
-        hole.sit();
-        context.waker().wake_by_ref();
-        Poll::<()>::Pending
-    }));
-    plug.wait_until_stuck();
+    let (queue, polls) = (queue("cancel").alone(), Count::default());
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn_async(poll_fn(move |context| {
+            polls.add();
+            hole.sit();
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }))
+    });
     assert!(handle.cancel());
     plug.release();
     assert!(is_cancelled(handle.join()));
@@ -162,12 +152,12 @@ fn a_future_cancelled_in_its_poll_is_not_polled_again() {
 #[test]
 fn a_future_that_ends_in_its_cancelled_poll_keeps_its_value() {
     let queue = queue("cancel").alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.spawn_async(poll_fn(move |_| {
-        hole.sit();
-        Poll::Ready(9)
-    }));
-    plug.wait_until_stuck();
+    let (mut handle, plug) = stuck(|hole| {
+        queue.spawn_async(async move {
+            hole.sit();
+            9
+        })
+    });
     assert!(handle.cancel());
     plug.release();
     assert_eq!(handle.join().unwrap(), 9);
@@ -184,16 +174,14 @@ fn a_future_that_has_ended_is_not_cancelled() {
 
 #[test]
 fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
-    let queue = queue("panic").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("panic").alone(), Census::default());
     let life = census.life();
     let handle = queue.spawn_async(async move {
         let _life = life;
         yields().await;
         panic!("in a poll");
     });
-    let error = handle.join().unwrap_err();
-    assert_eq!(error.to_string(), "the work item panicked: in a poll");
+    assert_eq!(handle.join().unwrap_err().to_string(), "the work item panicked: in a poll");
     census.all_dropped(1);
     assert_eq!(queue.stats().panicked, 1);
 }
@@ -201,34 +189,42 @@ fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
 #[test]
 fn a_future_that_panics_as_it_is_dropped_panicked() {
     let queue = queue("panic").alone();
-    let bomb = || at_drop(|| panic_any("in a drop"));
-    let second = bomb();
+    let fuse = |text| at_drop(move || panic_any(text));
+    let first = fuse("a future");
     let mut cancelled = queue.spawn_async(async move {
-        let _bomb = bomb();
+        let _first = first;
         pending::<()>().await;
     });
     cancelled.cancel();
-    let ready = queue.spawn_async(poll_fn(move |_| {
-        let _ = &second;
-        Poll::Ready(())
-    }));
-    for handle in [cancelled, ready] {
-        let outcome = handle.join();
-        assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+    let outcome = cancelled.join();
+    assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+    // The drops of a future and of its value may both panic.
+    for _ in 0..4 {
+        let first = fuse("a future");
+        let ready = queue.spawn_async(poll_fn(move |_| {
+            let _ = &first;
+            Poll::Ready(fuse("its value"))
+        }));
+        assert!(matches!(ready.join(), Err(JoinError::Panicked(_))));
     }
+    queue.drain().unwrap();
+    assert!(queue.stats().panicked >= 4);
+    // A waker that panics when it is dropped delays no drain.
+    let mut handle = pending_in(&queue);
+    let bomb = fuse("a waker");
+    let waker = waker(move || _ = &bomb);
+    assert!(poll_with(&mut handle, &waker).is_pending());
+    // Only the handle keeps the waker now.
+    drop(waker);
+    drop(handle);
     queue.drain().unwrap();
 }
 
 #[test]
 fn a_future_without_handle_and_wakers_is_dropped() {
-    let queue = queue("forlorn").alone();
-    let census = Census::default();
+    let (queue, census) = (queue("forlorn").alone(), Census::default());
     for _ in 0..20 {
-        let life = census.life();
-        drop(queue.spawn_async(async move {
-            let _life = life;
-            pending::<()>().await;
-        }));
+        drop(queue.spawn_async(census.future()));
     }
     queue.drain().unwrap();
     census.all_dropped(20);
@@ -256,7 +252,7 @@ fn the_last_waker_of_a_detached_future_drops_it() {
 fn a_detached_future_that_a_waker_keeps_is_polled() {
     let queue = queue("detached").alone();
     let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, &ended);
+    waits_at(&queue, &door, ended);
     wait_until(|| door.nr_waiting() == 1);
     door.open();
     queue.drain().unwrap();
@@ -296,9 +292,8 @@ fn a_result_without_a_handle_is_dropped() {
     let queue = queue("unwanted").alone();
     let (census, lure) = (Census::default(), Lure::default());
     // One future is detached before its end, and one after its end.
-    let before = lured(&queue, &lure, census.life());
+    drop(lured(&queue, &lure, census.life()));
     let waker = lure.waker().unwrap();
-    drop(before);
     lure.end();
     waker.wake_by_ref();
     let life = census.life();
@@ -307,38 +302,4 @@ fn a_result_without_a_handle_is_dropped() {
     drop(after);
     census.all_dropped(2);
     drop(waker);
-}
-
-#[test]
-fn a_waker_that_panics_when_dropped_delays_no_drain() {
-    let queue = queue("forlorn").alone();
-    let (send, polled) = mpsc::channel();
-    let mut handle = queue.spawn_async(poll_fn(move |_| {
-        send.send(()).unwrap();
-        Poll::<()>::Pending
-    }));
-    polled.recv_timeout(PATIENCE).unwrap();
-    let bomb = at_drop(|| panic_any("the waker is dropped"));
-    let waker = waker(move || _ = &bomb);
-    assert!(poll_with(&mut handle, &waker).is_pending());
-    // Only the handle keeps the waker now.
-    drop(waker);
-    drop(handle);
-    queue.drain().unwrap();
-}
-
-#[test]
-fn a_worker_survives_a_future_and_a_value_that_both_panic() {
-    let queue = queue("both").alone();
-    let fuse = |text| at_drop(move || panic_any(text));
-    for _ in 0..4 {
-        let first = fuse("the future");
-        let handle = queue.spawn_async(poll_fn(move |_| {
-            let _ = &first;
-            Poll::Ready(fuse("its value"))
-        }));
-        assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
-    }
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 4);
 }

@@ -17,12 +17,9 @@ fn a_worker_woken_for_a_sleeping_one_is_counted() {
     let registry = unwatched("1 core");
     let [sleeper, other] = ["sleeper", "other"].map(|it| queue(it).help(false).on(&registry));
     let next = other.clone();
-    let slept = sleeper.spawn(move || next.spawn(|| ()).join());
-    slept.join().unwrap().unwrap();
-    let found = (sleeper.stats().cm_wakeups, other.stats().cm_wakeups);
-    assert_eq!(found, (1, 0));
-    let pools = registry.pool_stats();
-    assert_eq!(pools.iter().map(|pool| pool.cm_wakeups).sum::<u64>(), 1);
+    sleeper.spawn(move || next.spawn(|| ()).join()).join().unwrap().unwrap();
+    assert_eq!((sleeper.stats().cm_wakeups, other.stats().cm_wakeups), (1, 0));
+    assert_eq!(registry.pool_stats().iter().map(|pool| pool.cm_wakeups).sum::<u64>(), 1);
 }
 
 #[test]
@@ -193,8 +190,7 @@ fn a_worker_that_exits_records_its_remaining_times() {
     // The queue no longer uses its former pool.
     queue.set_attrs(|attrs| attrs.nice = 1).unwrap();
     wait_until(|| registry.pool_stats().iter().all(|it| it.nr_workers == 0));
-    let found = (queue.report().wait.count, queue.report().run.count);
-    assert_eq!(found, (10, 10));
+    assert_eq!((queue.report().wait.count, queue.report().run.count), (10, 10));
 }
 
 #[test]

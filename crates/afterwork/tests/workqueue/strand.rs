@@ -17,20 +17,9 @@ fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Sen
     strand.spawn_detached(func).unwrap();
 }
 
-/// Queues `nr` closures that count their runs.
-fn count_runs<S: Send + 'static>(strand: &Strand<S>, nr: usize, count: &Count) {
-    for _ in 0..nr {
-        let run = count.adder();
-        detach(strand, move |_| run());
-    }
-}
-
 /// Queues a closure that blocks the strand until the plug is released or dropped.
 fn block<S: Send + 'static>(strand: &Strand<S>) -> Plug {
-    let (plug, hole) = stopper();
-    detach(strand, move |_| hole.sit());
-    plug.wait_until_stuck();
-    plug
+    stuck(|hole| detach(strand, move |_| hole.sit())).1
 }
 
 #[test]
@@ -58,8 +47,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
     for strand in &strands {
         detach(strand, |number| *number *= 2);
     }
-    let sums = strands.iter().map(|strand| strand.spawn(|number| *number));
-    let sums: Vec<_> = sums.collect();
+    let sums: Vec<_> = strands.iter().map(|strand| strand.spawn(|number| *number)).collect();
     let sum: usize = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
     assert_eq!(sum, COUNT * (COUNT - 1));
 }
@@ -68,13 +56,21 @@ fn ten_thousand_strands_run_each_of_their_closures() {
 fn detached_closures_run_before_queue_and_state_are_dropped() {
     let (lives, nr_run) = (Census::default(), Count::default());
     let queue = queue("strand").alone();
+    // The state of an idle strand is dropped with the last handle.
+    let idle = queue.strand(lives.life());
+    let other = idle.clone();
+    idle.spawn(|_| ()).join().unwrap();
+    queue.flush().unwrap();
+    drop(idle);
+    assert_eq!(lives.alive(), 1);
+    drop(other);
+    assert_eq!((lives.alive(), lives.dropped()), (0, 1));
     let strand = queue.strand(lives.life());
     let plug = block(&strand);
     for _ in 0..100 {
-        let (run, lives) = (nr_run.adder(), lives.clone());
         detach(&strand, move |_| {
             assert_eq!(lives.alive(), 1);
-            run();
+            nr_run.add();
         });
     }
     drop(strand);
@@ -82,28 +78,13 @@ fn detached_closures_run_before_queue_and_state_are_dropped() {
     drop(plug);
     drop(queue);
     assert_eq!(nr_run.get(), 100);
-    assert_eq!((lives.alive(), lives.dropped()), (0, 1));
-}
-
-#[test]
-fn the_state_of_an_idle_strand_is_dropped_with_the_last_handle() {
-    let lives = Census::default();
-    let queue = queue("strand").alone();
-    let strand = queue.strand(lives.life());
-    let other = strand.clone();
-    strand.spawn(|_| ()).join().unwrap();
-    queue.flush().unwrap();
-    drop(strand);
-    assert_eq!(lives.alive(), 1);
-    drop(other);
-    assert_eq!((lives.alive(), lives.dropped()), (0, 1));
+    assert_eq!((lives.alive(), lives.dropped()), (0, 2));
 }
 
 #[test]
 fn a_panic_reaches_the_joiner_and_the_strand_continues() {
     let nr_unseen = Count::default();
-    let seen = nr_unseen.adder();
-    let queue = queue("strand").on_panic(move |_| seen()).alone();
+    let queue = queue("strand").on_panic(move |_| nr_unseen.add()).alone();
     let strand = queue.strand(Vec::new());
     let panicked = strand.spawn(|all| {
         all.push(1);
@@ -124,8 +105,7 @@ fn a_cancelled_closure_does_not_run_and_the_others_do() {
     let mut odd = handles.iter_mut().skip(1).step_by(2);
     assert!(odd.all(|handle| handle.cancel()));
     drop(plug);
-    let all = strand.spawn(mem::take).join().unwrap();
-    assert!(all.into_iter().eq((0..100).step_by(2)));
+    assert!(strand.spawn(mem::take).join().unwrap().into_iter().eq((0..100).step_by(2)));
     for (number, handle) in handles.into_iter().enumerate() {
         assert_eq!(handle.join().is_ok(), number % 2 == 0);
     }
@@ -152,7 +132,7 @@ fn cancel_all_ends_the_closures_of_a_strand_that_waits_or_runs() {
 
 #[test]
 fn joining_a_later_closure_of_the_same_strand_is_an_error() {
-    let (_queue, strand) = numbers();
+    let (queue, strand) = numbers();
     let own = strand.clone();
     let both = strand.spawn(move |_| {
         let joined = own.spawn(|_| ()).join();
@@ -163,20 +143,14 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
     for outcome in ends(move || both.join()).unwrap() {
         assert!(matches!(outcome, Err(JoinError::OwnQueue)));
     }
+    let (one, other) = (queue.strand(1), queue.strand(2));
+    let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
+    assert_eq!(ends(move || sum.join()).unwrap(), 3);
     // On a queue with one seat, a closure of another strand cannot start either.
     let queue = queue_of_one();
     let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
-    let outcome = ends(move || outcome.join()).unwrap();
-    assert!(matches!(outcome, Err(JoinError::OwnQueue)));
-}
-
-#[test]
-fn a_strand_may_join_another_strand() {
-    let queue = queue("strand").alone();
-    let (one, other) = (queue.strand(1), queue.strand(2));
-    let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
-    assert_eq!(ends(move || sum.join()).unwrap(), 3);
+    assert!(matches!(ends(move || outcome.join()).unwrap(), Err(JoinError::OwnQueue)));
 }
 
 #[test]
@@ -200,13 +174,20 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     let _last = strand.spawn(|_| ());
     queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(strand.backlog(), 0);
-    let late = strand.spawn(|_| ()).join();
-    assert!(matches!(late, Err(JoinError::Closed)));
+    assert!(matches!(strand.spawn(|_| ()).join(), Err(JoinError::Closed)));
 }
 
 #[test]
-fn a_drain_waits_for_the_closures_that_closures_spawn() {
+fn flush_and_drain_wait_for_the_closures_of_strands() {
     let queue = queue("strand").alone();
+    for round in 0..50 {
+        let (strand, nr_run) = (queue.strand(0), Count::default());
+        // The closures make several batches, the last of which is not full.
+        (0..100 + round).for_each(|_| detach(&strand, move |_| nr_run.add()));
+        queue.flush().unwrap();
+        assert_eq!(nr_run.get(), 100 + round);
+    }
+    // A drain also waits for the closures that closures spawn.
     let strand = queue.strand(0);
     fn again(strand: Strand<u32>, left: u32) {
         detach(&strand.clone(), move |nr_run| {
@@ -222,18 +203,6 @@ fn a_drain_waits_for_the_closures_that_closures_spawn() {
 }
 
 #[test]
-fn a_flush_waits_for_all_closures_that_were_spawned_before() {
-    let queue = queue("strand").alone();
-    for round in 0..50 {
-        let nr_run = Count::default();
-        // The closures make several batches, the last of which is not full.
-        count_runs(&queue.strand(0), 100 + round, &nr_run);
-        queue.flush().unwrap();
-        assert_eq!(nr_run.get(), 100 + round);
-    }
-}
-
-#[test]
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     let queue = queue_of_one();
     let (strand, stop) = (queue.strand(()), Count::default());
@@ -245,9 +214,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
         });
     }
     // There are more chains than a batch has closures.
-    for _ in 0..100 {
-        again(strand.clone(), stop.clone());
-    }
+    (0..100).for_each(|_| again(strand.clone(), stop));
     let flushed = queue.clone();
     ends(move || flushed.flush()).unwrap();
     // Other items run in between, although there is only one seat.
@@ -259,33 +226,22 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
 
 #[test]
 fn strand_yields_to_others_after_a_batch() {
-    let queue = queue_of_one();
+    let (queue, log) = (queue_of_one(), Log::default());
     let (long, short) = (queue.strand(()), queue.strand(()));
-    let order = Arc::new(Mutex::new(Vec::new()));
     queue.pause();
-    for number in 0..200 {
-        let order = order.clone();
-        detach(&long, move |()| order.lock().unwrap().push(number));
-    }
-    let at = order.clone();
-    let at = short.spawn(move |()| at.lock().unwrap().len());
+    (0..200).for_each(|number| detach(&long, move |()| log.push(number)));
+    let first = short.spawn(move |()| log.take());
     queue.resume();
-    assert_eq!(at.join().unwrap(), 32);
+    assert!(first.join().unwrap().into_iter().eq(0..32));
     queue.drain().unwrap();
-    assert!(order.lock().unwrap().is_sorted());
-}
-
-#[test]
-fn urgent_strand_is_served_first() {
-    let queue = queue_of_one();
-    let (urgent, log) = (queue.urgent().unwrap().strand(()), Log::default());
+    assert!(log.take().into_iter().eq(32..200));
+    // An urgent strand is served first.
+    let urgent = queue.urgent().unwrap().strand(());
     queue.pause();
-    queue.detach(log.note("ordinary"));
-    let note = log.note("urgent");
-    detach(&urgent, move |()| note());
-    queue.resume();
-    queue.drain().unwrap();
-    assert_eq!(log.take(), ["urgent", "ordinary"]);
+    queue.detach(log.note(2));
+    detach(&urgent, move |()| log.push(1));
+    queue.resume_and_drain();
+    assert_eq!(log.take(), [1, 2]);
 }
 
 #[test]
@@ -295,17 +251,11 @@ fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     let nr_run = Count::default();
     ends(move || {
         for _ in 0..200 {
-            let spawn = |number: usize| {
-                let run = nr_run.adder();
-                strands[number % 4].spawn(move |_| run())
-            };
+            let spawn = |number: usize| strands[number % 4].spawn(move |_| nr_run.add());
             let handles: Vec<_> = (0..400).map(spawn).collect();
             queue.cancel_all();
             for handle in handles {
-                match handle.join() {
-                    Ok(()) | Err(JoinError::Cancelled) => {}
-                    Err(error) => panic!("{error}"),
-                }
+                assert!(matches!(handle.join(), Ok(()) | Err(JoinError::Cancelled)));
             }
         }
         queue.flush().unwrap();

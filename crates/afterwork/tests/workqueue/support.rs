@@ -7,7 +7,7 @@ pub use std::{
     fs,
     future::{self, pending, poll_fn, ready},
     io, mem,
-    ops::Range,
+    ops::{Deref, Range},
     panic::{AssertUnwindSafe, catch_unwind, panic_any},
     pin::{Pin, pin},
     process::Command,
@@ -101,15 +101,51 @@ impl On for Builder {
     }
 }
 
-/// Queues closures, and panics if one is rejected.
-pub trait Detach {
+/// Shorter calls, which panic if the queue rejects them.
+pub trait Shorter {
     fn detach(&self, func: impl FnOnce() + Send + 'static);
+    /// Spawns a closure that gets a handle to the queue.
+    fn spawn_own<T: Send + 'static>(
+        &self,
+        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
+    ) -> JoinHandle<T>;
+    /// Runs `func` on a worker, never on a helper, and returns its result.
+    fn in_worker<T: Send + 'static>(
+        &self,
+        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
+    ) -> T;
+    fn resume_and_drain(&self);
 }
 
-impl Detach for Workqueue {
+impl Shorter for Workqueue {
     #[track_caller]
     fn detach(&self, func: impl FnOnce() + Send + 'static) {
         self.spawn_detached(func).unwrap();
+    }
+
+    fn spawn_own<T: Send + 'static>(
+        &self,
+        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let own = self.clone();
+        self.spawn(move || func(&own))
+    }
+
+    #[track_caller]
+    fn in_worker<T: Send + 'static>(
+        &self,
+        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
+    ) -> T {
+        let own = self.clone();
+        let (send, receive) = mpsc::channel();
+        self.detach(move || _ = send.send(func(&own)));
+        receive.recv_timeout(PATIENCE).expect("the item ended without a value")
+    }
+
+    #[track_caller]
+    fn resume_and_drain(&self) {
+        self.resume();
+        self.drain().unwrap();
     }
 }
 
@@ -264,29 +300,80 @@ impl Hole {
     }
 }
 
+/// Calls `start`, which passes the hole to an item, and waits until that item blocks.
+pub fn stuck<T>(start: impl FnOnce(Hole) -> T) -> (T, Plug) {
+    let (plug, hole) = stopper();
+    let started = start(hole);
+    plug.wait_until_stuck();
+    (started, plug)
+}
+
 /// Occupies one seat of `queue` until the plug is released.
 pub fn plug_into(queue: &Workqueue) -> Plug {
-    let (plug, hole) = stopper();
-    queue.detach(move || hole.sit());
-    plug.wait_until_stuck();
-    plug
+    stuck(|hole| queue.detach(move || hole.sit())).1
+}
+
+/// Occupies one seat with an item that has the given options.
+pub fn plug_as(task: TaskOptions<'_>) -> Plug {
+    stuck(|hole| task.spawn_detached(move || hole.sit()).unwrap()).1
+}
+
+/// Blocks an item that owns a handle to its queue. The item drops the handle when the plug is
+/// released.
+pub fn plug_of_owner(queue: &Workqueue) -> Plug {
+    let own = queue.clone();
+    let ends = |hole: Hole| {
+        queue.detach(move || {
+            hole.sit();
+            drop(own);
+        });
+    };
+    stuck(ends).1
+}
+
+/// Starts an item that calls `body` in each run.
+pub fn stuck_with(queue: &Workqueue, mut body: impl FnMut(&Hole) + Send + 'static) -> (Work, Plug) {
+    stuck(|hole| {
+        let work = Work::new(move || body(&hole));
+        assert!(queue.enqueue(&work));
+        work
+    })
 }
 
 /// Starts an item that blocks in each run until the plug is released.
 pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
-    let (plug, hole) = stopper();
-    let work = Work::new(move || hole.sit());
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
-    (work, plug)
+    stuck_with(queue, Hole::sit)
 }
 
-/// Does the same as [`stuck_in`] for a closure.
-pub fn stuck_closure(queue: &Workqueue) -> (JoinHandle<()>, Plug) {
-    let (plug, hole) = stopper();
-    let handle = queue.spawn(move || hole.sit());
-    plug.wait_until_stuck();
-    (handle, plug)
+/// Starts an item that counts its runs, and blocks in each one until the plug is released.
+pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, Count) {
+    let count = Count::default();
+    let (work, plug) = stuck_with(queue, move |hole| {
+        count.add();
+        hole.sit();
+    });
+    (work, plug, count)
+}
+
+/// Starts an item that blocks in each run until the plug is released, and then counts the run.
+pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
+    let count = Count::default();
+    let (work, plug) = stuck_with(queue, move |hole| {
+        hole.sit();
+        count.add();
+    });
+    (work, plug, count)
+}
+
+/// Spawns a future that is never ready. Returns when it has been polled.
+pub fn pending_in(queue: &Workqueue) -> JoinHandle<()> {
+    let polled = Count::default();
+    let handle = queue.spawn_async(async move {
+        polled.add();
+        pending().await
+    });
+    wait_until(|| polled.get() == 1);
+    handle
 }
 
 /// Calls `body` with a clone of `shared` on another thread.
@@ -298,52 +385,43 @@ pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     thread::spawn(move || body(shared))
 }
 
-/// Starts an item that counts its runs, and blocks in each one until the plug is released.
-pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, Count) {
-    let ((plug, hole), count) = (stopper(), Count::default());
-    let runs = count.clone();
-    let work = Work::new(move || {
-        runs.add();
-        hole.sit();
+/// Makes the only worker of a pool take an item that blocks, and as many of the items that `rest`
+/// queues as it takes at once. Both queues use that pool.
+pub fn take_a_batch(queue: &Workqueue, other: &Workqueue, rest: impl FnOnce(&Workqueue)) -> Plug {
+    let (_, plug) = stuck(|hole| {
+        queue.pause();
+        queue.detach(move || hole.sit());
+        rest(queue);
+        // The first run on a new thread takes long. The later runs show the worker that items are
+        // short.
+        (0..64).for_each(|_| other.detach(|| ()));
+        // When this item runs, the worker has already set the items of the paused queue aside.
+        other.spawn(|| ()).join().unwrap();
+        queue.resume();
     });
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
-    (work, plug, count)
-}
-
-/// Starts an item that blocks in each run until the plug is released, and then counts the run.
-pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
-    let ((plug, hole), over) = (stopper(), Count::default());
-    let ended = over.clone();
-    let work = Work::new(move || {
-        hole.sit();
-        ended.add();
-    });
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
-    (work, plug, over)
-}
-
-/// Blocks an item that owns a handle to its queue. The item drops the handle when the plug is
-/// released.
-pub fn plug_of_owner(queue: &Workqueue) -> Plug {
-    let (own, (plug, hole)) = (queue.clone(), stopper());
-    queue.detach(move || {
-        hole.sit();
-        drop(own);
-    });
-    plug.wait_until_stuck();
     plug
 }
 
+/// Starts a flush on another thread, and returns when the flush sleeps.
+pub fn flush_begun(work: &Work) -> thread::JoinHandle<Result<bool, FlushError>> {
+    let flusher = beside(work, |work| work.flush());
+    wait_until(|| is_slept_for(work));
+    flusher
+}
+
 /// Creates an item that queues itself again while `stop` is zero.
-pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
-    let (again, stop) = (queue.clone(), stop.clone());
+pub fn restless(queue: &Workqueue, stop: Count) -> Work {
+    let again = queue.clone();
     Work::with_handle(move |this| {
         if stop.get() == 0 {
             again.enqueue(this);
         }
     })
+}
+
+/// Returns a builder of a queue with one seat, whose joiners do not help.
+pub fn one_seat(name: &str) -> Builder {
+    queue(name).max_active(1).help(false)
 }
 
 /// Builds an ordered queue, and one with a single seat.
@@ -353,9 +431,8 @@ pub fn ordered_and_narrow() -> [Workqueue; 2] {
 
 /// Queues `count` items, each of which ends when all are running.
 pub fn meet_in(queue: &Workqueue, count: usize) {
-    let all = Arc::new(Barrier::new(count));
+    let all = Shared::new(Barrier::new(count));
     for _ in 0..count {
-        let all = all.clone();
         queue.detach(move || _ = all.wait());
     }
 }
@@ -435,56 +512,105 @@ pub fn is_closed<T, F>(outcome: Result<T, TrySpawnError<F>>) -> bool {
     outcome.is_err_and(|error| !error.is_full())
 }
 
+/// A reference to a value that exists as long as the process, so that each closure may copy it.
+pub struct Shared<T: 'static>(&'static T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub fn new(value: T) -> Self {
+        Self(Box::leak(Box::new(value)))
+    }
+}
+
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
 /// Counts the threads that are inside, and the maximum.
-#[derive(Clone, Default)]
-pub struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+#[derive(Clone, Copy, Default)]
+pub struct Gauge {
+    now: Shared<AtomicUsize>,
+    most: Shared<AtomicUsize>,
+}
 
 impl Gauge {
-    pub fn within<T>(&self, body: impl FnOnce() -> T) -> T {
-        let now = self.0.0.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.1.fetch_max(now, Ordering::SeqCst);
+    pub fn within<T>(self, body: impl FnOnce() -> T) -> T {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
         let result = body();
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.now.fetch_sub(1, Ordering::SeqCst);
         result
     }
 
     /// Queues `count` items that yield inside.
-    pub fn crowd(&self, queue: &Workqueue, count: usize) {
-        for _ in 0..count {
-            let gauge = self.clone();
-            queue.detach(move || gauge.within(thread::yield_now));
-        }
+    pub fn crowd(self, queue: &Workqueue, count: usize) {
+        (0..count).for_each(|_| queue.detach(move || self.within(thread::yield_now)));
     }
 
-    pub fn most(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
+    pub fn most(self) -> usize {
+        self.most.load(Ordering::SeqCst)
     }
 }
 
 /// Counts the lives that exist, and those that were dropped.
-#[derive(Clone, Default)]
-pub struct Census(Arc<(AtomicI64, AtomicUsize)>);
+#[derive(Clone, Copy, Default)]
+pub struct Census {
+    alive: Shared<AtomicI64>,
+    dropped: Shared<AtomicUsize>,
+}
 
 /// Counts as alive until it is dropped.
 pub struct Life(Census);
 
 impl Census {
-    pub fn life(&self) -> Life {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
-        Life(self.clone())
+    pub fn life(self) -> Life {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Life(self)
     }
 
-    pub fn alive(&self) -> i64 {
-        self.0.0.load(Ordering::SeqCst)
+    /// Returns a closure that owns a life.
+    pub fn closure(self) -> impl FnOnce() + Send + 'static {
+        let life = self.life();
+        move || drop(life)
     }
 
-    pub fn dropped(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
+    /// Returns a future that owns a life and is never ready.
+    pub fn future(self) -> impl Future<Output = ()> + Send + 'static {
+        let life = self.life();
+        async move {
+            let _life = life;
+            pending().await
+        }
+    }
+
+    pub fn alive(self) -> i64 {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    pub fn dropped(self) -> usize {
+        self.dropped.load(Ordering::SeqCst)
     }
 
     /// Waits until `count` lives are dropped, and checks that none was dropped twice.
     #[track_caller]
-    pub fn all_dropped(&self, count: usize) {
+    pub fn all_dropped(self, count: usize) {
         wait_until(|| self.alive() <= 0);
         assert_eq!((self.alive(), self.dropped()), (0, count), "alive, dropped");
     }
@@ -492,8 +618,8 @@ impl Census {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
-        self.0.0.1.fetch_add(1, Ordering::SeqCst);
+        self.0.alive.fetch_sub(1, Ordering::SeqCst);
+        self.0.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -502,53 +628,64 @@ pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
     move || _ = &value
 }
 
-/// Records values in order.
-pub struct Log<T>(Arc<Mutex<Vec<T>>>);
-
-impl<T> Clone for Log<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
+/// Returns a closure that owns `value` and calls `act`.
+pub fn keeping(
+    value: impl Send + 'static,
+    mut act: impl FnMut() + Send + 'static,
+) -> impl FnMut() + Send + 'static {
+    move || {
+        let _ = &value;
+        act();
     }
 }
 
+/// Records values in order.
+pub struct Log<T: 'static>(Shared<Mutex<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Log<T> {}
+
 impl<T> Default for Log<T> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Shared::default())
     }
 }
 
 impl<T: Send + 'static> Log<T> {
-    pub fn push(&self, value: T) {
+    pub fn push(self, value: T) {
         self.0.lock().unwrap().push(value);
     }
 
     /// Returns a closure that records `value`.
-    pub fn note(&self, value: T) -> impl Fn() + Send + 'static + use<T>
+    pub fn note(self, value: T) -> impl Fn() + Send + 'static
     where
         T: Clone,
     {
-        let log = self.clone();
-        move || log.push(value.clone())
+        move || self.push(value.clone())
     }
 
     /// Removes and returns the values.
-    pub fn take(&self) -> Vec<T> {
+    pub fn take(self) -> Vec<T> {
         mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-#[derive(Clone, Default)]
-pub struct Count(Arc<AtomicUsize>);
+#[derive(Clone, Copy, Default)]
+pub struct Count(Shared<AtomicUsize>);
 
 impl Count {
     /// Returns a closure that counts its calls.
-    pub fn adder(&self) -> impl Fn() + Send + Sync + 'static + use<> {
-        let count = self.clone();
-        move || count.add()
+    pub fn adder(self) -> impl Fn() + Send + Sync + 'static {
+        move || self.add()
     }
 
     /// Queues `nr` items that count their runs.
-    pub fn spawn(&self, nr: usize, queue: &Workqueue) {
+    pub fn spawn(self, nr: usize, queue: &Workqueue) {
         (0..nr).for_each(|_| queue.detach(self.adder()));
     }
 
@@ -561,15 +698,24 @@ impl Count {
     }
 }
 
+/// Returns a closure that keeps its CPU busy while `stop` is zero.
+pub fn hogging(stop: Count) -> impl FnOnce() + Send + 'static {
+    move || {
+        while stop.get() == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// Creates an item that counts its runs.
-pub fn counting(count: &Count) -> Work {
+pub fn counting(count: Count) -> Work {
     Work::new(count.adder())
 }
 
 /// Creates an item and the count of its runs.
 pub fn counted() -> (Work, Count) {
     let count = Count::default();
-    (counting(&count), count)
+    (counting(count), count)
 }
 
 /// Returns `true` if a thread sleeps until the item ends a run.

@@ -6,52 +6,41 @@ const SOON: Duration = Duration::from_millis(2);
 
 #[test]
 fn a_cancellable_closure_and_a_future_expire_too() {
-    ends(|| {
-        let queue = queue("late").max_active(1).alone();
-        let plug = plug_into(&queue);
-        let lives = Census::default();
-        let deadline = Instant::now() + SOON;
-        let (life, mut cancel) = (lives.life(), CancelHandle::default());
-        let options = queue.task().deadline(deadline).cancel_handle(&mut cancel);
-        let closure = options.spawn(move || drop(life));
-        let life = lives.life();
-        let future = queue.task().deadline(deadline);
-        let future = future.spawn_async(async move { drop(life) });
-        assert!(!cancel.is_finished());
-        assert!(has_expired(closure.join()));
-        assert!(cancel.is_finished() && !cancel.cancel());
-        let awaited = block_on(future);
-        assert!(has_expired(awaited));
-        lives.all_dropped(2);
-        // This item has no joiner, so a worker finds it.
-        let life = lives.life();
-        let past = queue.task().deadline(Instant::now() + SOON);
-        drop(past.spawn_async(async move { drop(life) }));
-        thread::sleep(2 * SOON);
-        plug.release();
-        queue.drain().unwrap();
-        lives.all_dropped(3);
-        assert_eq!(queue.stats().expired, 3);
-    });
+    let queue = queue("late").max_active(1).alone();
+    let (plug, lives) = (plug_into(&queue), Census::default());
+    let (deadline, mut cancel) = (Instant::now() + SOON, CancelHandle::default());
+    let options = queue.task().deadline(deadline).cancel_handle(&mut cancel);
+    let closure = options.spawn(lives.closure());
+    let future = queue.task().deadline(deadline).spawn_async(lives.future());
+    assert!(!cancel.is_finished());
+    assert!(has_expired(closure.join()));
+    assert!(cancel.is_finished() && !cancel.cancel());
+    assert!(has_expired(block_on(future)));
+    lives.all_dropped(2);
+    // This item has no joiner, so a worker finds it.
+    let past = Instant::now();
+    drop(queue.task().deadline(past + SOON).spawn_async(lives.future()));
+    wait_until(|| past.elapsed() > SOON);
+    plug.release_and_drain(&queue);
+    lives.all_dropped(3);
+    assert_eq!(queue.stats().expired, 3);
 }
 
 #[test]
 fn a_future_that_was_polled_in_time_does_not_expire() {
-    ends(|| {
-        let queue = queue("polled").alone();
-        let (polled, is_polled) = mpsc::channel();
-        let deadline = Instant::now() + Duration::from_millis(50);
-        let future = queue.task().deadline(deadline).spawn_async(async move {
-            polled.send(()).unwrap();
-            sleep_until(deadline + SOON).await;
-            7
-        });
-        // If the machine is loaded, the future may expire before it was polled.
-        match is_polled.recv() {
-            Ok(()) => assert_eq!(future.join().unwrap(), 7),
-            Err(_) => assert!(has_expired(future.join())),
-        }
+    let queue = queue("polled").alone();
+    let (polled, is_polled) = mpsc::channel();
+    let deadline = Instant::now() + 50 * MS;
+    let future = queue.task().deadline(deadline).spawn_async(async move {
+        polled.send(()).unwrap();
+        sleep_until(deadline + SOON).await;
+        7
     });
+    // If the machine is loaded, the future may expire before it was polled.
+    match is_polled.recv() {
+        Ok(()) => assert_eq!(future.join().unwrap(), 7),
+        Err(_) => assert!(has_expired(future.join())),
+    }
 }
 
 #[test]
@@ -62,12 +51,10 @@ fn a_full_queue_returns_each_kind_of_work() {
     let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
     assert!(future.is_full());
     let future = future.into_inner();
-    let closure = queue.task().spawn_detached(|| ()).unwrap_err();
-    closure.into_inner()();
+    queue.task().spawn_detached(|| ()).unwrap_err().into_inner()();
     let mut cancel = CancelHandle::default();
     let options = queue.task().deadline(Instant::now() + HOUR);
-    let kept = options.cancel_handle(&mut cancel).try_spawn(|| 3);
-    assert_eq!(kept.unwrap_err().into_inner()(), 3);
+    assert_eq!(options.cancel_handle(&mut cancel).try_spawn(|| 3).unwrap_err().into_inner()(), 3);
     assert!(cancel.is_finished(), "it has no item");
     queue.resume();
     first.join().unwrap();
@@ -76,67 +63,46 @@ fn a_full_queue_returns_each_kind_of_work() {
 
 #[test]
 fn options_choose_pool_and_lane() {
-    let registry = registry("2 core");
-    let queue = queue("place").affinity(Cpu).help(false);
-    let queue = queue.strict(true).build_in(&registry).unwrap();
+    let queue = queue("place").affinity(Cpu).help(false).strict(true).alone();
     let name = || thread::current().name().unwrap().to_owned();
     let at = |task: TaskOptions<'_>| task.spawn(name).join().unwrap();
     let (first, last) = (CpuId::new(0), CpuId::new(1));
     assert_ne!(at(queue.task().on_cpu(first)), at(queue.task().on_cpu(last)));
-    let urgent = at(queue.task().on_cpu(last).urgent());
-    assert_eq!(urgent, at(queue.task().on_cpu(last)));
+    assert_eq!(at(queue.task().on_cpu(last).urgent()), at(queue.task().on_cpu(last)));
     // A node that does not exist is replaced by the first pod.
     assert_eq!(at(queue.task().on_node(77)), at(queue.task().on_cpu(first)));
 }
 
 #[test]
 fn urgent_work_of_all_kinds_overtakes() {
-    let queue = queue("narrow").max_active(1).help(false);
-    let queue: Workqueue = queue.build_in(&registry("1 core")).unwrap();
-    let (send, order) = mpsc::channel();
-    let note = |name: &'static str| {
-        let send = send.clone();
-        move || send.send(name).unwrap()
-    };
+    let (queue, log) = (one_seat("narrow").on(&registry("1 core")), Log::default());
     queue.pause();
-    queue.detach(note("ordinary"));
-    let (work, delayed) = (Work::new(note("work")), DelayedWork::new(note("delayed")));
+    queue.detach(log.note("ordinary"));
+    let (work, delayed) = (Work::new(log.note("work")), DelayedWork::new(log.note("delayed")));
     assert!(queue.task().urgent().enqueue(&work));
     assert!(queue.task().urgent().enqueue_after(&delayed, Duration::ZERO));
-    let all = [note("first"), note("second")];
+    let all = ["first", "second"].map(|name| log.note(name));
     assert_eq!(queue.task().urgent().spawn_detached_all(all), 2);
-    queue.resume();
-    queue.drain().unwrap();
-    let order: Vec<_> = order.try_iter().collect();
-    assert_eq!(order, ["work", "delayed", "first", "second", "ordinary"]);
-}
-
-#[test]
-fn urgent_has_no_effect_on_an_ordered_queue() {
-    let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
-    queue.detach(log.note(1));
-    queue.task().urgent().spawn_detached(log.note(2)).unwrap();
-    queue.resume();
-    queue.drain().unwrap();
-    assert_eq!(log.take(), [1, 2]);
+    queue.resume_and_drain();
+    assert_eq!(log.take(), ["work", "delayed", "first", "second", "ordinary"]);
+    // It has no effect on an ordered queue.
+    let queue = self::queue("ordered").ordered().paused();
+    queue.detach(log.note("ordinary"));
+    queue.task().urgent().spawn_detached(log.note("urgent")).unwrap();
+    queue.resume_and_drain();
+    assert_eq!(log.take(), ["ordinary", "urgent"]);
 }
 
 #[test]
 fn all_items_of_a_blocking_queue_may_block() {
-    ends(|| {
-        let queue = queue("files").blocking();
-        let queue = queue.build_in(&registry("2 core")).unwrap();
-        assert_eq!(queue.stats().max_active, MAX_ACTIVE);
-        meet_in(&queue, 16);
-        queue.drain().unwrap();
-        // The samples replaced no sleeping worker.
-        assert_eq!(queue.stats().cm_wakeups, 0);
-    });
-    let few = queue("few").blocking().max_active(3);
-    let few = few.build_in(&registry("2 core")).unwrap();
-    assert_eq!(few.stats().max_active, 3);
-    let one = queue("one").ordered().blocking();
-    assert!(one.build_in(&registry("2 core")).is_ok());
+    let queue = queue("files").blocking().alone();
+    assert_eq!(queue.stats().max_active, MAX_ACTIVE);
+    meet_in(&queue, 16);
+    queue.drain().unwrap();
+    // The samples replaced no sleeping worker.
+    assert_eq!(queue.stats().cm_wakeups, 0);
+    assert_eq!(self::queue("few").blocking().max_active(3).alone().stats().max_active, 3);
+    self::queue("one").ordered().blocking().alone();
 }
 
 #[test]
@@ -170,15 +136,12 @@ fn every_error_becomes_an_io_error() {
     queue.pause();
     let first = queue.spawn(|| ());
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
-    let busy = queue.drain_timeout(Duration::ZERO).unwrap_err();
-    assert_eq!(kind(busy), TimedOut);
+    assert_eq!(kind(queue.drain_timeout(Duration::ZERO).unwrap_err()), TimedOut);
     queue.shutdown(Duration::MAX).unwrap();
     first.join().unwrap();
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
-    let never = queue.every(Duration::ZERO, || ()).unwrap_err();
-    assert_eq!(kind(never), InvalidInput);
-    let wrong = "workqueue.max_activ=3".parse::<Params>();
-    assert_eq!(kind(wrong.unwrap_err()), InvalidInput);
+    assert_eq!(kind(queue.every(Duration::ZERO, || ()).unwrap_err()), InvalidInput);
+    assert_eq!(kind("workqueue.max_activ=3".parse::<Params>().unwrap_err()), InvalidInput);
     let full = Mailbox::builder().capacity(1).build();
     full.poster().post(1).unwrap();
     assert_eq!(kind(full.poster().post(2).unwrap_err()), WouldBlock);

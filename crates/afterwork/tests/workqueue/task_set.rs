@@ -7,20 +7,17 @@ const SHORT: Duration = Duration::from_millis(2);
 #[test]
 fn results_arrive_in_the_order_of_the_ends() {
     let queue = queue("set").alone();
-    let mut set = TaskSet::new(&queue);
-    let mut gates = Vec::new();
-    for number in 0..4 {
-        let (open, gate) = mpsc::channel::<()>();
+    let (mut set, gates) = (TaskSet::new(&queue), [(); 4].map(|()| Count::default()));
+    for (number, gate) in gates.into_iter().enumerate() {
         set.spawn(move || {
-            let _ = gate.recv();
+            wait_until(|| gate.get() == 1);
             number
         });
-        gates.push(Some(open));
     }
     assert_eq!(set.len(), 4);
     assert!(set.try_join_next().is_none());
     for number in [2, 0, 3, 1] {
-        gates[number] = None;
+        gates[number].add();
         assert_eq!(set.join_next_blocking().unwrap().unwrap(), number);
     }
     assert!(set.is_empty() && set.join_next_blocking().is_none());
@@ -77,9 +74,7 @@ fn a_set_and_its_slots_are_used_again() {
 
 /// Adds a blocked item.
 fn stuck_in_set(set: &mut TaskSet<()>) -> Plug {
-    let (plug, hole) = stopper();
-    set.spawn(move || hole.sit());
-    plug
+    stuck(|hole| set.spawn(move || hole.sit())).1
 }
 
 #[test]
@@ -89,7 +84,6 @@ fn a_waiter_of_a_set_is_woken_once_for_each_end() {
     let plugs = [(); 2].map(|()| stuck_in_set(&mut set));
     let mut nr_polls = 0;
     for plug in plugs {
-        plug.wait_until_stuck();
         let waits = poll_fn(|context| {
             nr_polls += 1;
             let polled = set.poll_join_next(context);
@@ -106,25 +100,12 @@ fn a_waiter_of_a_set_is_woken_once_for_each_end() {
 #[test]
 fn a_dropped_set_cancels_its_waiting_items_and_futures() {
     let queue = queue("set").max_active(1).alone();
-    let (census, started) = (Census::default(), Count::default());
-    let mut set = TaskSet::new(&queue);
-    for _ in 0..4 {
-        let (life, started) = (census.life(), started.clone());
-        set.spawn_async(async move {
-            let _life = life;
-            started.add();
-            pending::<()>().await;
-        });
-    }
-    wait_until(|| started.get() == 4);
+    let (mut set, census) = (TaskSet::new(&queue), Census::default());
+    (0..4).for_each(|_| set.spawn_async(census.future()));
+    // With one seat, the futures have been polled when this item runs.
+    queue.in_worker(|_| ());
     let plug = plug_into(&queue);
-    for _ in 0..4 {
-        let life = census.life();
-        set.spawn(move || {
-            let _life = life;
-            unreachable!("cancelled")
-        });
-    }
+    (0..4).for_each(|_| set.spawn(keeping(census.life(), || unreachable!("cancelled"))));
     drop(set);
     // The canceller drops the closures.
     assert_eq!(census.alive(), 4);
@@ -139,7 +120,6 @@ fn aborted_items_still_come_out_of_a_set() {
     let queue = queue("set").max_active(1).alone();
     let mut set = TaskSet::new(&queue);
     let plug = stuck_in_set(&mut set);
-    plug.wait_until_stuck();
     for _ in 0..3 {
         set.spawn(|| ());
         set.spawn_async(pending());
@@ -149,9 +129,8 @@ fn aborted_items_still_come_out_of_a_set() {
     assert_eq!(set.len(), 7);
     (0..3).for_each(|_| assert!(is_cancelled(set.try_join_next().unwrap())));
     plug.release();
-    let results: Vec<_> = set.results().collect();
-    assert_eq!(results.len(), 4);
-    assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 1);
+    let results = Vec::from_iter(set.results().map(|it| it.is_ok()));
+    assert_eq!((results.len(), results.into_iter().filter(|it| *it).count()), (4, 1));
 }
 
 #[test]
@@ -210,26 +189,18 @@ fn item_started_by_its_deadline_leaves_a_set_once() {
 
 #[test]
 fn a_set_cancels_the_others_if_the_drop_of_one_panics() {
-    let queue = queue("set").max_active(1).alone();
-    let (plug, census) = (plug_into(&queue), Census::default());
-    let mut set = TaskSet::new(&queue);
-    for _ in 0..3 {
-        let owned = (bomb(), census.life());
-        set.spawn(move || drop(owned));
-    }
+    let queue = queue("set").paused();
+    let (mut set, census) = (TaskSet::new(&queue), Census::default());
+    (0..3).for_each(|_| set.spawn(owning((bomb(), census.life()))));
     drop(set);
     census.all_dropped(3);
-    plug.release();
 }
 
 #[test]
 fn detached_items_of_a_set_run() {
-    let queue = queue("set").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("set").alone(), Count::default());
     let mut set = TaskSet::new(&queue);
-    for _ in 0..3 {
-        set.spawn(count.adder());
-    }
+    (0..3).for_each(|_| set.spawn(count.adder()));
     set.detach_all();
     assert!(set.is_empty());
     queue.drain().unwrap();
@@ -244,10 +215,8 @@ fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
     let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let plug = stuck_in_set(&mut set);
-    plug.wait_until_stuck();
     for _ in 0..3 {
-        let waits = async { set.join_next().await };
-        assert!(block_on(timeout(SHORT, waits)).is_err());
+        assert!(block_on(timeout(SHORT, async { set.join_next().await })).is_err());
     }
     plug.release();
     assert!(set.join_next_blocking().unwrap().is_ok());
@@ -255,15 +224,8 @@ fn a_task_that_waits_for_a_set_may_be_dropped_and_loses_nothing() {
 
 #[test]
 fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
-    let queue = queue("abort").alone();
-    let census = Census::default();
-    let life = census.life();
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn_async(async move {
-            let _life = life;
-            pending::<()>().await;
-        })
-    });
+    let (queue, census) = (queue("abort").alone(), Census::default());
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn_async(census.future()));
     let other = canceller.clone();
     assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
@@ -275,29 +237,18 @@ fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
 
 #[test]
 fn an_abort_handle_outlives_the_join_handle() {
-    let queue = queue("abort").max_active(1).alone();
-    let (plug, census) = (plug_into(&queue), Census::default());
-    let life = census.life();
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn(move || {
-            let _life = life;
-            unreachable!("cancelled")
-        })
-    });
-    drop::<JoinHandle<()>>(handle);
+    let (queue, census) = (queue("abort").paused(), Census::default());
+    let func = keeping(census.life(), || unreachable!("cancelled"));
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn(func));
+    drop(handle);
     assert!(canceller.cancel());
-    plug.release();
     census.all_dropped(1);
-    queue.drain().unwrap();
+    queue.resume_and_drain();
     assert_eq!(queue.stats().panicked, 0);
     let (handle, canceller) = cancellable(&queue, |task| task.spawn(|| 7));
     assert_eq!(handle.join().unwrap(), 7);
     assert!(!canceller.cancel());
-}
-
-#[test]
-fn abort_handle_of_a_rejected_item_has_no_effect() {
-    let queue = queue("abort").alone();
+    // The handle of a rejected item has no effect.
     queue.shutdown(Duration::MAX).unwrap();
     let (handle, canceller) = cancellable(&queue, |task| task.spawn(|| 7));
     assert!(canceller.is_finished() && !canceller.cancel());
@@ -306,18 +257,11 @@ fn abort_handle_of_a_rejected_item_has_no_effect() {
 
 #[test]
 fn a_future_without_wakers_stays_for_its_abort_handle() {
-    let queue = queue("abort").alone();
-    let (census, polled) = (Census::default(), Count::default());
-    let (life, count) = (census.life(), polled.adder());
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn_async(poll_fn(move |_| {
-            let _life = &life;
-            count();
-            Poll::<()>::Pending
-        }))
-    });
+    let (queue, census) = (queue("abort").max_active(1).alone(), Census::default());
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn_async(census.future()));
     drop(handle);
-    wait_until(|| polled.get() == 1);
+    // With one seat, the future has been polled when this item runs.
+    queue.in_worker(|_| ());
     assert_eq!(census.alive(), 1);
     drop(canceller);
     census.all_dropped(1);
@@ -335,10 +279,9 @@ fn a_handle_whose_result_was_taken_yields_an_error() {
             handle
         };
         let is_taken = |joined| matches!(joined, Err(JoinError::Taken));
-        let mut handle = taken();
+        let (mut handle, mut set) = (taken(), TaskSet::new(&queue));
         assert!(is_taken(block_on(&mut handle)));
         assert!(handle.is_finished() && !handle.cancel());
-        let mut set = TaskSet::new(&queue);
         set.add(handle);
         set.spawn(|| 8);
         let mut results: Vec<_> = set.results().map(|it| it.ok()).collect();

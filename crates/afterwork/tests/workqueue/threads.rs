@@ -7,8 +7,7 @@ fn name() -> String {
 }
 
 /// Creates a hook that records the threads that call it.
-fn noting(threads: &Log<String>) -> Option<ThreadHook> {
-    let threads = threads.clone();
+fn noting(threads: Log<String>) -> Option<ThreadHook> {
     Some(ThreadHook::new(move || threads.push(name())))
 }
 
@@ -16,16 +15,15 @@ fn noting(threads: &Log<String>) -> Option<ThreadHook> {
 fn threads_call_their_hooks_around_all_their_items() {
     let (started, stopped) = (Log::default(), Log::default());
     let registry = tuned("2 core", |it| {
-        it.on_thread_start = noting(&started);
-        it.on_thread_stop = noting(&stopped);
+        it.on_thread_start = noting(started);
+        it.on_thread_stop = noting(stopped);
         it.thread_name = "db".into();
     });
     let queue = queue("hooks").help(false).with_rescuer().on(&registry);
-    let before = started.clone();
     let worker = queue.spawn(move || {
-        let threads = before.take();
+        let threads = started.take();
         assert!(threads.contains(&name()));
-        threads.into_iter().for_each(|it| before.push(it));
+        threads.into_iter().for_each(|it| started.push(it));
         name()
     });
     assert_eq!(worker.join().unwrap(), "db/u0");
@@ -84,12 +82,7 @@ fn stacks_have_the_size_of_the_parameter() {
 fn nested_joins_continue_on_other_stacks() {
     let registry = tuned("1 core", |it| it.stack_size = 256 << 10);
     let queue = queue("nested").max_active(1).on(&registry);
-    let own = queue.clone();
-    let plug = plug_into(&queue);
-    let handle = queue.spawn(move || descend(&own, 400));
-    plug.release();
-    wait_until(|| handle.is_finished());
-    assert_eq!(handle.join().unwrap(), 400);
+    assert_eq!(queue.in_worker(|own| descend(own, 400)), 400);
 }
 
 #[test]
@@ -97,29 +90,26 @@ fn an_invalid_thread_tunable_is_named() {
     let refused = |change: &dyn Fn(&mut Params)| {
         let mut params = Params::default();
         change(&mut params);
-        let topology = Topology::synthetic("1 core").unwrap();
-        match Registry::new(topology, params).unwrap_err() {
-            RegistryError::Params(error) => error.to_string(),
-            error => panic!("{error}"),
+        match Registry::new(Topology::synthetic("1 core").unwrap(), params) {
+            Err(RegistryError::Params(error)) => error.to_string(),
+            other => panic!("{other:?}"),
         }
     };
     for size in [0, 65_535, (1 << 30) + 1, usize::MAX] {
         let expected = "expected a number from 65536 to 1073741824";
-        let expected = format!("workqueue.stack_size={size}: {expected}");
-        assert_eq!(refused(&|it| it.stack_size = size), expected);
+        let error = refused(&|it| it.stack_size = size);
+        assert_eq!(error, format!("workqueue.stack_size={size}: {expected}"));
     }
     for name in ["", "of 11 bytes", "n\0l"] {
         let error = refused(&|it| it.thread_name = name.into());
         assert!(error.starts_with("thread_name="), "{error}");
-        let expected = "expected a name of 1 to 10 bytes, without a NUL";
-        assert!(error.ends_with(expected), "{error}");
+        assert!(error.ends_with("expected a name of 1 to 10 bytes, without a NUL"), "{error}");
     }
 }
 
 #[test]
 fn a_queue_has_priority_where_it_may() {
-    let queue = queue("perhaps").nice(5).highpri_if_permitted();
-    let queue = queue.build().unwrap();
+    let queue = queue("perhaps").nice(5).highpri_if_permitted().build().unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     let may = sync::thread::may_set_nice(-20).is_ok();
     assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });

@@ -54,8 +54,7 @@ fn ordinary_items_get_every_tenth_start() {
     }
     plug.release_and_drain(&queue);
     let nine = "U U U U U U U U U";
-    let found = order.take().join(" ");
-    assert_eq!(found, format!("{nine} o {nine} o U U U U U U U o"));
+    assert_eq!(order.take().join(" "), format!("{nine} o {nine} o U U U U U U U o"));
 }
 
 #[test]
@@ -81,8 +80,7 @@ fn an_ordered_queue_has_no_urgent_lane() {
     let queue = queue("ordered").ordered().on(&registry("1 core"));
     let refused = queue.urgent();
     assert!(matches!(refused, Err(BuildError::OrderedUrgent)));
-    let text = refused.unwrap_err().to_string();
-    assert_eq!(text, "an ordered queue has no urgent lane");
+    assert_eq!(refused.unwrap_err().to_string(), "an ordered queue has no urgent lane");
 }
 
 #[test]
@@ -107,15 +105,15 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
     let queue = narrow();
     let urgent = queue.urgent().unwrap();
     let (count, never) = (Count::default(), Count::default());
-    let queue_both = |count: &Count| [&queue, &urgent].map(|to| count.spawn(20, to));
-    queue_both(&count);
+    let queue_both = |count: Count| [&queue, &urgent].map(|to| count.spawn(20, to));
+    queue_both(count);
     urgent.flush().unwrap();
     assert_eq!(count.get(), 40);
-    queue_both(&count);
+    queue_both(count);
     queue.drain().unwrap();
     assert_eq!(count.get(), 80);
     let plug = plug_into(&queue);
-    queue_both(&never);
+    queue_both(never);
     assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
     assert_eq!(queue.cancel_all(), 40);
     plug.release_and_drain(&queue);
@@ -190,8 +188,7 @@ fn a_joiner_helps_with_an_urgent_item() {
     let other = queue("other").on(&registry);
     let keeps_worker = plug_into(&other);
     let queue = queue("helped").on(&registry);
-    let urgent = queue.urgent().unwrap();
-    assert_eq!(urgent.spawn(|| 6 * 7).join().unwrap(), 42);
+    assert_eq!(queue.urgent().unwrap().spawn(|| 6 * 7).join().unwrap(), 42);
     assert_eq!(queue.stats().helped, 1);
     keeps_worker.release();
 }

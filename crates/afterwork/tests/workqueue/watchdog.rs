@@ -16,10 +16,7 @@ fn impatient(params: &mut Params) {
 }
 
 fn stall(report: Report) -> Option<Stall> {
-    match report {
-        Report::Stall(stall) => Some(stall),
-        _ => None,
-    }
+    if let Report::Stall(stall) = report { Some(stall) } else { None }
 }
 
 fn waits_behind() {}
@@ -100,14 +97,8 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
 #[test]
 fn an_item_that_hogs_the_cpu_is_reported_by_name() {
     let (registry, reports) = reporting(|_| ());
-    let queue = queue("hogs").help(false).on(&registry);
-    let stop = Count::default();
-    let seen = stop.clone();
-    queue.detach(move || {
-        while seen.get() == 0 {
-            std::hint::spin_loop();
-        }
-    });
+    let (queue, stop) = (queue("hogs").help(false).on(&registry), Count::default());
+    queue.detach(hogging(stop));
     queue.detach(|| ());
     let report = reports.recv().unwrap();
     stop.add();
@@ -115,7 +106,7 @@ fn an_item_that_hogs_the_cpu_is_reported_by_name() {
         panic!("{report}");
     };
     assert_eq!((item.queue.as_str(), count), ("hogs", 1));
-    assert!(item.func.contains("an_item_that_hogs_the_cpu"), "{item}");
+    assert!(item.func.contains("hogging"), "{item}");
     queue.drain().unwrap();
 }
 
