@@ -249,12 +249,6 @@ fn announced_owner_precedes_a_later_call() {
     }
 }
 
-models! {
-    fn caller_that_overtakes_an_announced_owner_is_detected() =
-        must_fail("percpu: a caller overtakes the eldest",
-            || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
-}
-
 #[test]
 fn owner_that_overtakes_an_announced_call_is_detected() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
@@ -262,16 +256,6 @@ fn owner_that_overtakes_an_announced_call_is_detected() {
             bounded(2, move || announced_before_the_next_operation(qpw));
         });
     }
-}
-
-models! {
-    fn caller_that_overtakes_an_announced_call_is_detected() =
-        must_fail("percpu: a caller overtakes the eldest",
-            || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
-    fn sections_of_owner_and_remotes_never_overlap() =
-        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
-        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
-        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]
@@ -282,27 +266,11 @@ fn slot_of_a_parked_owner_is_reused() {
     }
 }
 
-models! {
-    fn a_broken_bias_never_lets_two_inside() =
-        bounded(2, broken_bias),
-        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
-    fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
-}
-
 #[test]
 fn work_queued_from_inside_a_section_runs_after_it() {
     for qpw in Qpw::ALL {
         bounded(2, move || queued_from_inside(qpw));
     }
-}
-
-models! {
-    fn section_must_check_its_own_call_queue() = must_fail("percpu: leaves its own calls",
-            || bounded(2, || queued_from_inside(Qpw::EveryOp)));
-    fn flush_sees_earlier_calls() = bounded(3, flushed);
-    fn queued_call_returns_its_result() =
-        bounded(3, called_with_a_deadline),
-        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]
@@ -313,19 +281,47 @@ fn one_thread_takes_over_from_a_leaked_owner() {
 }
 
 models! {
-    fn takeover_needs_its_claim() = must_fail("percpu: takes over without a claim",
+    fn caller_that_overtakes_an_announced_owner_is_detected() =
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
+    fn caller_that_overtakes_an_announced_call_is_detected() =
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
+    fn sections_of_owner_and_remotes_never_overlap() =
+        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+    fn a_broken_bias_never_lets_two_inside() =
+        bounded(2, broken_bias),
+        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
+    fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
+    fn section_must_check_its_own_call_queue() =
+        must_fail("percpu: leaves its own calls",
+            || bounded(2, || queued_from_inside(Qpw::EveryOp)));
+    fn flush_sees_earlier_calls() = bounded(3, flushed);
+    fn queued_call_returns_its_result() =
+        bounded(3, called_with_a_deadline),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+    fn takeover_needs_its_claim() =
+        must_fail("percpu: takes over without a claim",
             || bounded(3, || two_take_over(Qpw::Queue)));
-    fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
+    fn taking_needs_its_acquire() =
+        must_fail("percpu: relaxed take",
             || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
-    fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
+    fn releasing_needs_its_release() =
+        must_fail("percpu: relaxed release",
             || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
-    fn yielding_needs_its_mark() = must_fail("percpu: yields without marking it",
+    fn yielding_needs_its_mark() =
+        must_fail("percpu: yields without marking it",
             || bounded(2, || parked_between(Qpw::OnDemand)));
     fn releasing_needs_its_fence() =
-        must_fail("percpu: no fence when releasing", || bounded(3, queued_calls_and_a_dropped_owner));
+        must_fail("percpu: no fence when releasing",
+            || bounded(3, queued_calls_and_a_dropped_owner));
     fn posting_a_queued_call_needs_its_fence() =
-        must_fail("percpu: no fence after posting", || bounded(3, queued_calls_and_a_dropped_owner));
-    fn releasing_needs_a_check_of_the_call_queue() = must_fail("percpu: releases and forgets the calls",
+        must_fail("percpu: no fence after posting",
+            || bounded(3, queued_calls_and_a_dropped_owner));
+    fn releasing_needs_a_check_of_the_call_queue() =
+        must_fail("percpu: releases and forgets the calls",
             || bounded(3, queued_calls_and_a_dropped_owner));
     fn finishing_a_queued_call_needs_its_release() =
         must_fail("percpu: relaxed done", || bounded(3, flushed));

@@ -82,17 +82,6 @@ fn a_reader_that_is_being_parked() {
     reader.join().unwrap();
 }
 
-models! {
-    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
-    fn locking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
-    fn the_driver_needs_its_heavy_barrier() =
-        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
-    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
-    fn unlocking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
-}
-
 #[test]
 fn answer_counts_as_a_quiescent_state() {
     bounded(3, || {
@@ -111,19 +100,6 @@ fn answer_counts_as_a_quiescent_state() {
         versions.free();
         reader.join().unwrap();
     });
-}
-
-models! {
-    fn an_answer_needs_both_orders() =
-        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
-    fn parked_reader_resumes() = bounded(4, a_parked_reader);
-    fn leaving_a_parking_needs_its_fence() =
-        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
-    fn parking_a_reader_does_not_miss_a_new_section() = bounded(3, a_reader_that_is_being_parked);
-    fn park_must_be_tested_after_the_store() =
-        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
-    /// A section that begins during the grace period does not delay it, and reads the new version.
-    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
 }
 
 /// A grace period of another thread completes a cookie. A reader reads both replaced values.
@@ -150,23 +126,11 @@ fn a_cookie() {
     updater.join().unwrap();
 }
 
-models! {
-    fn grace_period_serves_all_earlier_callers() = bounded(2, a_cookie);
-    fn a_cookie_needs_its_fence() =
-        must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
-}
-
 /// Two updaters wait for grace periods. A third thread has read before, so they need to scan.
 fn two_updaters() {
     warm_up();
     let updaters = [(), ()].map(|()| spawn(rcu::synchronize));
     updaters.into_iter().for_each(|it| it.join().unwrap());
-}
-
-models! {
-    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
-    fn driver_that_stops_must_wake_the_next() =
-        must_fail("rcu: no next driver", || bounded(2, two_updaters));
 }
 
 /// Threads acquire slots, release them and acquire them again during a scan.
@@ -190,13 +154,6 @@ fn a_slot_that_another_thread_takes() {
         spawn_with(seat.clone(), move |theirs| assert!(theirs.read() && theirs.is_open_of_mine()));
     assert!(!seat.is_open_of_mine(), "would end the section of another thread");
     reader.join().unwrap();
-}
-
-models! {
-    fn exiting_thread_ignores_sections_of_other_threads() =
-        exhaustive(a_slot_that_another_thread_takes);
-    fn released_slot_must_forget_its_owner() =
-        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
 }
 
 /// The tree has three leaves. The holdout of one leaf may report before the next leaf
@@ -225,13 +182,6 @@ fn reports() {
     assert_eq!(nr_last, 1, "no reader is left to wake the driver");
 }
 
-models! {
-    fn reports_climb_to_the_root_once() = bounded(3, reports);
-    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
-    fn reports_carry_the_section_with_them() =
-        must_fail("node: relaxed report", || bounded(3, reports));
-}
-
 fn a_callback() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -243,12 +193,6 @@ fn a_callback() {
     });
     model::sweep();
     reader.join().unwrap();
-}
-
-models! {
-    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
-    fn a_callback_needs_a_grace_period() =
-        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
 }
 
 /// A callback joins the bag of an earlier one and may be taken with it, while a reader reads.
@@ -267,13 +211,6 @@ fn a_callback_that_joins() {
     reader.join().unwrap();
 }
 
-models! {
-    fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
-        bounded(2, a_callback_that_joins);
-    fn sweep_must_close_the_bags_it_takes() =
-        must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
-}
-
 /// One thread queues more callbacks than a bag holds while another sweeps.
 fn bags() {
     let run: Arc<[Plain; 4]> = Arc::default();
@@ -287,16 +224,6 @@ fn bags() {
     model::sweep();
     let all: Vec<u32> = run.iter().map(Plain::get).collect();
     assert_eq!(all, [1; 4], "each callback runs once");
-}
-
-models! {
-    fn a_bag_is_used_again() = bounded(3, bags);
-    fn reused_bag_needs_the_order_of_its_end() =
-        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
-    fn giving_a_spare_bag_needs_its_release() =
-        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
-    fn taking_a_spare_bag_needs_its_acquire() =
-        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
 }
 
 /// One thread takes both spare bags and returns the first; another takes one at the same time.
@@ -314,12 +241,6 @@ fn spare_bags() {
     assert_eq!(taken, [0, 1], "each is taken by one");
 }
 
-models! {
-    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
-    fn two_threads_must_not_take_one_spare_bag() =
-        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
-}
-
 /// Two threads sweep at the same time; either may take the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());
@@ -332,11 +253,6 @@ fn two_sweeps() {
     model::sweep();
     assert_eq!(run.get(), 1, "a sweep ended amid another");
     other.join().unwrap();
-}
-
-models! {
-    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
-    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
 }
 
 /// The sweeper may already be sweeping when the second callback is queued.
@@ -364,12 +280,6 @@ fn a_barrier() {
     sweeper.join().unwrap();
 }
 
-models! {
-    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
-    fn barrier_must_not_join_a_running_sweep() =
-        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
-}
-
 /// A grace period of another thread completes a cookie, although no thread reads.
 fn a_cookie_and_a_synchronize() {
     let is_made = Arc::new(AtomicBool::new(false));
@@ -388,8 +298,61 @@ fn a_cookie_and_a_synchronize() {
 }
 
 models! {
-    fn synchronize_completes_every_earlier_cookie() =
-        exhaustive(a_cookie_and_a_synchronize);
+    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
+    fn locking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
+    fn the_driver_needs_its_heavy_barrier() =
+        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
+    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
+    fn unlocking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
+    fn an_answer_needs_both_orders() =
+        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
+    fn parked_reader_resumes() = bounded(4, a_parked_reader);
+    fn leaving_a_parking_needs_its_fence() =
+        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
+    fn parking_a_reader_does_not_miss_a_new_section() = bounded(3, a_reader_that_is_being_parked);
+    fn park_must_be_tested_after_the_store() =
+        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
+    /// A section that begins during the grace period does not delay it, and reads the new version.
+    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
+    fn grace_period_serves_all_earlier_callers() = bounded(2, a_cookie);
+    fn a_cookie_needs_its_fence() =
+        must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
+    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
+    fn driver_that_stops_must_wake_the_next() =
+        must_fail("rcu: no next driver", || bounded(2, two_updaters));
+    fn exiting_thread_ignores_sections_of_other_threads() =
+        exhaustive(a_slot_that_another_thread_takes);
+    fn released_slot_must_forget_its_owner() =
+        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
+    fn reports_climb_to_the_root_once() = bounded(3, reports);
+    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
+    fn reports_carry_the_section_with_them() =
+        must_fail("node: relaxed report", || bounded(3, reports));
+    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
+    fn a_callback_needs_a_grace_period() =
+        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
+    fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
+        bounded(2, a_callback_that_joins);
+    fn sweep_must_close_the_bags_it_takes() =
+        must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
+    fn a_bag_is_used_again() = bounded(3, bags);
+    fn reused_bag_needs_the_order_of_its_end() =
+        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
+    fn giving_a_spare_bag_needs_its_release() =
+        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+    fn taking_a_spare_bag_needs_its_acquire() =
+        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
+    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
+    fn two_threads_must_not_take_one_spare_bag() =
+        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
+    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
+    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
+    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
+    fn barrier_must_not_join_a_running_sweep() =
+        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
+    fn synchronize_completes_every_earlier_cookie() = exhaustive(a_cookie_and_a_synchronize);
     fn a_synchronize_must_not_overlook_cookies() =
         must_fail("rcu: synchronize overlooks cookies", || exhaustive(a_cookie_and_a_synchronize));
 }

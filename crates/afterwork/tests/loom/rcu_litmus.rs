@@ -115,11 +115,6 @@ fn left_open() {
     }
 }
 
-models! {
-    fn grace_period_covers_removals_by_other_threads() =
-        bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
-}
-
 #[test]
 fn removals_by_other_threads_need_the_barriers() {
     for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
@@ -129,6 +124,8 @@ fn removals_by_other_threads_need_the_barriers() {
 }
 
 models! {
+    fn grace_period_covers_removals_by_other_threads() =
+        bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
     fn cookie_works_on_any_thread() =
         bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
     fn cookie_passed_to_another_thread_needs_the_barriers() =

@@ -173,14 +173,6 @@ fn aside() {
     assert_eq!(written.get(), 1);
 }
 
-models! {
-    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
-    fn runners_must_be_notified_by_readers() =
-        must_fail("srcu: the runners are not notified", || bounded(2, aside));
-    fn srcu_reader_protects_its_data() = exhaustive(section);
-    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
-}
-
 #[test]
 fn srcu_answer_replaces_a_barrier() {
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
@@ -192,6 +184,11 @@ fn srcu_answer_replaces_a_barrier() {
 }
 
 models! {
+    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
+    fn runners_must_be_notified_by_readers() =
+        must_fail("srcu: the runners are not notified", || bounded(2, aside));
+    fn srcu_reader_protects_its_data() = exhaustive(section);
+    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
     fn a_srcu_answer_needs_both_orders() =
         must_fail("srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
             || bounded(3, || unaided(2))),

@@ -37,19 +37,6 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     }
 }
 
-models! {
-    fn no_urgent_post_is_missed_by_a_sleeping_owner() =
-        bounded(3, || all_are_received(&[true], true, 1)),
-        bounded(1, || all_are_received(&[true, false], true, 1)),
-        bounded(1, || all_are_received(&[true, false], false, 2));
-    fn a_lane_must_be_open_before_its_first_post() =
-        must_deadlock("lanes: opened after the post",
-            || bounded(2, || all_are_received(&[true], true, 1)));
-    fn an_owner_must_count_both_lanes() =
-        must_deadlock("lanes: one is counted",
-            || bounded(2, || all_are_received(&[true], true, 1)));
-}
-
 /// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
 #[test]
 fn incomplete_push_in_one_lane_does_not_end_the_other() {
@@ -83,10 +70,6 @@ fn lanes_keep_their_order() {
     drop(ordinary);
 }
 
-models! {
-    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
-}
-
 /// More urgent items are posted than may be received before a waiting ordinary one.
 fn an_ordinary_item_waits() {
     let mut mailbox = Mailbox::builder().keep(0).build();
@@ -94,12 +77,6 @@ fn an_ordinary_item_waits() {
     let urgent = poster(&mailbox, true);
     (0..3).for_each(|number| urgent.post_lazy(number).unwrap());
     assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "it missed its turn");
-}
-
-models! {
-    fn an_ordinary_item_has_its_turn() =
-        bounded(1, an_ordinary_item_waits),
-        must_fail("lanes: ordinary items get no turn", || bounded(1, an_ordinary_item_waits));
 }
 
 /// An urgent post overlaps the end of the owner.
@@ -118,4 +95,21 @@ fn urgent_item_does_not_remain_in_a_dead_queue() {
         assert_eq!(std::sync::Arc::strong_count(&alive), 1);
         drop(urgent);
     });
+}
+
+models! {
+    fn no_urgent_post_is_missed_by_a_sleeping_owner() =
+        bounded(3, || all_are_received(&[true], true, 1)),
+        bounded(1, || all_are_received(&[true, false], true, 1)),
+        bounded(1, || all_are_received(&[true, false], false, 2));
+    fn a_lane_must_be_open_before_its_first_post() =
+        must_deadlock("lanes: opened after the post",
+            || bounded(2, || all_are_received(&[true], true, 1)));
+    fn an_owner_must_count_both_lanes() =
+        must_deadlock("lanes: one is counted",
+            || bounded(2, || all_are_received(&[true], true, 1)));
+    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
+    fn an_ordinary_item_has_its_turn() =
+        bounded(1, an_ordinary_item_waits),
+        must_fail("lanes: ordinary items get no turn", || bounded(1, an_ordinary_item_waits));
 }

@@ -38,7 +38,8 @@ models! {
         must_fail("blocking: no fence", || bounded(2, blocks_for_another));
     fn blocking_needs_its_recheck() =
         must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
-    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() = bounded(2, sampled_asleep_then_awake);
+    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() =
+        bounded(2, sampled_asleep_then_awake);
     fn worker_counted_as_asleep_for_ever_is_detected() =
         must_fail("take: still asleep", || bounded(2, sampled_asleep_then_awake));
 }

@@ -83,6 +83,13 @@ fn expires_while_awaited() {
     wind_up(queue);
 }
 
+#[test]
+fn a_start_after_the_deadline_is_found() {
+    for as_future in [false, true] {
+        must_fail("deadline: starts after it", || bounded(2, move || is_over(as_future)));
+    }
+}
+
 models! {
     fn task_awaiting_an_item_is_notified_of_its_deadline() = bounded(2, expires_while_awaited);
     fn task_awaiting_an_item_must_have_a_timer() =
@@ -94,11 +101,4 @@ models! {
         bounded(2, || is_over(false)), bounded(2, || is_over(true));
     fn expiry_of_a_started_item_is_found() =
         must_fail("deadline: expires a started item", || bounded(2, || due_at(false, false)));
-}
-
-#[test]
-fn a_start_after_the_deadline_is_found() {
-    for as_future in [false, true] {
-        must_fail("deadline: starts after it", || bounded(2, move || is_over(as_future)));
-    }
 }

@@ -54,22 +54,12 @@ fn cancel_races_with_firing() {
     );
 }
 
-models! {
-    fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_races_with_firing);
-}
-
 fn requeue_races_with_firing() {
     fire_during(
         one_item(),
         |queue, work| queue.enqueue_after(work, Duration::ZERO),
         |queued, _, runs| assert_eq!(runs(), 1 + u32::from(queued)),
     );
-}
-
-models! {
-    fn an_item_is_armed_or_pending_and_never_both_or_neither() = bounded(3, requeue_races_with_firing);
-    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_races_with_firing));
 }
 
 fn mod_races_with_firing() {
@@ -83,12 +73,6 @@ fn mod_races_with_firing() {
     );
 }
 
-models! {
-    fn a_timer_that_was_changed_does_not_fire_at_its_former_time() = bounded(3, mod_races_with_firing);
-    fn firing_must_check_for_a_change() =
-        must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
-}
-
 /// The item is claimed before its timer is disarmed.
 fn mod_to_now_races_with_firing() {
     fire_during(
@@ -96,12 +80,6 @@ fn mod_to_now_races_with_firing() {
         |queue, work| queue.reschedule(work, Duration::ZERO).unwrap(),
         |is_new, _, runs| assert_eq!(runs(), 1 + u32::from(is_new)),
     );
-}
-
-models! {
-    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
-    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
 }
 
 fn disable_races_with_arming() {
@@ -119,12 +97,6 @@ fn disable_races_with_arming() {
     wind_up(queue);
 }
 
-models! {
-    fn disabled_item_is_not_and_cannot_be_armed() = bounded(3, disable_races_with_arming);
-    fn arming_must_check_that_the_item_is_enabled() =
-        must_fail("delayed: arming overlooks disable", || bounded(3, disable_races_with_arming));
-}
-
 fn disable_races_with_firing() {
     fire_during(
         one_item(),
@@ -134,12 +106,6 @@ fn disable_races_with_firing() {
             assert_eq!(runs(), u32::from(!was_pending));
         },
     );
-}
-
-models! {
-    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_races_with_firing);
-    fn firing_must_leave_a_disabled_items_timer() =
-        must_fail("delayed: firing overlooks disable", || bounded(3, disable_races_with_firing));
 }
 
 /// A reaper fires the timer, because a cancelled enqueue left the item's link on a paused queue.
@@ -169,6 +135,24 @@ fn mod_races_with_a_reaper() {
 }
 
 models! {
+    fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_races_with_firing);
+    fn an_item_is_armed_or_pending_and_never_both_or_neither() =
+        bounded(3, requeue_races_with_firing);
+    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_races_with_firing));
+    fn a_timer_that_was_changed_does_not_fire_at_its_former_time() =
+        bounded(3, mod_races_with_firing);
+    fn firing_must_check_for_a_change() =
+        must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
+    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
+    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
+    fn disabled_item_is_not_and_cannot_be_armed() = bounded(3, disable_races_with_arming);
+    fn arming_must_check_that_the_item_is_enabled() =
+        must_fail("delayed: arming overlooks disable", || bounded(3, disable_races_with_arming));
+    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_races_with_firing);
+    fn firing_must_leave_a_disabled_items_timer() =
+        must_fail("delayed: firing overlooks disable", || bounded(3, disable_races_with_firing));
     fn a_timer_that_was_changed_is_not_fired_by_a_reaper() = bounded(2, mod_races_with_a_reaper);
     fn reaper_must_check_for_a_change() =
         must_fail("delayed: fires a changed timer", || bounded(2, mod_races_with_a_reaper));

@@ -25,12 +25,6 @@ fn timer_races_with_end() {
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }
 
-models! {
-    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_races_with_end);
-    fn end_must_wait_for_threads_that_push_items() =
-        must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
-}
-
 /// One thread drops the last handle to a queue. Another drops the last handle to an item whose
 /// timer is armed on that queue, or cancels it first. The last of them drops the values that the
 /// item owns.
@@ -60,13 +54,6 @@ fn far_timer_races_with_end(cancels: bool) {
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-models! {
-    fn delayed_items_are_dropped_with_their_queue() =
-        bounded(2, || far_timer_races_with_end(true)), bounded(2, || far_timer_races_with_end(false));
-    fn end_must_check_the_timer_wheel() =
-        must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
-}
-
 /// A bottom-half item drops the last handle to a queue that has an item, all on one thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
@@ -89,13 +76,6 @@ fn bottom_half_drops_the_last_handle() {
     drop(bh);
 }
 
-models! {
-    fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() =
-        bounded(2, bottom_half_drops_the_last_handle);
-    fn the_end_of_a_queue_must_not_unwind() =
-        must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
-}
-
 /// An item drops the last handle to its queue on the worker. A reaper then destroys the queue.
 fn item_drops_its_own_queue() {
     let machine = machine(1, 1);
@@ -108,6 +88,18 @@ fn item_drops_its_own_queue() {
 }
 
 models! {
+    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_races_with_end);
+    fn end_must_wait_for_threads_that_push_items() =
+        must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
+    fn delayed_items_are_dropped_with_their_queue() =
+        bounded(2, || far_timer_races_with_end(true)),
+        bounded(2, || far_timer_races_with_end(false));
+    fn end_must_check_the_timer_wheel() =
+        must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
+    fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() =
+        bounded(2, bottom_half_drops_the_last_handle);
+    fn the_end_of_a_queue_must_not_unwind() =
+        must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
     fn queue_dropped_by_its_own_item_is_destroyed_completely() =
         bounded(2, item_drops_its_own_queue);
     fn deferred_cleanup_must_wake_the_manager() =

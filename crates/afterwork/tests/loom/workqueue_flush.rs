@@ -13,15 +13,6 @@ fn flush_races_with_a_worker() {
     wind_up(queue);
 }
 
-models! {
-    fn queue_flush_sees_writes_of_the_run() = bounded(2, flush_races_with_a_worker);
-    fn flush_must_adopt_the_injector() =
-        must_fail("flush: forgets the injector", || bounded(2, flush_races_with_a_worker));
-    fn last_item_of_a_color_must_notify() =
-        must_fail("flush: the last item of a color does not notify",
-            || bounded(2, flush_races_with_a_worker));
-}
-
 /// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
 /// a worker first, so the joiner cannot take the item off its list.
 fn flush_races_with_a_helper(adopted: bool) {
@@ -53,19 +44,6 @@ fn flush_races_with_a_helper(adopted: bool) {
     }
     flusher.join().unwrap();
     wind_up(queue);
-}
-
-models! {
-    fn flush_waits_for_all_items_queued_before_it() =
-        bounded(3, || flush_races_with_a_helper(false));
-    fn flush_must_check_for_helpers_after_the_injector() =
-        must_fail("flush: no fence", || bounded(3, || flush_races_with_a_helper(false)));
-    fn a_flush_must_wait_for_helpers() =
-        must_fail("flush: forgets the helpers", || bounded(3, || flush_races_with_a_helper(false)));
-    fn last_helper_must_notify() = must_fail("flush: the last helper does not notify",
-            || bounded(3, || flush_races_with_a_helper(false)));
-    fn flush_waits_for_a_helper_whose_link_a_worker_popped() =
-        bounded(2, || flush_races_with_a_helper(true));
 }
 
 /// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
@@ -100,12 +78,6 @@ fn worker_races_with_a_helped_item() {
     wind_up(queue);
 }
 
-models! {
-    fn flush_waits_for_a_helper_that_started_after_it() = bounded(2, worker_races_with_a_helped_item);
-    fn tombstone_of_a_helped_item_must_count_until_the_run_ends() =
-        must_fail("item: forgets a helper's link", || bounded(2, worker_races_with_a_helped_item));
-}
-
 /// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
 /// count. The run itself acts as the worker and as the enqueuer.
 fn helped_and_queued_elsewhere() {
@@ -136,13 +108,6 @@ fn helped_and_queued_elsewhere() {
     drop(other);
 }
 
-models! {
-    fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() =
-        bounded(2, helped_and_queued_elsewhere);
-    fn flush_must_check_helpers_again_after_a_tombstone_removal() =
-        must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
-}
-
 /// Each of two flushes has its own earlier item. With two colors, one flush may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
@@ -160,10 +125,6 @@ fn two_flushes() {
     wind_up(queue);
 }
 
-models! {
-    fn overlapping_flushes_wait_each_for_earlier_items() = bounded(1, two_flushes);
-}
-
 /// An item is queued again while it may be running, and is flushed with its queue.
 fn flush_of_a_requeued_item() {
     let (_machine, queue) = queue(2, false);
@@ -179,5 +140,31 @@ fn flush_of_a_requeued_item() {
 }
 
 models! {
+    fn queue_flush_sees_writes_of_the_run() = bounded(2, flush_races_with_a_worker);
+    fn flush_must_adopt_the_injector() =
+        must_fail("flush: forgets the injector", || bounded(2, flush_races_with_a_worker));
+    fn last_item_of_a_color_must_notify() =
+        must_fail("flush: the last item of a color does not notify",
+            || bounded(2, flush_races_with_a_worker));
+    fn flush_waits_for_all_items_queued_before_it() =
+        bounded(3, || flush_races_with_a_helper(false));
+    fn flush_must_check_for_helpers_after_the_injector() =
+        must_fail("flush: no fence", || bounded(3, || flush_races_with_a_helper(false)));
+    fn a_flush_must_wait_for_helpers() =
+        must_fail("flush: forgets the helpers", || bounded(3, || flush_races_with_a_helper(false)));
+    fn last_helper_must_notify() =
+        must_fail("flush: the last helper does not notify",
+            || bounded(3, || flush_races_with_a_helper(false)));
+    fn flush_waits_for_a_helper_whose_link_a_worker_popped() =
+        bounded(2, || flush_races_with_a_helper(true));
+    fn flush_waits_for_a_helper_that_started_after_it() =
+        bounded(2, worker_races_with_a_helped_item);
+    fn tombstone_of_a_helped_item_must_count_until_the_run_ends() =
+        must_fail("item: forgets a helper's link", || bounded(2, worker_races_with_a_helped_item));
+    fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() =
+        bounded(2, helped_and_queued_elsewhere);
+    fn flush_must_check_helpers_again_after_a_tombstone_removal() =
+        must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
+    fn overlapping_flushes_wait_each_for_earlier_items() = bounded(1, two_flushes);
     fn a_flush_waits_for_both_runs_of_an_item_queued_twice() = bounded(1, flush_of_a_requeued_item);
 }

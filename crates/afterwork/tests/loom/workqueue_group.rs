@@ -50,11 +50,6 @@ fn take_turns() {
     assert_eq!(group.nr_active(), 0);
 }
 
-#[test]
-fn queues_of_a_full_group_take_turns() {
-    exhaustive(take_turns);
-}
-
 /// Pwqs of two queues, one with three times the shares of the other, wait for a group.
 fn turns_by_shares() {
     let group = Gates::new(1);
@@ -64,17 +59,6 @@ fn turns_by_shares() {
     assert!((10..12).all(|slot| !light.enter_in_turn(slot)));
     let served = std::iter::from_fn(|| light.leave());
     assert_eq!(served.collect::<Vec<_>>(), [0, 1, 2, 10, 3, 4, 5, 11]);
-}
-
-#[test]
-fn turns_in_a_full_group_follow_shares() {
-    exhaustive(turns_by_shares);
-    must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
-}
-
-#[test]
-fn turns_of_pwqs_instead_of_queues_are_found() {
-    must_fail("group: pwqs take turns", || exhaustive(take_turns));
 }
 
 /// One queue waits at its own gate, because it was paused. It is resumed while the item of the
@@ -94,23 +78,6 @@ fn both_climb() {
     of_second.join().unwrap();
     of_first.join().unwrap();
     end([first, second]);
-}
-
-#[test]
-fn items_of_two_queues_share_one_seat_and_both_run() {
-    bounded(1, both_climb);
-}
-
-#[test]
-fn a_seat_that_is_passed_on_must_climb() {
-    must_fail("group: a passed seat does not climb", || {
-        bounded(1, both_climb);
-    });
-}
-
-#[test]
-fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
-    must_fail("active: no second check", || bounded(1, both_climb));
 }
 
 /// Returns an item that opens the first gate, and ends once the second one is opened.
@@ -171,26 +138,6 @@ fn drained_in_a_full_group(is_paused: bool) {
     drop(outside);
 }
 
-#[test]
-fn queue_without_items_leaves_the_wait_for_its_group() {
-    bounded(1, || drained_in_a_full_group(false));
-    bounded(1, || drained_in_a_full_group(true));
-}
-
-#[test]
-fn an_emptied_queue_must_return_its_own_seat() {
-    must_fail("seats: an emptied pwq keeps them", || {
-        bounded(1, || drained_in_a_full_group(false));
-    });
-}
-
-#[test]
-fn an_emptied_queue_must_not_climb() {
-    must_fail("group: an emptied pwq climbs", || {
-        bounded(1, || drained_in_a_full_group(true));
-    });
-}
-
 /// A queue waits for a seat of its full group while both workers run items. The ceiling is raised
 /// and then lowered again, and one worker completes its item. That worker does not start the item
 /// of the queue.
@@ -212,18 +159,6 @@ fn passed_seat_and_a_lower_ceiling() {
     assert_eq!(group.stats().nr_over, 0);
     end([first, second]);
     drop(outside);
-}
-
-#[test]
-fn lower_ceiling_holds_for_a_passed_seat() {
-    bounded(1, passed_seat_and_a_lower_ceiling);
-}
-
-#[test]
-fn a_passed_seat_must_be_checked_before_its_use() {
-    must_fail("group: a passed seat overlooks the ceiling", || {
-        bounded(1, passed_seat_and_a_lower_ceiling);
-    });
 }
 
 /// A group passes its only seat to a queue in a pool that has no worker, and no worker is started.
@@ -263,18 +198,6 @@ fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-#[test]
-fn pool_without_workers_returns_its_seats() {
-    bounded(1, passed_seat_without_a_worker);
-}
-
-#[test]
-fn a_pool_without_workers_must_return_its_seats() {
-    must_fail("mayday: a pool without workers keeps its seats", || {
-        bounded(1, passed_seat_without_a_worker);
-    });
-}
-
 /// The only worker runs an item of a queue in which another item waits. The joiner of an item of
 /// another queue needs the group's second seat, and then lets the first item end.
 fn second_seat_is_free() {
@@ -296,18 +219,6 @@ fn second_seat_is_free() {
     end([first, second]);
 }
 
-#[test]
-fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() {
-    bounded(1, second_seat_is_free);
-}
-
-#[test]
-fn a_seat_must_be_requested_when_the_turn_comes() {
-    must_fail("group: a seat is held while the pwq waits for its turn", || {
-        bounded(1, second_seat_is_free);
-    });
-}
-
 /// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
 fn refused_helper() {
     let machine = machine(2, 2);
@@ -320,18 +231,6 @@ fn refused_helper() {
     other.spawn_detached(move || may_end.open()).unwrap();
     assert_eq!(handle.join().unwrap(), 7);
     end([narrow, other]);
-}
-
-#[test]
-fn helper_that_is_refused_keeps_no_seat_of_the_group() {
-    bounded(1, refused_helper);
-}
-
-#[test]
-fn a_refused_helper_must_leave_the_group() {
-    must_fail("group: a refused helper keeps its seat", || {
-        bounded(1, refused_helper);
-    });
 }
 
 /// An item waits for an item of another queue in its group. Then a third item gets the only seat,
@@ -360,32 +259,6 @@ fn lends_and_comes_back() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-#[test]
-fn waiting_item_lends_its_seat_and_goes_on_at_once() {
-    bounded(1, lends_and_comes_back);
-}
-
-#[test]
-fn a_waiting_item_must_lend_its_seat() {
-    must_fail("group: a waiter keeps its seats", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
-#[test]
-fn a_returning_item_must_not_wait_for_a_seat() {
-    must_fail("group: a returning thread asks", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
-#[test]
-fn a_returning_item_must_count_once() {
-    must_fail("group: a returning thread counts twice", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
 /// A queue joins while its group is paused by another thread.
 fn joins_beside_a_pause() {
     let machine = machine(1, 1);
@@ -409,18 +282,6 @@ fn joins_beside_a_pause() {
     wind_up(queue);
 }
 
-#[test]
-fn pause_holds_for_a_queue_that_joins() {
-    bounded(2, joins_beside_a_pause);
-}
-
-#[test]
-fn a_pause_must_reach_joining_queues() {
-    must_fail("group: a pause overlooks who joins", || {
-        bounded(2, joins_beside_a_pause);
-    });
-}
-
 /// A queue joins while another thread sets the shares of the group.
 fn joins_beside_new_shares() {
     let machine = machine(1, 1);
@@ -434,18 +295,6 @@ fn joins_beside_new_shares() {
     assert!(machine.has_shares(), "the pool has no shares");
     assert_eq!(group.stats().shares, Some(200));
     wind_up(queue);
-}
-
-#[test]
-fn new_shares_hold_for_a_queue_that_joins() {
-    bounded(2, joins_beside_new_shares);
-}
-
-#[test]
-fn new_shares_must_reach_joining_queues() {
-    must_fail("group: shares overlook who joins", || {
-        bounded(2, joins_beside_new_shares);
-    });
 }
 
 /// A queue joins while another thread begins to drain the group.
@@ -463,18 +312,6 @@ fn joins_beside_a_drain() {
     wind_up(queue);
 }
 
-#[test]
-fn drain_closes_a_queue_that_joins() {
-    bounded(2, joins_beside_a_drain);
-}
-
-#[test]
-fn a_drain_must_close_joining_queues() {
-    must_fail("group drain: overlooks who joins", || {
-        bounded(2, joins_beside_a_drain);
-    });
-}
-
 /// An item of the last queue queues one on the first, which may have been drained before.
 fn drain_of_a_chain() {
     let (_machine, group, [first, second]) = one_seat();
@@ -490,18 +327,6 @@ fn drain_of_a_chain() {
     group.drain_timeout(Duration::MAX).unwrap();
     assert_eq!(plain.get(), 1);
     end([first, second]);
-}
-
-#[test]
-fn drain_waits_for_items_that_pass_between_queues() {
-    bounded(1, drain_of_a_chain);
-}
-
-#[test]
-fn a_drain_must_check_all_queues_again() {
-    must_fail("group drain: checks each queue once", || {
-        bounded(1, drain_of_a_chain);
-    });
 }
 
 /// The destructor of a cancelled closure waits for a cancelled item of another queue.
@@ -524,14 +349,62 @@ fn cancel_with_a_destructor_that_waits() {
     end(queues);
 }
 
-#[test]
-fn cancel_ends_the_items_of_all_queues_before_it_drops_one() {
-    bounded(1, cancel_with_a_destructor_that_waits);
-}
-
-#[test]
-fn a_cancel_must_take_the_items_of_all_queues_first() {
-    must_fail("group cancel: notifies before all are taken", || {
+models! {
+    fn a_seat_must_be_requested_when_the_turn_comes() =
+        must_fail("group: a seat is held while the pwq waits for its turn",
+            || bounded(1, second_seat_is_free));
+    fn queues_of_a_full_group_take_turns() = exhaustive(take_turns);
+    fn turns_in_a_full_group_follow_shares() =
+        exhaustive(turns_by_shares),
+        must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
+    fn turns_of_pwqs_instead_of_queues_are_found() =
+        must_fail("group: pwqs take turns", || exhaustive(take_turns));
+    fn items_of_two_queues_share_one_seat_and_both_run() = bounded(1, both_climb);
+    fn a_seat_that_is_passed_on_must_climb() =
+        must_fail("group: a passed seat does not climb", || bounded(1, both_climb));
+    fn waiting_for_a_seat_of_a_group_needs_a_second_check() =
+        must_fail("active: no second check", || bounded(1, both_climb));
+    fn queue_without_items_leaves_the_wait_for_its_group() =
+        bounded(1, || drained_in_a_full_group(false)), bounded(1, || drained_in_a_full_group(true));
+    fn an_emptied_queue_must_return_its_own_seat() =
+        must_fail("seats: an emptied pwq keeps them",
+            || bounded(1, || drained_in_a_full_group(false)));
+    fn an_emptied_queue_must_not_climb() =
+        must_fail("group: an emptied pwq climbs", || bounded(1, || drained_in_a_full_group(true)));
+    fn lower_ceiling_holds_for_a_passed_seat() = bounded(1, passed_seat_and_a_lower_ceiling);
+    fn a_passed_seat_must_be_checked_before_its_use() =
+        must_fail("group: a passed seat overlooks the ceiling",
+            || bounded(1, passed_seat_and_a_lower_ceiling));
+    fn pool_without_workers_returns_its_seats() = bounded(1, passed_seat_without_a_worker);
+    fn a_pool_without_workers_must_return_its_seats() =
+        must_fail("mayday: a pool without workers keeps its seats",
+            || bounded(1, passed_seat_without_a_worker));
+    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() = bounded(1, second_seat_is_free);
+    fn helper_that_is_refused_keeps_no_seat_of_the_group() = bounded(1, refused_helper);
+    fn a_refused_helper_must_leave_the_group() =
+        must_fail("group: a refused helper keeps its seat", || bounded(1, refused_helper));
+    fn waiting_item_lends_its_seat_and_goes_on_at_once() = bounded(1, lends_and_comes_back);
+    fn a_waiting_item_must_lend_its_seat() =
+        must_fail("group: a waiter keeps its seats", || bounded(1, lends_and_comes_back));
+    fn a_returning_item_must_not_wait_for_a_seat() =
+        must_fail("group: a returning thread asks", || bounded(1, lends_and_comes_back));
+    fn a_returning_item_must_count_once() =
+        must_fail("group: a returning thread counts twice", || bounded(1, lends_and_comes_back));
+    fn pause_holds_for_a_queue_that_joins() = bounded(2, joins_beside_a_pause);
+    fn a_pause_must_reach_joining_queues() =
+        must_fail("group: a pause overlooks who joins", || bounded(2, joins_beside_a_pause));
+    fn new_shares_hold_for_a_queue_that_joins() = bounded(2, joins_beside_new_shares);
+    fn new_shares_must_reach_joining_queues() =
+        must_fail("group: shares overlook who joins", || bounded(2, joins_beside_new_shares));
+    fn drain_closes_a_queue_that_joins() = bounded(2, joins_beside_a_drain);
+    fn a_drain_must_close_joining_queues() =
+        must_fail("group drain: overlooks who joins", || bounded(2, joins_beside_a_drain));
+    fn drain_waits_for_items_that_pass_between_queues() = bounded(1, drain_of_a_chain);
+    fn a_drain_must_check_all_queues_again() =
+        must_fail("group drain: checks each queue once", || bounded(1, drain_of_a_chain));
+    fn cancel_ends_the_items_of_all_queues_before_it_drops_one() =
         bounded(1, cancel_with_a_destructor_that_waits);
-    });
+    fn a_cancel_must_take_the_items_of_all_queues_first() =
+        must_fail("group cancel: notifies before all are taken",
+            || bounded(1, cancel_with_a_destructor_that_waits));
 }

@@ -71,14 +71,6 @@ fn take_back() {
     assert_eq!(got.total, 3);
 }
 
-models! {
-    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
-    fn recalled_item_leaves_no_gap() = exhaustive(take_back);
-    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
-    fn taking_injected_items_needs_acquire() =
-        must_fail("stack: relaxed take", || exhaustive(inject));
-}
-
 /// A thread that knows an item before its push, for example from its state, takes it back while it
 /// is pushed above another one. That thread starts last: see `inject`.
 fn recall_races_with_the_push() {
@@ -95,13 +87,6 @@ fn recall_races_with_the_push() {
     got.take(back.into_iter().collect());
     got.take(injected.take());
     assert_eq!(got.total, 2);
-}
-
-models! {
-    fn item_recalled_during_its_push_leaves_no_gap() =
-        exhaustive(recall_races_with_the_push);
-    fn recalling_an_item_must_see_its_push() =
-        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
 }
 
 /// A thread releases the only seat while another requests it, and finds it or receives it.
@@ -140,17 +125,6 @@ fn seats_that_change() {
     passed.extend(changer.join().unwrap());
     assert!(seated || passed == [7], "a seat is free while a pwq waits for it");
     assert_eq!(gates.nr_active(), 2);
-}
-
-models! {
-    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
-    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
-    fn joining_the_gates_wait_queue_needs_a_recheck() =
-        must_fail("active: no second check", || exhaustive(one_seat));
-    fn leaked_seat_is_detected() =
-        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
-    fn seat_granted_twice_is_detected() =
-        must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
 /// Acquires all four seats. Seats that are released then stay in the seat cache of their node.
@@ -213,20 +187,6 @@ fn stock_races_with_a_flush() {
     assert!(ended || notified, "the flush sleeps for ever");
     assert!(!ended || seen == 1, "the flush ends before an item that was queued before it");
     assert!(flush.has_ended());
-}
-
-models! {
-    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
-    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
-    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
-    fn stocks_that_are_not_closed_are_found() =
-        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
-        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
-    fn closing_stocks_must_see_writes_and_be_notified() =
-        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
-        must_fail("stock: the last helper does not notify", || exhaustive(stock_races_with_a_flush));
 }
 
 /// Two threads free one block each, while the owner allocates twice. The owner starts last, because
@@ -313,4 +273,35 @@ fn freed_chunk_is_scanned_or_notified() {
     for twin in ["chunk: notifies without a fence", "chunk: scans without a fence"] {
         must_fail(twin, || exhaustive(freers_meet_scanner));
     }
+}
+
+models! {
+    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
+    fn recalled_item_leaves_no_gap() = exhaustive(take_back);
+    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
+    fn taking_injected_items_needs_acquire() =
+        must_fail("stack: relaxed take", || exhaustive(inject));
+    fn item_recalled_during_its_push_leaves_no_gap() = exhaustive(recall_races_with_the_push);
+    fn recalling_an_item_must_see_its_push() =
+        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
+    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
+    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
+    fn joining_the_gates_wait_queue_needs_a_recheck() =
+        must_fail("active: no second check", || exhaustive(one_seat));
+    fn leaked_seat_is_detected() =
+        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
+    fn seat_granted_twice_is_detected() =
+        must_fail("active: a seat given twice", || exhaustive(one_seat));
+    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
+    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
+    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
+    fn stocks_that_are_not_closed_are_found() =
+        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
+        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
+    fn closing_stocks_must_see_writes_and_be_notified() =
+        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
+        must_fail("stock: the last helper does not notify",
+            || exhaustive(stock_races_with_a_flush));
 }

@@ -44,29 +44,6 @@ fn flush_adopts_urgent() {
     wind_up(queue);
 }
 
-models! {
-    fn item_is_never_stranded_at_sleeping_workers() = bounded(3, one_worker_one_item);
-    fn item_never_waits_behind_a_blocked_one() =
-        bounded(1, || first_waits_for_second(2, Barred::pass));
-    fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() = bounded(1, flush_adopts);
-    fn urgent_item_adopted_by_a_flush_wakes_a_worker() = bounded(1, flush_adopts_urgent);
-    fn urgent_item_that_skips_the_wait_queue_is_missed() =
-        must_fail("lanes: forgets to request a seat", || bounded(1, flush_adopts_urgent));
-    fn pushing_needs_its_fence() = must_fail("push: no fence", || bounded(3, one_worker_one_item));
-    fn parking_needs_its_fence() =
-        must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
-    fn parking_needs_a_recheck() =
-        must_fail("worker park: no second check", || bounded(3, one_worker_one_item));
-    fn checking_after_the_lock_misses_items_adopted_by_a_flush() =
-        must_fail("worker park: checks after the lock", || bounded(1, flush_adopts));
-    fn taking_needs_its_fence() =
-        must_fail("take: no fence", || bounded(1, || first_waits_for_second(2, Barred::pass)));
-    fn taking_needs_the_chained_kick() = must_fail("take: no chained kick",
-            || bounded(1, || first_waits_for_second(2, Barred::pass)));
-    fn forgotten_wake_up_is_detected() =
-        must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
-}
-
 /// An item is queued for a pool whose only worker is busy, while the monitor is about to disarm
 /// itself.
 fn pushed_while_the_monitor_ends() {
@@ -85,12 +62,6 @@ fn pushed_while_the_monitor_ends() {
     machine.pretend_busy(false);
     machine.help_out();
     drop(queue);
-}
-
-models! {
-    fn stuck_work_is_seen_by_the_monitor() = exhaustive(pushed_while_the_monitor_ends);
-    fn monitor_needs_its_fence() =
-        must_fail("watch: no fence", || exhaustive(pushed_while_the_monitor_ends));
 }
 
 /// A worker is kicked and culled at the same time. A missing worker is created again.
@@ -115,6 +86,31 @@ fn kick_races_with_cull(nr_workers: usize) {
 }
 
 models! {
-    fn a_kicked_worker_is_never_culled_and_its_item_is_run() = bounded(2, || kick_races_with_cull(1));
+    fn item_is_never_stranded_at_sleeping_workers() = bounded(3, one_worker_one_item);
+    fn item_never_waits_behind_a_blocked_one() =
+        bounded(1, || first_waits_for_second(2, Barred::pass));
+    fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() = bounded(1, flush_adopts);
+    fn urgent_item_adopted_by_a_flush_wakes_a_worker() = bounded(1, flush_adopts_urgent);
+    fn urgent_item_that_skips_the_wait_queue_is_missed() =
+        must_fail("lanes: forgets to request a seat", || bounded(1, flush_adopts_urgent));
+    fn pushing_needs_its_fence() = must_fail("push: no fence", || bounded(3, one_worker_one_item));
+    fn parking_needs_its_fence() =
+        must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
+    fn parking_needs_a_recheck() =
+        must_fail("worker park: no second check", || bounded(3, one_worker_one_item));
+    fn checking_after_the_lock_misses_items_adopted_by_a_flush() =
+        must_fail("worker park: checks after the lock", || bounded(1, flush_adopts));
+    fn taking_needs_its_fence() =
+        must_fail("take: no fence", || bounded(1, || first_waits_for_second(2, Barred::pass)));
+    fn taking_needs_the_chained_kick() =
+        must_fail("take: no chained kick",
+            || bounded(1, || first_waits_for_second(2, Barred::pass)));
+    fn forgotten_wake_up_is_detected() =
+        must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
+    fn stuck_work_is_seen_by_the_monitor() = exhaustive(pushed_while_the_monitor_ends);
+    fn monitor_needs_its_fence() =
+        must_fail("watch: no fence", || exhaustive(pushed_while_the_monitor_ends));
+    fn a_kicked_worker_is_never_culled_and_its_item_is_run() =
+        bounded(2, || kick_races_with_cull(1));
     fn a_kick_must_claim() = must_fail("kick: no claim", || bounded(2, || kick_races_with_cull(1)));
 }

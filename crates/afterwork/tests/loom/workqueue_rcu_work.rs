@@ -47,12 +47,6 @@ fn requeue_races_with_the_end() {
     assert_eq!((nr_runs, queued), (1, false));
 }
 
-models! {
-    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_races_with_the_end);
-    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
-        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_races_with_the_end));
-}
-
 /// Flushes an item while another thread queues it.
 fn flush_races_with_queueing() {
     rcu::synchronize();
@@ -84,7 +78,11 @@ fn flush_races_with_queueing() {
 }
 
 models! {
-    fn flush_waits_for_an_item_with_an_unsubmitted_callback() = bounded(2, flush_races_with_queueing);
+    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_races_with_the_end);
+    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
+        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_races_with_the_end));
+    fn flush_waits_for_an_item_with_an_unsubmitted_callback() =
+        bounded(2, flush_races_with_queueing);
     fn flush_must_ask_until_the_item_waits_no_more() =
         must_fail("rcu_work: flush asks once", || bounded(2, flush_races_with_queueing));
 }

@@ -47,8 +47,7 @@ models! {
     fn call_reaches_a_rescuer_that_prepares_to_sleep() = bounded(3, called_to_sleep);
     fn call_that_notifies_before_it_writes_is_lost() =
         must_fail("mayday: notifies before it writes", || bounded(3, called_to_sleep));
-    fn rescuer_and_a_late_worker_share_the_work() =
-        bounded(1, late_worker_arrives);
+    fn rescuer_and_a_late_worker_share_the_work() = bounded(1, late_worker_arrives);
     fn rescuer_must_release_its_seat() =
         must_fail("rescue: keeps its seat", || bounded(1, late_worker_arrives));
 }

@@ -25,13 +25,6 @@ fn cancel_all_races_with_queueing() {
     wind_up(queue);
 }
 
-models! {
-    fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
-        bounded(3, cancel_all_races_with_queueing);
-    fn cancel_all_must_check_the_injector() =
-        must_fail("cancel all: forgets the injector", || bounded(3, cancel_all_races_with_queueing));
-}
-
 /// A worker takes items that are being cancelled. Each is reported once.
 fn cancel_all_races_with_a_worker() {
     let (_machine, queue) = queue(1, false);
@@ -44,11 +37,6 @@ fn cancel_all_races_with_a_worker() {
     // Races with the run if the run has not ended.
     assert_eq!(ran.get(), u32::from(!cancelled));
     wind_up(queue);
-}
-
-#[test]
-fn item_that_a_worker_takes_during_a_cancel_ends_once() {
-    bounded(2, cancel_all_races_with_a_worker);
 }
 
 /// The first of two items in a worker's local batch cancels all items.
@@ -67,13 +55,6 @@ fn item_cancels_the_local_batch_of_its_worker() {
     wind_up(queue);
 }
 
-models! {
-    fn items_of_a_local_batch_are_cancelled() =
-        bounded(2, item_cancels_the_local_batch_of_its_worker);
-    fn cancel_all_must_check_the_local_batches() = must_fail("cancel all: forgets the local batches",
-            || bounded(2, item_cancels_the_local_batch_of_its_worker));
-}
-
 /// A joiner claims an item of a paused queue, finds no seat, and puts the item back.
 fn cancel_all_races_with_a_helper() {
     let machine = machine(1, 1);
@@ -85,12 +66,6 @@ fn cancel_all_races_with_a_helper() {
     queue.cancel_all();
     assert!(is_cancelled(&joiner.join().unwrap()));
     wind_up(queue);
-}
-
-models! {
-    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_races_with_a_helper);
-    fn item_released_by_a_helper_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items", || bounded(3, cancel_all_races_with_a_helper));
 }
 
 /// A pwq receives a seat for an item, and its queue is paused again before the run.
@@ -118,13 +93,6 @@ fn pause_races_with_a_transferred_seat() {
     item.flush().unwrap();
     assert!(!flags.lock().unwrap()[1]);
     wind_up(queue);
-}
-
-models! {
-    fn item_that_waits_after_a_pause_does_not_start() =
-        bounded(3, pause_races_with_a_transferred_seat);
-    fn transferred_seat_must_respect_a_pause() =
-        must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
 }
 
 /// A running item was queued again when all items are cancelled. If the flag is set, it was queued
@@ -182,18 +150,6 @@ fn cancel_all_races_with_a_run_of_a_requeued_item() {
     cancel_all_races_with_a_run(true);
 }
 
-models! {
-    fn item_requeued_during_its_run_is_cancelled() =
-        bounded(2, cancel_all_races_with_a_run_of_a_requeued_item);
-    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
-            || bounded(2, cancel_all_races_with_a_run_of_a_requeued_item));
-    fn item_queued_behind_a_run_is_cancelled() = bounded(2, cancel_all_races_with_a_run_of_an_item);
-    fn item_deferred_to_a_run_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items", || bounded(2, cancel_all_races_with_a_run_of_an_item));
-    fn running_item_must_not_be_ended() =
-        must_fail("cancel all: ends a running item", || bounded(2, cancel_all_races_with_a_run_of_an_item));
-}
-
 /// A timer fires while all items are cancelled. No item runs.
 fn cancel_all_races_with_firing() {
     let soon = Duration::from_millis(1);
@@ -212,12 +168,6 @@ fn cancel_all_races_with_firing() {
     wind_up(queue);
 }
 
-models! {
-    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
-    fn cancel_all_must_outlast_firing_timers() =
-        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));
-}
-
 /// A thread that may have seen the queue open arms a timer while the queue is destroyed.
 fn destroy_races_with_arming() {
     let machine = machine(1, 1);
@@ -233,12 +183,6 @@ fn destroy_races_with_arming() {
     machine.fire_timers(2 * soon);
     machine.help_out();
     wind_up(queue);
-}
-
-models! {
-    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_races_with_arming);
-    fn destroy_must_be_visible_to_later_arming() =
-        must_fail("destroy: forgets arming timers", || bounded(3, destroy_races_with_arming));
 }
 
 /// A waker that may block, as far as the library knows, so a reaper calls it.
@@ -273,6 +217,44 @@ fn a_drain_is_awaited() {
 }
 
 models! {
+    fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
+        bounded(3, cancel_all_races_with_queueing);
+    fn cancel_all_must_check_the_injector() =
+        must_fail("cancel all: forgets the injector",
+            || bounded(3, cancel_all_races_with_queueing));
+    fn item_that_a_worker_takes_during_a_cancel_ends_once() =
+        bounded(2, cancel_all_races_with_a_worker);
+    fn items_of_a_local_batch_are_cancelled() =
+        bounded(2, item_cancels_the_local_batch_of_its_worker);
+    fn cancel_all_must_check_the_local_batches() =
+        must_fail("cancel all: forgets the local batches",
+            || bounded(2, item_cancels_the_local_batch_of_its_worker));
+    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_races_with_a_helper);
+    fn item_released_by_a_helper_must_be_cancelled() =
+        must_fail("cancel all: forgets returned items",
+            || bounded(3, cancel_all_races_with_a_helper));
+    fn item_that_waits_after_a_pause_does_not_start() =
+        bounded(3, pause_races_with_a_transferred_seat);
+    fn transferred_seat_must_respect_a_pause() =
+        must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
+    fn item_requeued_during_its_run_is_cancelled() =
+        bounded(2, cancel_all_races_with_a_run_of_a_requeued_item);
+    fn requeued_item_must_record_its_time() =
+        must_fail("revival: is always younger",
+            || bounded(2, cancel_all_races_with_a_run_of_a_requeued_item));
+    fn item_queued_behind_a_run_is_cancelled() = bounded(2, cancel_all_races_with_a_run_of_an_item);
+    fn item_deferred_to_a_run_must_be_cancelled() =
+        must_fail("cancel all: forgets returned items",
+            || bounded(2, cancel_all_races_with_a_run_of_an_item));
+    fn running_item_must_not_be_ended() =
+        must_fail("cancel all: ends a running item",
+            || bounded(2, cancel_all_races_with_a_run_of_an_item));
+    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
+    fn cancel_all_must_outlast_firing_timers() =
+        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));
+    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_races_with_arming);
+    fn destroy_must_be_visible_to_later_arming() =
+        must_fail("destroy: forgets arming timers", || bounded(3, destroy_races_with_arming));
     fn a_task_that_awaits_a_drain_is_woken() = bounded(2, a_drain_is_awaited);
     fn end_of_an_awaited_drain_must_wake_the_task() =
         must_fail("settled: tasks are not woken", || bounded(2, a_drain_is_awaited));

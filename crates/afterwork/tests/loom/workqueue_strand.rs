@@ -38,16 +38,6 @@ fn two_spawners() {
     drop(queue);
 }
 
-#[test]
-fn closures_of_a_strand_run_in_order_and_none_is_lost() {
-    bounded(1, two_spawners);
-}
-
-#[test]
-fn a_run_of_a_strand_must_see_a_late_push() {
-    must_fail("strand: forgets a late push", || bounded(1, two_spawners));
-}
-
 /// A spawn returns while another one queues the strand. No worker runs it yet.
 fn spawn_meets_spawn() {
     let (machine, queue) = held();
@@ -64,11 +54,6 @@ fn spawn_meets_spawn() {
     go(&machine);
     drop(strand);
     wind_up(queue);
-}
-
-#[test]
-fn a_closure_of_a_strand_is_in_flight_after_its_spawn() {
-    bounded(3, spawn_meets_spawn);
 }
 
 #[test]
@@ -90,12 +75,6 @@ fn cancel_races_with_pop() {
         Ok(()) => assert!(!is_cancelled),
         Err(error) => assert!(is_cancelled && matches!(error, JoinError::Cancelled)),
     }
-}
-
-models! {
-    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
-    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
-        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
 }
 
 /// A strand has closures before and after a bulk cancel, which races with its run.
@@ -130,10 +109,6 @@ fn bulk_cancel_races_with_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn bulk_cancel_leaves_no_pending_closure_of_a_strand() = bounded(2, bulk_cancel_races_with_a_run);
-}
-
 /// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
 /// strand again and then runs all remaining closures. One of these closures cancels all of them
 /// again.
@@ -160,12 +135,6 @@ fn bulk_cancels_inside_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
-    fn a_strand_that_runs_must_stay_queued() =
-        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
-}
-
 /// All items are cancelled while the first closure runs.
 fn bulk_cancel_inside_a_run() {
     let (machine, queue) = held();
@@ -178,13 +147,6 @@ fn bulk_cancel_inside_a_run() {
     assert!(matches!(second.join(), Err(JoinError::Cancelled)));
     drop(strand);
     wind_up(queue);
-}
-
-models! {
-    fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
-        bounded(1, bulk_cancel_inside_a_run);
-    fn closure_must_see_a_bulk_cancel() =
-        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
 }
 
 /// A flush begins while a strand with two closures runs.
@@ -210,14 +172,24 @@ fn flush_races_with_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_waits_for_the_closures_of_a_strand() {
-    bounded(3, flush_races_with_a_run);
-}
-
-#[test]
-fn a_strand_must_not_end_its_run_during_a_flush() {
-    must_fail("strand: ends during a flush", || {
-        bounded(3, flush_races_with_a_run);
-    });
+models! {
+    fn closures_of_a_strand_run_in_order_and_none_is_lost() = bounded(1, two_spawners);
+    fn a_run_of_a_strand_must_see_a_late_push() =
+        must_fail("strand: forgets a late push", || bounded(1, two_spawners));
+    fn a_closure_of_a_strand_is_in_flight_after_its_spawn() = bounded(3, spawn_meets_spawn);
+    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
+    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
+        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
+    fn bulk_cancel_leaves_no_pending_closure_of_a_strand() =
+        bounded(2, bulk_cancel_races_with_a_run);
+    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
+    fn a_strand_that_runs_must_stay_queued() =
+        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
+    fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
+        bounded(1, bulk_cancel_inside_a_run);
+    fn closure_must_see_a_bulk_cancel() =
+        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
+    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(3, flush_races_with_a_run);
+    fn a_strand_must_not_end_its_run_during_a_flush() =
+        must_fail("strand: ends during a flush", || bounded(3, flush_races_with_a_run));
 }

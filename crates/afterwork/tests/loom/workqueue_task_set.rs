@@ -23,12 +23,6 @@ fn end_races_with_join_next() {
     wind_up(queue);
 }
 
-models! {
-    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_races_with_join_next);
-    fn item_must_be_listed_before_the_check_for_a_waiter() =
-        must_fail("task set: checks for a waiter first", || bounded(2, end_races_with_join_next));
-}
-
 /// Two items end at the same time, while their owner waits.
 fn two_ends_race_with_join_next() {
     let (_machine, queue) = queue(2, false);
@@ -42,10 +36,6 @@ fn two_ends_race_with_join_next() {
     assert_eq!(sum, 3);
     drop(set);
     wind_up(queue);
-}
-
-models! {
-    fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
 }
 
 /// An item starts or ends while all items are being cancelled. The set still returns cancelled
@@ -70,10 +60,6 @@ fn end_races_with_abort() {
     machine.reap();
 }
 
-models! {
-    fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_races_with_abort);
-}
-
 /// The set is dropped while an item ends.
 fn end_races_with_drop() {
     let (_machine, queue) = queue(1, false);
@@ -88,5 +74,10 @@ fn end_races_with_drop() {
 }
 
 models! {
+    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_races_with_join_next);
+    fn item_must_be_listed_before_the_check_for_a_waiter() =
+        must_fail("task set: checks for a waiter first", || bounded(2, end_races_with_join_next));
+    fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
+    fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_races_with_abort);
     fn set_dropped_as_an_item_ends_drops_the_result_once() = bounded(2, end_races_with_drop);
 }

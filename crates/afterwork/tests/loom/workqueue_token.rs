@@ -9,12 +9,6 @@ fn cancel_races_with_a_waiter() {
     canceller.join().unwrap();
 }
 
-models! {
-    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
-    fn waiter_must_check_under_the_lock() =
-        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
-}
-
 #[test]
 fn child_is_cancelled_whenever_it_is_created() {
     exhaustive(|| {
@@ -44,6 +38,9 @@ fn cancel_races_with_an_item() {
 }
 
 models! {
+    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
+    fn waiter_must_check_under_the_lock() =
+        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
     fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_races_with_an_item);
     fn token_must_see_an_earlier_cancel() =
         must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_races_with_an_item));

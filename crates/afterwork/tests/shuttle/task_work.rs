@@ -60,17 +60,6 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
     threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
-models! {
-    fn thread_is_woken_for_all_items_and_receives_them_in_order() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
-        shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
-    fn lifo_backlog_keeps_the_same_promises() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
-    fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2),
-        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
-}
-
 struct Runner(Unparker);
 
 impl Wake for Runner {
@@ -182,4 +171,15 @@ fn waiting_senders_are_admitted_in_order() {
         shuttle::check_random(move || posters_wait_for_capacity(capacity), NR_RUNS / 2);
         shuttle::check_pct(move || posters_wait_for_capacity(capacity), NR_RUNS / 4, 3);
     }
+}
+
+models! {
+    fn thread_is_woken_for_all_items_and_receives_them_in_order() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
+        shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
+    fn lifo_backlog_keeps_the_same_promises() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
+    fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2),
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }

@@ -515,8 +515,7 @@ fn emptied_among_shares() {
 models! {
     fn emptied_queue_waits_for_no_turn() = explore(200, emptied_among_shares);
     fn seat_kept_by_an_emptied_queue_would_be_detected() =
-        must_deadlock("seats: an emptied pwq keeps them",
-            || explore(200, emptied_among_shares));
+        must_deadlock("seats: an emptied pwq keeps them", || explore(200, emptied_among_shares));
     fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
     fn new_queues_that_precede_all_others_would_be_detected() =
         must_fail("shares: a new pwq begins as an idle one", || explore(200, old_next_to_new));
@@ -529,8 +528,7 @@ models! {
         must_fail("shares: idle time of a group is accumulated",
             || explore(400, busy_next_to_an_idle_group));
     fn groups_that_pay_for_nothing_would_be_detected() =
-        must_fail("shares: a group pays for nothing",
-            || explore(400, busy_next_to_an_idle_group));
+        must_fail("shares: a group pays for nothing", || explore(400, busy_next_to_an_idle_group));
     fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
     fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
     fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);
@@ -557,7 +555,8 @@ models! {
     fn an_ordinary_item_gets_its_turn_among_urgent_ones() = explore(400, ordinary_among_urgent);
     fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
         explore(400, urgent_before_the_pause_ends);
-    fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
+    fn seat_that_ignores_urgent_items_is_found() =
+        must_fail("lanes: a seat does not recheck",
             || explore(4_000, urgent_before_the_pause_ends));
     fn starved_ordinary_item_would_be_detected() =
         must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));

@@ -96,11 +96,6 @@ fn spawners() {
 }
 
 #[test]
-fn closures_of_many_spawners_run_once_in_order_or_are_cancelled() {
-    explore(1_500, spawners);
-}
-
-#[test]
 fn broken_strands_are_found() {
     for twin in [
         "strand: forgets a late push",
@@ -110,4 +105,8 @@ fn broken_strands_are_found() {
     ] {
         must_fail(twin, || explore(1_500, spawners));
     }
+}
+
+models! {
+    fn closures_of_many_spawners_run_once_in_order_or_are_cancelled() = explore(1_500, spawners);
 }
