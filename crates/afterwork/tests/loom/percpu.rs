@@ -33,7 +33,7 @@ fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
 /// Two remote callers operate, and an owner parks between its two operations.
 fn parked_between(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let remotes = [0, 1].map(|_| {
+    let remotes = [(); 2].map(|()| {
         let theirs = slots.clone();
         spawn(move || theirs.run_on(CPU, |data| *data += 1))
     });
@@ -42,9 +42,7 @@ fn parked_between(qpw: Qpw) {
     let mut owner = owner.park().unpark();
     owner.with(|data| *data += 1);
     drop(owner);
-    for remote in remotes {
-        remote.join().unwrap();
-    }
+    remotes.into_iter().for_each(|remote| remote.join().unwrap());
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
@@ -181,9 +179,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
         let remote = announced_call(&slots);
         let theirs = slots.clone();
         let later = spawn(move || {
-            theirs.run_on(CPU, |data| {
-                assert_eq!(*data, 1, "the later call was first");
-            });
+            theirs.run_on(CPU, |data| assert_eq!(*data, 1, "the later call was first"));
         });
         (remote, later)
     });
@@ -228,59 +224,31 @@ fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
     remote
 }
 
-#[test]
-fn announced_call_precedes_the_next_operation() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(2, move || announced_before_the_next_operation(qpw));
-    }
-}
-
-#[test]
-fn announced_call_precedes_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_before_a_later_call(qpw));
-    }
-}
-
-#[test]
-fn announced_owner_precedes_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_owner_before_a_later_call(qpw));
-    }
-}
-
-#[test]
-fn owner_that_overtakes_an_announced_call_is_detected() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        must_fail("percpu: the owner overtakes the eldest", || {
-            bounded(2, move || announced_before_the_next_operation(qpw));
-        });
-    }
-}
-
-#[test]
-fn slot_of_a_parked_owner_is_reused() {
-    for qpw in Qpw::ALL {
-        println!("{qpw}");
-        bounded(1, move || parked_between(qpw));
-    }
-}
-
-#[test]
-fn work_queued_from_inside_a_section_runs_after_it() {
-    for qpw in Qpw::ALL {
-        bounded(2, move || queued_from_inside(qpw));
-    }
-}
-
-#[test]
-fn one_thread_takes_over_from_a_leaked_owner() {
-    for qpw in [Qpw::Queue, Qpw::OnDemand] {
-        bounded(3, move || two_take_over(qpw));
-    }
-}
-
 models! {
+    fn announced_call_precedes_the_next_operation() =
+        bounded(2, || announced_before_the_next_operation(Qpw::EveryOp)),
+        bounded(2, || announced_before_the_next_operation(Qpw::OnDemand));
+    fn owner_that_overtakes_an_announced_call_is_detected() =
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::EveryOp))),
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::OnDemand)));
+    fn announced_call_precedes_a_later_call() =
+        bounded(1, || announced_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_before_a_later_call(Qpw::OnDemand));
+    fn announced_owner_precedes_a_later_call() =
+        bounded(1, || announced_owner_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_owner_before_a_later_call(Qpw::OnDemand));
+    fn slot_of_a_parked_owner_is_reused() =
+        bounded(1, || parked_between(Qpw::Queue)),
+        bounded(1, || parked_between(Qpw::OnDemand)),
+        bounded(1, || parked_between(Qpw::EveryOp));
+    fn work_queued_from_inside_a_section_runs_after_it() =
+        bounded(2, || queued_from_inside(Qpw::Queue)),
+        bounded(2, || queued_from_inside(Qpw::OnDemand)),
+        bounded(2, || queued_from_inside(Qpw::EveryOp));
+    fn one_thread_takes_over_from_a_leaked_owner() =
+        bounded(3, || two_take_over(Qpw::Queue)), bounded(3, || two_take_over(Qpw::OnDemand));
     fn caller_that_overtakes_an_announced_owner_is_detected() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));

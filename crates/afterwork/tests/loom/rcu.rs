@@ -22,6 +22,13 @@ impl Versions {
         assert_eq!(self.words[0].get(), 0, "a freed version was read");
     }
 
+    /// Reads the published version in a section.
+    pub fn read_in_section(&self) {
+        let guard = rcu::read();
+        self.read();
+        drop(guard);
+    }
+
     /// Unpublishes the first version.
     pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
@@ -42,18 +49,16 @@ pub fn warm_up() {
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     spawn_with(versions.clone(), move |versions| {
         before();
-        let guard = rcu::read();
-        versions.read();
-        drop(guard);
+        versions.read_in_section();
     })
 }
 
-/// One version is replaced and freed while one reader reads.
-fn replace(before: fn()) {
+/// One version is replaced and freed while another thread runs `body`.
+pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
     // Initializes global state before the threads start.
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
-    let reader = reader(&versions, before);
+    let reader = spawn_with(versions.clone(), |versions| body(&versions));
     versions.remove();
     rcu::synchronize();
     versions.free();
@@ -62,12 +67,23 @@ fn replace(before: fn()) {
 
 /// The reader was active when the grace period began.
 fn an_active_reader() {
-    replace(warm_up);
+    replace_during(|versions| {
+        warm_up();
+        versions.read_in_section();
+    });
 }
 
 /// The reader was in an extended quiescent state.
 fn a_parked_reader() {
-    replace(|| ());
+    replace_during(Versions::read_in_section);
+}
+
+fn an_active_reader_that_reads_twice() {
+    replace_during(|versions| {
+        warm_up();
+        versions.read_in_section();
+        versions.read_in_section();
+    });
 }
 
 /// A first grace period parks the reader while it is about to read.
@@ -80,26 +96,6 @@ fn a_reader_that_is_being_parked() {
     rcu::synchronize();
     versions.free();
     reader.join().unwrap();
-}
-
-#[test]
-fn answer_counts_as_a_quiescent_state() {
-    bounded(3, || {
-        rcu::synchronize();
-        let versions = Arc::new(Versions::default());
-        let reader = spawn_with(versions.clone(), move |theirs| {
-            warm_up();
-            for _ in 0..2 {
-                let guard = rcu::read();
-                theirs.read();
-                drop(guard);
-            }
-        });
-        versions.remove();
-        rcu::synchronize();
-        versions.free();
-        reader.join().unwrap();
-    });
 }
 
 /// A grace period of another thread completes a cookie. A reader reads both replaced values.
@@ -134,18 +130,15 @@ fn two_updaters() {
 }
 
 /// Threads acquire slots, release them and acquire them again during a scan.
-#[test]
-fn threads_start_and_exit() {
-    bounded(2, || {
-        rcu::synchronize();
-        let versions = Arc::new(Versions::default());
-        let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
-        first.join().unwrap();
-        versions.remove();
-        rcu::synchronize();
-        versions.free();
-        second.join().unwrap();
-    });
+fn two_readers_start_and_exit() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
+    first.join().unwrap();
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    second.join().unwrap();
 }
 
 fn a_slot_that_another_thread_takes() {
@@ -187,10 +180,8 @@ fn a_callback() {
     let versions = Arc::new(Versions::default());
     let reader = reader(&versions, warm_up);
     versions.remove();
-    rcu::call({
-        let versions = versions.clone();
-        move || versions.free()
-    });
+    let theirs = versions.clone();
+    rcu::call(move || theirs.free());
     model::sweep();
     reader.join().unwrap();
 }
@@ -203,10 +194,8 @@ fn a_callback_that_joins() {
     let sweeper = spawn(model::sweep);
     rcu::call(|| ());
     versions.remove();
-    rcu::call({
-        let versions = versions.clone();
-        move || versions.free()
-    });
+    let theirs = versions.clone();
+    rcu::call(move || theirs.free());
     sweeper.join().unwrap();
     reader.join().unwrap();
 }
@@ -245,10 +234,8 @@ fn spare_bags() {
 fn two_sweeps() {
     let run = Arc::new(Plain::default());
     rcu::synchronize();
-    rcu::call({
-        let run = run.clone();
-        move || run.set(1)
-    });
+    let runs = run.clone();
+    rcu::call(move || runs.set(1));
     let other = spawn(model::sweep);
     model::sweep();
     assert_eq!(run.get(), 1, "a sweep ended amid another");
@@ -260,19 +247,14 @@ fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);
     let stop = Arc::new(AtomicBool::new(false));
     rcu::synchronize();
-    rcu::call({
-        let run = run.clone();
-        move || run[0].set(1)
-    });
+    let [first, second] = [run.clone(), run.clone()];
+    rcu::call(move || first[0].set(1));
     let sweeper = spawn_with(stop.clone(), move |stop| {
         while !stop.load(Ordering::Relaxed) {
             model::sweep_when_wanted();
         }
     });
-    rcu::call({
-        let run = run.clone();
-        move || run[1].set(1)
-    });
+    rcu::call(move || second[1].set(1));
     rcu::barrier();
     assert_eq!(run[0].get() + run[1].get(), 2, "a callback was forgotten");
     stop.store(true, Ordering::Relaxed);
@@ -298,6 +280,8 @@ fn a_cookie_and_a_synchronize() {
 }
 
 models! {
+    fn answer_counts_as_a_quiescent_state() = bounded(3, an_active_reader_that_reads_twice);
+    fn threads_start_and_exit() = bounded(2, two_readers_start_and_exit);
     fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
     fn locking_needs_its_light_barrier() =
         must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));

@@ -1,20 +1,14 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use crate::rcu::{Versions, reader, warm_up};
+use crate::rcu::{Versions, reader, replace_during, warm_up};
 use crate::support::*;
 
 /// Runs `body` as a reader at the same time as a grace period.
 fn beside(body: fn(&Versions)) {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
-    let reader = spawn_with(versions.clone(), move |theirs| {
+    replace_during(move |versions| {
         warm_up();
-        body(&theirs);
+        body(versions);
     });
-    versions.remove();
-    rcu::synchronize();
-    versions.free();
-    reader.join().unwrap();
 }
 
 /// One thread removes the version and notifies another, which waits for a grace period and frees
@@ -70,17 +64,13 @@ fn outer_ends_first(versions: &Versions) {
 
 fn reads_after_it_waited(versions: &Versions) {
     rcu::synchronize();
-    let guard = rcu::read();
-    versions.read();
-    drop(guard);
+    versions.read_in_section();
 }
 
 /// Reads on a slot of a thread that has exited, which a driver may have asked to report.
 fn reuses_a_slot(versions: &Versions) {
     spawn(warm_up).join().unwrap();
-    let guard = rcu::read();
-    versions.read();
-    drop(guard);
+    versions.read_in_section();
 }
 
 /// Another thread sweeps because of a cookie that is polled.
@@ -115,15 +105,11 @@ fn left_open() {
     }
 }
 
-#[test]
-fn removals_by_other_threads_need_the_barriers() {
-    for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
-        must_fail(bug, || bounded(3, || removed_by_another(warm_up)));
-    }
-    must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
-}
-
 models! {
+    fn removals_by_other_threads_need_the_barriers() =
+        must_fail("rcu: no heavy barrier", || bounded(3, || removed_by_another(warm_up))),
+        must_fail("rcu: no light barrier at lock", || bounded(3, || removed_by_another(warm_up))),
+        must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
     fn grace_period_covers_removals_by_other_threads() =
         bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
     fn cookie_works_on_any_thread() =

@@ -38,6 +38,13 @@ impl Versions {
         self.values[0].set(9);
     }
 
+    /// Replaces the version, waits for a grace period and frees the old one.
+    fn replace(&self) {
+        self.unlink();
+        self.domain.synchronize();
+        self.free();
+    }
+
     fn spawn_reader(&self) {
         let theirs = self.clone();
         spawn(move || theirs.read());
@@ -47,9 +54,7 @@ impl Versions {
 fn section() {
     let versions = Versions::new();
     versions.spawn_reader();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// Does the same as [`section`], with a reader whose cache line is not parked. Drivers rely on its
@@ -61,9 +66,7 @@ fn again() {
         drop(theirs.domain.read());
         theirs.read();
     });
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// Runs without the light barrier of sections, which is a full fence in a model. Memory accesses
@@ -90,9 +93,7 @@ fn moved() {
         theirs.look();
         drop(guard);
     });
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// A grace period that flips precedes the one under test, so the reader may use the old parity.
@@ -106,9 +107,7 @@ fn late() {
     loom::thread::yield_now();
     drop(held);
     before.join().unwrap();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// Of two readers, one may begin and end its section while the other stays in its own.
@@ -116,9 +115,7 @@ fn pair() {
     let versions = Versions::new();
     versions.spawn_reader();
     versions.spawn_reader();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// One thread drives a grace period while another polls its cookie.

@@ -3,8 +3,6 @@
 //! The posts are lazy and eager, and there are three posters where the model can afford them. A
 //! model here finds every bug that the protocol's documentation names.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::support::*;
 
 #[derive(Clone, Copy)]
@@ -53,25 +51,18 @@ fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHand
 fn all_are_received(posts: &'static [Post], count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let mut threads = Careful::new(start(&mailbox, posts));
-    let mut left: usize = posts.iter().map(|post| post.nr_items()).sum();
+    receive_all(&mut mailbox, posts.iter().map(|post| post.nr_items()).sum(), count);
+    threads.drain(..).for_each(|it| drop(it.join().unwrap()));
+}
+
+/// Receives `left` items, and waits for `count` at a time.
+pub fn receive_all(mailbox: &mut Mailbox<usize>, mut left: usize, count: usize) {
     while left > 0 {
         mailbox.wait(count.min(left)).unwrap();
         let nr_received = mailbox.drain(left).count();
         assert!(nr_received > 0, "woken without an item");
         left -= nr_received;
     }
-    for thread in threads.drain(..) {
-        drop(thread.join().unwrap());
-    }
-}
-
-#[test]
-fn late_claim_needs_a_token() {
-    // The first poster may still be claiming when its item is received and the owner arms again.
-    let failure = must_fail("park: no token", || {
-        bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
 }
 
 /// The owner arms as a task that never runs, then sleeps twice as a thread. A poster that claims
@@ -87,18 +78,10 @@ fn two_kinds_of_sleep() {
     threads.into_iter().for_each(|it| drop(it.join().unwrap()));
 }
 
-struct Runner(Unparker);
-
-impl Wake for Runner {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Two posters post to an owner that is a task on an executor with one parked thread.
 fn a_task_receives() {
     let mut parker = Parker::new();
-    let waker = Waker::from(Arc::new(Runner(parker.unparker())));
+    let waker = foreign_waker(parker.unparker());
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Lazy]);
     for _ in 0..2 {
@@ -141,57 +124,42 @@ fn a_poster_closes() {
     assert_eq!(other.post(2), Err(PostError::Closed(2)));
 }
 
-#[test]
-fn owners_check_for_a_close_needs_its_acquire() {
-    must_fail("close: relaxed check", || {
-        bounded(3, || {
-            let mut mailbox = Mailbox::builder().keep(0).build();
-            let poster = mailbox.poster();
-            spawn(move || {
-                poster.post_lazy(1).unwrap();
-                poster.close();
-            });
-            // The owner polls, so that no wake-up orders it after the post.
-            let mut nr_received = 0;
-            for _ in 0..2 {
-                match mailbox.try_recv() {
-                    Ok(_) => nr_received += 1,
-                    Err(TryRecvError::Closed) => {
-                        assert_eq!(nr_received, 1, "closed with a post inside");
-                        return;
-                    }
-                    Err(_) => {}
-                }
-            }
-        });
+/// The owner polls, so that no wake-up orders it after the post.
+fn a_poster_closes_and_the_owner_polls() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let poster = mailbox.poster();
+    spawn(move || {
+        poster.post_lazy(1).unwrap();
+        poster.close();
     });
-}
-
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    let mut nr_received = 0;
+    for _ in 0..2 {
+        match mailbox.try_recv() {
+            Ok(_) => nr_received += 1,
+            Err(TryRecvError::Closed) => {
+                assert_eq!(nr_received, 1, "closed with a post inside");
+                return;
+            }
+            Err(_) => {}
+        }
     }
 }
 
 /// Posters post while the owner ends. Every item must be dropped although the posters remain.
 fn the_owner_ends(nr_posters: usize) {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let alive = Arc::new(());
     let mailbox = Mailbox::builder().keep(0).build();
-    let threads: Vec<_> = (0..nr_posters)
-        .map(|_| {
-            let (poster, dropped) = (mailbox.poster(), dropped.clone());
-            spawn(move || {
-                // The mailbox rejects the item or accepts it.
-                drop(poster.post_lazy(Counted(dropped)));
-                poster
-            })
+    let post = |_| {
+        // The mailbox rejects the item or accepts it.
+        spawn_with((mailbox.poster(), alive.clone()), |(poster, item)| {
+            drop(poster.post_lazy(item));
+            poster
         })
-        .collect();
+    };
+    let threads: Vec<_> = (0..nr_posters).map(post).collect();
     drop(mailbox);
     let posters: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(dropped.load(Ordering::Relaxed), nr_posters, "an item remains in a dead queue");
+    assert_eq!(Arc::strong_count(&alive), 1, "an item remains in a dead queue");
     drop(posters);
 }
 
@@ -209,30 +177,31 @@ fn one_poster_of_three_threads() {
 }
 
 /// The owner returns a node while a poster takes one.
-#[test]
-fn node_is_reused_by_owner_and_poster() {
-    bounded(3, || {
-        let mut mailbox = Mailbox::builder().keep(2).build();
-        let poster = mailbox.poster();
-        let thread = spawn(move || {
-            for number in 0..3 {
-                poster.post_lazy(number).unwrap();
-            }
-            poster
-        });
-        let mut next = 0;
-        for _ in 0..2 {
-            if let Ok(number) = mailbox.try_recv() {
-                assert_eq!(number, next);
-                next += 1;
-            }
-        }
-        drop(thread.join().unwrap());
-        assert!(mailbox.drain(9).eq(next..3));
+fn node_is_returned() {
+    let mut mailbox = Mailbox::builder().keep(2).build();
+    let thread = spawn_with(mailbox.poster(), |poster| {
+        (0..3).for_each(|number| poster.post_lazy(number).unwrap());
+        poster
     });
+    let mut next = 0;
+    for _ in 0..2 {
+        if let Ok(number) = mailbox.try_recv() {
+            assert_eq!(number, next);
+            next += 1;
+        }
+    }
+    drop(thread.join().unwrap());
+    assert!(mailbox.drain(9).eq(next..3));
 }
 
 models! {
+    /// The first poster may still be claiming when its item is received and the owner arms again.
+    fn late_claim_needs_a_token() =
+        must_deadlock("park: no token",
+            || bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1)));
+    fn owners_check_for_a_close_needs_its_acquire() =
+        must_fail("close: relaxed check", || bounded(3, a_poster_closes_and_the_owner_polls));
+    fn node_is_reused_by_owner_and_poster() = bounded(3, node_is_returned);
     fn no_post_is_missed_by_a_sleeping_owner() =
         exhaustive(|| all_are_received(&[Post::Eager], 1)),
         exhaustive(|| all_are_received(&[Post::Lazy], 1)),

@@ -166,16 +166,13 @@ fn a_call(answers: bool) {
 }
 
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
-#[test]
-fn answer_is_recalled_or_dropped_with_its_caller() {
-    bounded(3, || {
-        let (to, reply) = afterwork::mailbox::reply();
-        let token = std::sync::Arc::new(());
-        let owner = spawn_with(token.clone(), move |theirs| drop(to.reply(theirs)));
-        drop(reply);
-        owner.join().unwrap();
-        assert_eq!(std::sync::Arc::strong_count(&token), 1);
-    });
+fn the_caller_ends() {
+    let (to, reply) = afterwork::mailbox::reply();
+    let token = Arc::new(());
+    let owner = spawn_with(token.clone(), move |theirs| drop(to.reply(theirs)));
+    drop(reply);
+    owner.join().unwrap();
+    assert_eq!(Arc::strong_count(&token), 1);
 }
 
 /// An owner lingers while a poster posts. The first sleep is for one item, the second for both.
@@ -184,21 +181,18 @@ fn a_linger(eager: bool) {
     let poster = Careful::new(mailbox.poster());
     let thread = spawn(move || {
         poster.post_lazy(0).unwrap();
-        if eager {
-            poster.post(1).unwrap();
-        } else {
-            poster.post_lazy(1).unwrap();
-        }
+        let post = if eager { Poster::post } else { Poster::post_lazy };
+        post(&poster, 1).unwrap();
         poster
     });
     // In a model the wait never times out.
     assert_eq!(mailbox.wait_linger(1, 2, Duration::MAX), Ok(true));
-    let nr_received = mailbox.drain(2).count();
-    assert_eq!(nr_received, 2);
+    assert_eq!(mailbox.drain(2).count(), 2);
     drop(thread.join().unwrap());
 }
 
 models! {
+    fn answer_is_recalled_or_dropped_with_its_caller() = bounded(3, the_caller_ends);
     fn waiting_send_gets_the_capacity_of_the_next_receipt() = bounded(3, one_waits);
     fn joining_the_wait_queue_must_check_for_capacity() =
         must_deadlock("capacity: no check after joining", || bounded(3, one_waits));

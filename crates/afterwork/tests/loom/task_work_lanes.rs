@@ -1,6 +1,7 @@
 //! Urgent and ordinary posts: each wakes the owner, and no lane hides the other or loses its order.
 
 use crate::support::*;
+use crate::task_work::receive_all;
 
 /// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
@@ -25,26 +26,8 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
         })
         .collect();
     let mut threads = Careful::new(threads);
-    let mut left = lanes.len();
-    while left > 0 {
-        mailbox.wait(count.min(left)).unwrap();
-        let nr_received = mailbox.drain(left).count();
-        assert!(nr_received > 0, "woken without an item");
-        left -= nr_received;
-    }
-    for thread in threads.drain(..) {
-        drop(thread.join().unwrap());
-    }
-}
-
-/// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
-#[test]
-fn incomplete_push_in_one_lane_does_not_end_the_other() {
-    bounded(2, || all_are_received(&[true, true], false, 2));
-    let failure = must_fail("lanes: a mid-push is passed over", || {
-        bounded(2, || all_are_received(&[true, true], false, 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+    receive_all(&mut mailbox, lanes.len(), count);
+    threads.drain(..).for_each(|it| drop(it.join().unwrap()));
 }
 
 /// Two posters post, one in each lane. Urgent items are received first, and each lane keeps its
@@ -80,24 +63,27 @@ fn an_ordinary_item_waits() {
 }
 
 /// An urgent post overlaps the end of the owner.
-#[test]
-fn urgent_item_does_not_remain_in_a_dead_queue() {
-    bounded(3, || {
-        let alive = std::sync::Arc::new(());
-        let mailbox = Mailbox::builder().keep(0).build();
-        let (urgent, item) = (mailbox.poster().urgent(), alive.clone());
-        let thread = spawn(move || {
-            drop(urgent.post_lazy(item));
-            urgent
-        });
-        drop(mailbox);
-        let urgent = thread.join().unwrap();
-        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
-        drop(urgent);
+fn the_owner_ends() {
+    let alive = Arc::new(());
+    let mailbox = Mailbox::builder().keep(0).build();
+    let (urgent, item) = (mailbox.poster().urgent(), alive.clone());
+    let thread = spawn(move || {
+        drop(urgent.post_lazy(item));
+        urgent
     });
+    drop(mailbox);
+    let urgent = thread.join().unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+    drop(urgent);
 }
 
 models! {
+    /// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
+    fn incomplete_push_in_one_lane_does_not_end_the_other() =
+        bounded(2, || all_are_received(&[true, true], false, 2)),
+        must_deadlock("lanes: a mid-push is passed over",
+            || bounded(2, || all_are_received(&[true, true], false, 2)));
+    fn urgent_item_does_not_remain_in_a_dead_queue() = bounded(3, the_owner_ends);
     fn no_urgent_post_is_missed_by_a_sleeping_owner() =
         bounded(3, || all_are_received(&[true], true, 1)),
         bounded(1, || all_are_received(&[true, false], true, 1)),

@@ -15,10 +15,8 @@ fn sampled_asleep_then_awake() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let gate = Arc::new(Barred::default());
-    let first = Work::new({
-        let gate = gate.clone();
-        move || gate.pass()
-    });
+    let theirs = gate.clone();
+    let first = Work::new(move || theirs.pass());
     let second = Work::new(|| ());
     queue.enqueue(&first);
     queue.enqueue(&second);

@@ -23,19 +23,13 @@ fn one_permit() {
             permits.release();
         }
     };
-    let waiter = spawn({
-        let (permits, hold) = (permits.clone(), hold.clone());
-        move || {
-            permits.wait();
-            hold();
-        }
+    let waiter = spawn_with((permits.clone(), hold.clone()), move |(permits, hold)| {
+        permits.wait();
+        hold();
     });
-    let comer = spawn({
-        let permits = permits.clone();
-        move || {
-            if permits.try_take() {
-                hold();
-            }
+    let comer = spawn_with(permits.clone(), move |permits| {
+        if permits.try_take() {
+            hold();
         }
     });
     assert!(!inside.load(Ordering::Relaxed), "one permit for two");
@@ -54,10 +48,7 @@ fn waiter_that_leaves() {
         assert!(!permits.poll(&mut turn, context), "all permits are in use");
         turn
     });
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     permits.leave(first);
     giver.join().unwrap();
     assert!(permits.poll(&mut second, context), "it was admitted");
@@ -80,10 +71,7 @@ fn a_task() {
     let mut turn = Turn::default();
     let context = &Context::from_waker(Waker::noop());
     assert!(!permits.poll(&mut turn, context), "all permits are in use");
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
     let waker = Waker::from(wake_flag.clone());
     let has_permit = permits.poll(&mut turn, &Context::from_waker(&waker));
@@ -116,10 +104,7 @@ fn an_item(ordered: bool) {
     } else {
         machine.pretend_busy(false);
     }
-    let canceller = spawn({
-        let work = work.clone();
-        move || work.cancel()
-    });
+    let canceller = spawn_with(work.clone(), move |work| work.cancel());
     if !ordered {
         machine.help_out();
     }

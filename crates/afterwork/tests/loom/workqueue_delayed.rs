@@ -8,36 +8,28 @@ const LATER: Duration = Duration::from_millis(100);
 
 /// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
-    let work = DelayedWork::new(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
-    (machine, queue, work, count)
+    let (machine, queue) = held(false);
+    let (runs, count) = counter();
+    (machine, queue, DelayedWork::new(runs), count)
 }
 
 /// Fires due timers on another thread while `meet` acts on the item, then runs the waiting items.
 fn fire_during<R>(
-    (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
     meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,
     check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
 ) {
+    let (machine, queue, work, count) = one_item();
     assert!(queue.enqueue_after(&work, SOON));
     let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON));
     let met = meet(&queue, &work);
     firing.join().unwrap();
     // The timer may have expired while `meet` held its item's lock.
     machine.run_fallback();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     check(met, &work, &|| {
         machine.pretend_busy(true);
         machine.fire_timers(2 * LATER);
-        machine.pretend_busy(false);
-        machine.help_out();
+        go(&machine);
         count.load(Ordering::Relaxed)
     });
     wind_up(queue);
@@ -45,7 +37,6 @@ fn fire_during<R>(
 
 fn cancel_races_with_firing() {
     fire_during(
-        one_item(),
         |_, work| work.cancel(),
         |cancelled, work, runs| {
             assert!(!work.is_pending());
@@ -56,7 +47,6 @@ fn cancel_races_with_firing() {
 
 fn requeue_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.enqueue_after(work, Duration::ZERO),
         |queued, _, runs| assert_eq!(runs(), 1 + u32::from(queued)),
     );
@@ -64,7 +54,6 @@ fn requeue_races_with_firing() {
 
 fn mod_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.reschedule(work, LATER).unwrap(),
         |is_new, work, runs| {
             assert!(work.is_pending(), "it is not due");
@@ -76,7 +65,6 @@ fn mod_races_with_firing() {
 /// The item is claimed before its timer is disarmed.
 fn mod_to_now_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.reschedule(work, Duration::ZERO).unwrap(),
         |is_new, _, runs| assert_eq!(runs(), 1 + u32::from(is_new)),
     );
@@ -99,7 +87,6 @@ fn disable_races_with_arming() {
 
 fn disable_races_with_firing() {
     fire_during(
-        one_item(),
         |_, work| work.disable(),
         |was_pending, work, runs| {
             assert!(!work.is_pending(), "pending although disabled");
@@ -120,16 +107,14 @@ fn mod_races_with_a_reaper() {
     let is_new = other.reschedule(&work, LATER).unwrap();
     assert!(work.is_pending(), "it is not due");
     assert!(reaper.join().unwrap(), "a cleanup was queued");
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     let nr_runs = count.load(Ordering::Relaxed);
     assert_eq!(nr_runs, u32::from(is_new));
     work.cancel();
     // Removes the cancelled enqueues, for which the queues would wait.
     machine.pretend_busy(true);
     paused.resume();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     wind_up(other);
     drop(paused);
 }

@@ -10,11 +10,8 @@ fn timer_races_with_end() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
-    let work = DelayedWork::new(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let (runs, count) = counter();
+    let work = DelayedWork::new(runs);
     assert!(queue.enqueue_after(&work, SOON));
     let firing = spawn(move || machine.fire_timers(2 * SOON));
     drop(queue);
@@ -29,19 +26,11 @@ fn timer_races_with_end() {
 /// timer is armed on that queue, or cancels it first. The last of them drops the values that the
 /// item owns.
 fn far_timer_races_with_end(cancels: bool) {
-    struct Owned(Arc<AtomicU32>);
-    impl Drop for Owned {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     let nr_dropped = Arc::new(AtomicU32::new(0));
-    let owned = Owned(nr_dropped.clone());
-    let work = DelayedWork::new(move || {
-        let _ = &owned;
-    });
+    let owned = Life(nr_dropped.clone());
+    let work = DelayedWork::new(move || _ = &owned);
     assert!(queue.enqueue_after(&work, SOON));
     let other = spawn(move || {
         if cancels {
@@ -60,15 +49,11 @@ fn bottom_half_drops_the_last_handle() {
     let bh = plain().bh().build_in(machine.registry()).unwrap();
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
+    let (runs, count) = counter();
     // A future keeps the queue's memory alive, so the model continues if the queue ends early.
-    let item = queue.spawn_async(async move {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let item = queue.spawn_async(async move { runs() });
     let dropped = bh.spawn(move || drop(queue));
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     machine.reap();
     dropped.join().expect("the end unwound");
     item.join().unwrap();

@@ -16,31 +16,24 @@ fn flush_races_with_a_worker() {
 /// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
 /// a worker first, so the joiner cannot take the item off its list.
 fn flush_races_with_a_helper(adopted: bool) {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    // No worker is requested until a thread calls `help_out`.
-    machine.pretend_busy(true);
+    let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::new({
-        let done = done.clone();
-        move || done.store(true, Ordering::Relaxed)
-    });
+    let ended = done.clone();
+    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
     queue.enqueue(&work);
     if adopted {
         queue.spawn_detached(|| ()).unwrap();
     }
     let flusher = spawn_with((machine.clone(), queue.clone()), move |(machine, queue)| {
         if adopted {
-            machine.pretend_busy(false);
-            machine.help_out();
+            go(&machine);
         }
         queue.flush().unwrap();
         assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
     });
     work.flush().unwrap();
     if !adopted {
-        machine.pretend_busy(false);
-        machine.help_out();
+        go(&machine);
     }
     flusher.join().unwrap();
     wind_up(queue);
@@ -60,15 +53,12 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
 /// A worker pops an item while its joiner runs it, during a flush that may have begun before that
 /// run. The run itself acts as the worker, which saves the model a thread.
 fn worker_races_with_a_helped_item() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
         let (machine, done) = (machine.clone(), done.clone());
         move || {
-            machine.pretend_busy(false);
-            machine.help_out();
+            go(&machine);
             done.store(true, Ordering::Relaxed);
         }
     });
@@ -81,18 +71,15 @@ fn worker_races_with_a_helped_item() {
 /// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
 /// count. The run itself acts as the worker and as the enqueuer.
 fn helped_and_queued_elsewhere() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    let (machine, queue) = held(true);
     let other = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::with_handle({
         let (machine, done) = (machine.clone(), done.clone());
         let mut other = Some(other.clone());
         move |this| {
             if let Some(other) = other.take() {
-                machine.pretend_busy(false);
-                machine.help_out();
+                go(&machine);
                 machine.pretend_busy(true);
                 assert!(other.enqueue(this));
                 done.store(true, Ordering::Relaxed);
@@ -101,8 +88,7 @@ fn helped_and_queued_elsewhere() {
     });
     let flusher = enqueue_and_flush(&queue, &work, done);
     work.flush().unwrap();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     flusher.join().unwrap();
     wind_up(queue);
     drop(other);
@@ -128,11 +114,7 @@ fn two_flushes() {
 /// An item is queued again while it may be running, and is flushed with its queue.
 fn flush_of_a_requeued_item() {
     let (_machine, queue) = queue(2, false);
-    let count = Arc::new(Plain::default());
-    let work = Work::new({
-        let count = count.clone();
-        move || count.set(count.get() + 1)
-    });
+    let (work, count) = counting();
     let nr_queued = u32::from(queue.enqueue(&work)) + u32::from(queue.enqueue(&work));
     queue.flush().unwrap();
     assert_eq!(count.get(), nr_queued);

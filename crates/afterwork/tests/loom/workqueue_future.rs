@@ -4,13 +4,6 @@ use std::sync::Mutex;
 
 use crate::support::*;
 
-fn queue(nr_workers: usize) -> (Machine, Workqueue) {
-    let machine = machine(2, nr_workers);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(nr_workers);
-    (machine, queue)
-}
-
 /// The state that a future shares with its waker. No step of the model runs under the lock.
 #[derive(Default)]
 struct Shared {
@@ -57,11 +50,17 @@ impl Drop for Lure {
     }
 }
 
-/// The wake arrives during the first poll or after it.
-fn wake_races_with_the_end_of_the_poll() {
-    let (_machine, queue) = queue(1);
+/// Spawns a future on a queue with `nr_workers` workers.
+fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::JoinHandle<u32>) {
+    let (machine, queue) = queue(nr_workers, false);
     let shared = Arc::new(Shared::default());
     let handle = queue.spawn_async(Lure(shared.clone()));
+    (machine, queue, shared, handle)
+}
+
+/// The wake arrives during the first poll or after it.
+fn wake_races_with_the_end_of_the_poll() {
+    let (_machine, queue, shared, handle) = lured(1);
     let waker = shared.waker();
     shared.ready.store(true, Ordering::Relaxed);
     waker.wake();
@@ -71,9 +70,7 @@ fn wake_races_with_the_end_of_the_poll() {
 
 /// The future is woken twice, and two workers may poll it. The second wake may find it pending.
 fn wake_races_with_wake() {
-    let (_machine, queue) = queue(2);
-    let shared = Arc::new(Shared::default());
-    let handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, handle) = lured(2);
     let waker = shared.waker();
     waker.wake_by_ref();
     shared.ready.store(true, Ordering::Relaxed);
@@ -85,9 +82,7 @@ fn wake_races_with_wake() {
 
 /// One thread wakes the future, and the other one cancels it.
 fn wake_races_with_cancel() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     let waker = shared.waker();
     let other = spawn_with(shared.clone(), move |shared| {
         shared.ready.store(true, Ordering::Relaxed);
@@ -106,9 +101,7 @@ fn wake_races_with_cancel() {
 
 /// No thread wakes. The cancel arrives before, during or after the first poll.
 fn cancel_races_with_the_end_of_the_poll() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -118,9 +111,7 @@ fn cancel_races_with_the_end_of_the_poll() {
 
 /// The cancel finds the future pending after its first poll, or in its second.
 fn cancel_follows_a_wake() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     shared.waker().wake();
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
@@ -130,9 +121,9 @@ fn cancel_follows_a_wake() {
 
 /// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
 fn cancel_races_with_cancel() {
-    let (_machine, queue) = queue(1);
+    let (_machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let other = spawn(move || canceller.cancel());
     let is_cancelled = handle.cancel();
@@ -145,9 +136,9 @@ fn cancel_races_with_cancel() {
 
 /// One thread awaits the future while another cancels it, and a worker may poll it first.
 fn cancel_races_with_a_task() {
-    let (machine, queue) = queue(1);
+    let (machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let canceller = spawn(move || assert!(canceller.cancel()));
     assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
@@ -161,7 +152,7 @@ fn cancel_races_with_a_task() {
 
 /// The future completes while another thread drops its last waker, and no handle exists.
 fn last_waker_races_with_the_end() {
-    let (_machine, queue) = queue(1);
+    let (_machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
     shared.ready.store(true, Ordering::Relaxed);
     drop(queue.spawn_async(Lure(shared.clone())));
@@ -174,9 +165,8 @@ fn last_waker_races_with_the_end() {
 
 /// The last waker is dropped while the future suspends, so no thread can wake it again.
 fn last_waker_races_with_the_suspension() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    drop(queue.spawn_async(Lure(shared.clone())));
+    let (_machine, queue, shared, handle) = lured(1);
+    drop(handle);
     drop(shared.waker());
     drop(queue);
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -184,20 +174,15 @@ fn last_waker_races_with_the_suspension() {
 
 /// The queue is dropped while a waker queues its future.
 fn wake_races_with_the_end_of_the_queue() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    drop(queue.spawn_async(Lure(shared.clone())));
+    let (_machine, queue, shared, handle) = lured(1);
+    drop(handle);
     let waker = shared.waker();
     let waking = spawn_with(shared.clone(), move |shared| {
         shared.ready.store(true, Ordering::Relaxed);
         waker.wake();
     });
     drop(queue);
-    assert_eq!(
-        shared.nr_dropped.load(Ordering::Relaxed),
-        1,
-        "the queue was destroyed before its future had ended"
-    );
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1, "destroyed before its future");
     waking.join().unwrap();
 }
 

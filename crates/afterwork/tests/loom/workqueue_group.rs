@@ -1,15 +1,8 @@
 //! Groups: the seats of two gates, their lending, and concurrent pauses, drains and cancels.
 
-use std::{sync::Arc, time::Duration};
+use afterwork::workqueue::{AffinityScope, Group, TaskOptions};
 
-use afterwork::workqueue::{
-    AffinityScope, Builder, CpuId, Group, JoinError, TaskOptions, Workqueue,
-    model::{Gates, Machine},
-};
-use loom::{sync::Mutex, thread};
-use sync::twin::must_fail;
-
-use crate::support::{Barred, Plain, bounded, exhaustive, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 fn group_of(max_active: u32, machine: &Machine) -> Group {
     let builder = Group::builder("group").max_active(max_active);
@@ -29,7 +22,6 @@ fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
     (machine, group, queues)
 }
 
-/// Drops two queues at the end of a model, without exploring their destruction.
 fn end([first, second]: [Workqueue; 2]) {
     wind_up(first);
     drop(second);
@@ -115,20 +107,13 @@ fn drained_in_a_full_group(is_paused: bool) {
     let mut handle = second.spawn(|| ());
     // Before a worker runs this item, it sets the item above aside.
     let is_aside = Arc::new(Barred::default());
-    outside
-        .spawn_detached({
-            let is_aside = is_aside.clone();
-            move || is_aside.open()
-        })
-        .unwrap();
+    let opens = is_aside.clone();
+    outside.spawn_detached(move || opens.open()).unwrap();
     is_aside.pass();
     handle.cancel();
     // Removes the tombstone.
     assert_eq!(second.stats().nr_inactive, 0);
-    let drainer = spawn({
-        let second = second.clone();
-        move || second.drain().unwrap()
-    });
+    let drainer = spawn_with(second.clone(), move |second| second.drain().unwrap());
     if is_paused {
         second.resume();
     }
@@ -238,19 +223,15 @@ fn refused_helper() {
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
     let may_end = Arc::new(Barred::default());
-    let outer = first.spawn({
-        let second = second.clone();
-        move || {
-            let inner = second.spawn(|| 7);
-            let after = second.spawn({
-                let may_end = may_end.clone();
-                move || may_end.pass()
-            });
-            let seven = inner.join().unwrap();
-            may_end.open();
-            after.join().unwrap();
-            seven
-        }
+    let to_second = second.clone();
+    let outer = first.spawn(move || {
+        let inner = to_second.spawn(|| 7);
+        let waits = may_end.clone();
+        let after = to_second.spawn(move || waits.pass());
+        let seven = inner.join().unwrap();
+        may_end.open();
+        after.join().unwrap();
+        seven
     });
     assert_eq!(outer.join().unwrap(), 7);
     loom::stop_exploring();
@@ -263,19 +244,14 @@ fn lends_and_comes_back() {
 fn joins_beside_a_pause() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let pauser = spawn({
-        let group = group.clone();
-        move || group.pause()
-    });
+    let pauser = spawn_with(group.clone(), move |group| group.pause());
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
     pauser.join().unwrap();
     // This is a lock, because resuming a queue need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
-    let after = queue.spawn({
-        let is_paused = is_paused.clone();
-        move || *is_paused.lock().unwrap()
-    });
+    let reads = is_paused.clone();
+    let after = queue.spawn(move || *reads.lock().unwrap());
     *is_paused.lock().unwrap() = false;
     group.resume();
     assert!(!after.join().unwrap());
@@ -286,10 +262,7 @@ fn joins_beside_a_pause() {
 fn joins_beside_new_shares() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let setter = spawn({
-        let group = group.clone();
-        move || group.set_shares(200).unwrap()
-    });
+    let setter = spawn_with(group.clone(), move |group| group.set_shares(200).unwrap());
     let queue = build(plain(), &group, &machine);
     setter.join().unwrap();
     assert!(machine.has_shares(), "the pool has no shares");
@@ -301,10 +274,10 @@ fn joins_beside_new_shares() {
 fn joins_beside_a_drain() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let builder = spawn({
-        let (group, registry) = (group.clone(), machine.registry().clone());
-        move || plain().group(&group).build_in(&registry).unwrap()
-    });
+    let builder =
+        spawn_with((group.clone(), machine.registry().clone()), move |(group, registry)| {
+            plain().group(&group).build_in(&registry).unwrap()
+        });
     let drain = group.begin_drain();
     let queue = builder.join().unwrap();
     assert!(queue.try_spawn(|| ()).is_err(), "open during a drain");
@@ -316,14 +289,9 @@ fn joins_beside_a_drain() {
 fn drain_of_a_chain() {
     let (_machine, group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
-    second
-        .spawn_detached({
-            let (first, plain) = (first.clone(), plain.clone());
-            move || {
-                first.spawn_detached(move || plain.set(1)).unwrap();
-            }
-        })
-        .unwrap();
+    let (to_first, word) = (first.clone(), plain.clone());
+    let outer = move || to_first.spawn_detached(move || word.set(1)).unwrap();
+    second.spawn_detached(outer).unwrap();
     group.drain_timeout(Duration::MAX).unwrap();
     assert_eq!(plain.get(), 1);
     end([first, second]);

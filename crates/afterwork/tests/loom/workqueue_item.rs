@@ -4,16 +4,6 @@ use std::sync::Mutex;
 
 use crate::support::*;
 
-/// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
-fn counting() -> (Work, Arc<Plain>) {
-    let count = Arc::new(Plain::default());
-    let work = Work::new({
-        let count = count.clone();
-        move || count.set(count.get() + 1)
-    });
-    (work, count)
-}
-
 fn flush_reads(help: bool) {
     let (_machine, queue) = queue(1, help);
     let (work, count) = counting();
@@ -74,10 +64,9 @@ fn reaped_during_an_enqueue() {
     let (second, count_second) = counting();
     queue.enqueue(&first);
     queue.enqueue(&second);
-    let other = {
-        let (queue, second) = (queue.clone(), second.clone());
-        spawn(move || (second.cancel(), queue.enqueue(&second)))
-    };
+    let other = spawn_with((queue.clone(), second.clone()), |(queue, second)| {
+        (second.cancel(), queue.enqueue(&second))
+    });
     let cancelled = first.cancel();
     let (other_cancelled, again) = other.join().unwrap();
     drop(queue);
@@ -129,9 +118,7 @@ fn disable_races_with_enqueue() {
 /// Flushes a run that queues its own item and cancels it again. This thread is the worker. The run
 /// starts the flusher, so that the model has no flush before the run.
 fn flush_races_with_a_cancel() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(false);
     let flusher = Arc::new(Mutex::new(None));
     let work = Work::with_handle({
         let (queue, flusher) = (queue.clone(), flusher.clone());
@@ -149,8 +136,7 @@ fn flush_races_with_a_cancel() {
         }
     });
     queue.enqueue(&work);
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     let flusher = flusher.lock().unwrap().take().expect("it has run");
     flusher.join().unwrap();
     wind_up(queue);
@@ -171,10 +157,8 @@ fn last_handle() {
 fn cloned_in_the_run() {
     let (_machine, queue) = queue(1, false);
     let kept = Arc::new(Mutex::new(None));
-    let work = Work::with_handle({
-        let kept = kept.clone();
-        move |this| *kept.lock().unwrap() = Some(this.clone())
-    });
+    let place = kept.clone();
+    let work = Work::with_handle(move |this| *place.lock().unwrap() = Some(this.clone()));
     queue.enqueue(&work);
     drop(work);
     drop(queue);
@@ -193,12 +177,12 @@ fn spawn_and_join(help: bool) {
 /// The handle is dropped or cancels the closure, before, during or after the run.
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
-    let dropped = Arc::new(AtomicUsize::new(0));
-    struct Counted(Arc<AtomicUsize>, Plain);
+    let dropped = Arc::new(AtomicU32::new(0));
+    struct Counted(Arc<AtomicU32>, Plain);
     impl Drop for Counted {
         fn drop(&mut self) {
-            if !sync::twin::torn_down() {
-                self.0.fetch_add(1 + self.1.get() as usize, Ordering::Relaxed);
+            if !torn_down() {
+                self.0.fetch_add(1 + self.1.get(), Ordering::Relaxed);
             }
         }
     }
@@ -215,20 +199,12 @@ fn handle_is_dropped(cancel: bool) {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }
 
-struct Task(Unparker);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// A task polls a handle twice before it sleeps.
 fn polled() {
     let (_machine, queue) = queue(1, false);
     let mut handle = queue.spawn(|| 42);
     let mut parker = Parker::new();
-    let waker = Waker::from(Arc::new(Task(parker.unparker())));
+    let waker = foreign_waker(parker.unparker());
     let mut context = Context::from_waker(&waker);
     let mut poll = || Pin::new(&mut handle).poll(&mut context);
     let result = loop {
@@ -248,10 +224,8 @@ fn polled() {
 fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::new({
-        let done = done.clone();
-        move || done.store(true, Ordering::Relaxed)
-    });
+    let ended = done.clone();
+    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
     queue.enqueue(&work);
     let helper = spawn(move || work.flush().unwrap());
     drop(queue);
@@ -312,8 +286,7 @@ fn moved_from_a_stuck_pool() {
     let (work, count) = counting();
     assert!(first.enqueue(&work) && work.cancel());
     assert!(second.enqueue(&work));
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     assert_eq!(count.get(), 1);
     wind_up(first);
     drop(second);

@@ -4,9 +4,7 @@ use crate::support::*;
 
 /// An item is queued while a worker is about to park. The item runs.
 fn one_worker_one_item() {
-    let machine = machine(2, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
+    let (_machine, queue) = queue(1, false);
     let work = Work::new(|| ());
     assert!(queue.enqueue(&work));
     // Deadlocks if the item is left to a sleeping worker.
@@ -17,9 +15,7 @@ fn one_worker_one_item() {
 /// An item is queued while a worker is about to park and a thread flushes the queue. The flusher
 /// may take the item out of the injector just when the worker checks it.
 fn flush_adopts() {
-    let machine = machine(2, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
+    let (_machine, queue) = queue(1, false);
     let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
     let work = Work::new(|| ());
     queue.enqueue(&work);
@@ -59,8 +55,7 @@ fn pushed_while_the_monitor_ends() {
     producer.join().unwrap();
     // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
     assert!(machine.is_watching(), "work waits and no monitor runs");
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     drop(queue);
 }
 
@@ -69,13 +64,10 @@ fn kick_races_with_cull(nr_workers: usize) {
     let mut machine = machine(2, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(nr_workers);
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let work = Work::new({
-        let (nr_runs, notifier) = (nr_runs.clone(), machine.notifier());
-        move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-            notifier.unpark();
-        }
+    let ((count, nr_runs), notifier) = (counter(), machine.notifier());
+    let work = Work::new(move || {
+        count();
+        notifier.unpark();
     });
     let culler = machine.culler();
     let culler = spawn(move || culler.cull());

@@ -25,13 +25,8 @@ fn late_worker_arrives() {
     let machine = machine(1, 1);
     let queue = plain().with_rescuer().max_active(1);
     let queue = queue.build_in(machine.registry()).unwrap();
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let work = Work::new({
-        let nr_runs = nr_runs.clone();
-        move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+    let (count, nr_runs) = counter();
+    let work = Work::new(count);
     queue.enqueue(&work);
     machine.mayday(0);
     machine.mayday(LONG_NS);

@@ -69,29 +69,16 @@ fn block_on_races_with_the_manager() {
     managing.join().unwrap();
 }
 
-struct Life(Arc<AtomicU32>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if !torn_down() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// A run is about to arm its timer again while the periodic work is dropped.
 fn drop_races_with_the_end_of_a_run() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let (nr_runs, nr_dropped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (runs, life) = (nr_runs.clone(), Life(nr_dropped.clone()));
-    let ticks = queue
-        .every(SOON, move || {
-            let _life = &life;
-            runs.fetch_add(1, Ordering::Relaxed);
-        })
-        .unwrap();
+    let (machine, queue) = held(false);
+    let ((count, nr_runs), nr_dropped) = (counter(), Arc::new(AtomicU32::new(0)));
+    let life = Life(nr_dropped.clone());
+    let run = move || {
+        let _life = &life;
+        count();
+    };
+    let ticks = queue.every(SOON, run).unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
     let running = spawn_with(machine.clone(), move |machine| machine.help_out());
@@ -105,12 +92,8 @@ fn drop_races_with_the_end_of_a_run() {
 
 /// A run is about to arm its timer again while all items of its queue are cancelled.
 fn cancel_all_races_with_the_end_of_a_run() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let nr_runs = Arc::new(AtomicU32::new(0));
-    let runs = nr_runs.clone();
-    let count = move || _ = runs.fetch_add(1, Ordering::Relaxed);
+    let (machine, queue) = held(false);
+    let (count, nr_runs) = counter();
     let ticks = queue.every(SOON, count).unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);

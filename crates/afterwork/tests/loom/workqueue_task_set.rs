@@ -2,16 +2,6 @@
 
 use crate::support::*;
 
-struct Life(Arc<AtomicUsize>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if !torn_down() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// One item ends while the set's owner checks it, registers its waker, or sleeps.
 fn end_races_with_join_next() {
     let (_machine, queue) = queue(1, false);
@@ -42,7 +32,7 @@ fn two_ends_race_with_join_next() {
 /// items.
 fn end_races_with_abort() {
     let (machine, queue) = queue(1, false);
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let nr_dropped = Arc::new(AtomicU32::new(0));
     let mut set = TaskSet::new(&queue);
     let (closure, future) = (Life(nr_dropped.clone()), Life(nr_dropped.clone()));
     set.spawn(move || drop(closure));
@@ -63,7 +53,7 @@ fn end_races_with_abort() {
 /// The set is dropped while an item ends.
 fn end_races_with_drop() {
     let (_machine, queue) = queue(1, false);
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let nr_dropped = Arc::new(AtomicU32::new(0));
     let mut set = TaskSet::new(&queue);
     let life = Life(nr_dropped.clone());
     set.spawn(move || life);
