@@ -2,7 +2,6 @@
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod children;
 
 use std::{
@@ -33,7 +32,6 @@ fn is_inner(test: &str) -> bool {
     env::var(INNER).as_deref() == Ok(test)
 }
 
-/// Returns the command that runs only `test`.
 fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -56,7 +54,6 @@ fn this_program() -> std::path::PathBuf {
     env::current_exe().unwrap()
 }
 
-/// Uses each part of the library that reads tunables.
 fn use_everything() {
     assert_eq!(system().unwrap().spawn(|| 1).join().unwrap(), 1);
     block_on(sleep(Duration::from_millis(1)));

@@ -5,10 +5,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     fs, iter,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicIsize, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError, atomic::*},
     task::{Context, Waker},
     time::Duration,
 };
@@ -24,7 +21,6 @@ use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Counts the bytes in use.
 struct Counting;
 
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);

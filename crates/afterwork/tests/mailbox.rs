@@ -6,10 +6,7 @@
 use std::{
     io::{ErrorKind, Read},
     os::fd::AsRawFd,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{atomic::*, mpsc},
     thread,
     time::Duration,
 };

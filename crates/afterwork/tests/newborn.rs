@@ -135,7 +135,6 @@ fn states_of_ours() -> Vec<(&'static str, State)> {
     states
 }
 
-/// Checks that all library threads have the state `expected`.
 fn assert_ours_are(expected: &State) {
     for (kind, state) in states_of_ours() {
         assert_eq!(&state, expected, "{kind}");

@@ -3,10 +3,7 @@
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::*},
     time::Duration,
 };
 

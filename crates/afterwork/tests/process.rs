@@ -10,11 +10,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     panic::{catch_unwind, resume_unwind},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, atomic::*, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -24,7 +20,7 @@ use afterwork::{
     rcu::{self, srcu::Domain},
     workqueue::{self, DelayedWork, Workqueue},
 };
-use children::{LIMIT_S, alone, in_child, spawn, succeeds_in_child};
+use children::{LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, wait_for};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
@@ -68,22 +64,24 @@ fn quiet_reader(read: impl FnOnce() + Send + 'static) -> mpsc::Sender<()> {
 #[test]
 fn membarrier_that_starts_to_fail_ends_the_process() {
     let _alone = alone();
-    let wait: fn() = || {
-        let _quiet = quiet_reader(|| drop(rcu::read()));
-        rcu::synchronize();
-    };
-    let call: fn() = || {
-        let _quiet = quiet_reader(|| drop(rcu::read()));
-        rcu::call(|| ());
-        rcu::barrier();
-    };
-    let wait_in_domain: fn() = || {
-        let domain = Domain::new();
-        let read = domain.clone();
-        let _quiet = quiet_reader(move || drop(read.read()));
-        domain.synchronize();
-    };
-    for body in [wait, call, wait_in_domain] {
+    let bodies: [fn(); 3] = [
+        || {
+            let _quiet = quiet_reader(|| drop(rcu::read()));
+            rcu::synchronize();
+        },
+        || {
+            let _quiet = quiet_reader(|| drop(rcu::read()));
+            rcu::call(|| ());
+            rcu::barrier();
+        },
+        || {
+            let domain = Domain::new();
+            let read = domain.clone();
+            let _quiet = quiet_reader(move || drop(read.read()));
+            domain.synchronize();
+        },
+    ];
+    for body in bodies {
         let (status, output) = in_child(|| {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
@@ -169,13 +167,9 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
                 // SAFETY: the child exits at once with its policy as the status.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
-                    // SAFETY: as above.
-                    unsafe { libc::_exit(policy()) };
+                    exit(policy());
                 }
-                let mut status = 0;
-                // SAFETY: `status` outlives the call.
-                unsafe { libc::waitpid(pid, &mut status, 0) };
-                (policy_of_new_thread(), libc::WEXITSTATUS(status))
+                (policy_of_new_thread(), wait_for(pid).code().unwrap())
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
@@ -212,7 +206,6 @@ struct Inherited {
 }
 
 impl Inherited {
-    /// Returns the settings of a thread of this process.
     fn of(thread: i32) -> io::Result<Self> {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
         let field = |name| {
@@ -295,7 +288,6 @@ fn library_threads_inherit_from_the_first_thread() {
     });
 }
 
-/// Queues an item and waits for it when it is dropped.
 struct WorksAtExit(Workqueue);
 
 impl Drop for WorksAtExit {
@@ -344,9 +336,7 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
 fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
     let runs = || {
         let nr_run = nr_run.clone();
-        move || {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        }
+        move || _ = nr_run.fetch_add(1, Ordering::Relaxed)
     };
     let timed = DelayedWork::new(runs());
     assert!(queues[0].enqueue_after(&timed, Duration::from_micros(300)));
@@ -418,8 +408,7 @@ fn work_resumes_after_the_process_was_stopped() {
                     thread::yield_now();
                 }
             }
-            // SAFETY: the call exits the process at once.
-            unsafe { libc::_exit(0) };
+            exit(0);
         }
         let (mut nr_due, mut stopped) = (0, 0);
         // SAFETY: `stopped` outlives the call.

@@ -57,7 +57,6 @@ extern "C" fn on_signal(_: i32) {
     interrupt();
 }
 
-/// Revokes the extension of this thread, if it has one.
 fn revoke() {
     CTRL.with(|ctrl| ctrl.granted.store(0, Relaxed));
 }
@@ -231,7 +230,6 @@ mod stepped {
     /// The trap flag of x86: it raises a signal after each instruction.
     const TRAP: i64 = 0x100;
 
-    /// The instructions after which interrupts come.
     #[derive(Clone, Copy, PartialEq)]
     enum At {
         One(u32),

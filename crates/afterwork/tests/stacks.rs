@@ -1,10 +1,6 @@
 //! A stall is reported with the stacks of the stuck workers.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::*, mpsc};
 
 use afterwork::{
     params::Params,

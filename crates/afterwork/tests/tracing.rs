@@ -5,11 +5,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     ptr::NonNull,
-    sync::{
-        Mutex, Once,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Mutex, Once, atomic::*, mpsc},
     thread,
     time::Duration,
 };
@@ -30,11 +26,9 @@ use tracing::{
 /// Time limit of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An event: its name, and its fields as text.
 #[derive(Clone, Debug)]
 struct Recorded {
     name: &'static str,
-    /// The name of the span in which the event was emitted.
     span: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
 }
@@ -53,7 +47,6 @@ static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::ne
 type Act = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The spans that the thread is in.
     static INSIDE: RefCell<Vec<span::Id>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -68,7 +61,6 @@ fn metadata(id: &span::Id) -> &'static Metadata<'static> {
     SPANS.lock().unwrap()[id.into_u64() as usize - 1].0
 }
 
-/// Returns the name of the span that this thread is in.
 fn present() -> Option<&'static str> {
     INSIDE.with_borrow(|inside| inside.last().map(|id| metadata(id).name()))
 }

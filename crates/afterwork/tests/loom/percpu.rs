@@ -263,31 +263,24 @@ models! {
         bounded(2, broken_bias),
         bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
     fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
-    fn section_must_check_its_own_call_queue() =
-        must_fail("percpu: leaves its own calls",
-            || bounded(2, || queued_from_inside(Qpw::EveryOp)));
+    fn section_must_check_its_own_call_queue() = must_fail("percpu: leaves its own calls",
+        || bounded(2, || queued_from_inside(Qpw::EveryOp)));
     fn flush_sees_earlier_calls() = bounded(3, flushed);
     fn queued_call_returns_its_result() =
         bounded(3, called_with_a_deadline),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-    fn takeover_needs_its_claim() =
-        must_fail("percpu: takes over without a claim",
-            || bounded(3, || two_take_over(Qpw::Queue)));
-    fn taking_needs_its_acquire() =
-        must_fail("percpu: relaxed take",
-            || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
-    fn releasing_needs_its_release() =
-        must_fail("percpu: relaxed release",
-            || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
-    fn yielding_needs_its_mark() =
-        must_fail("percpu: yields without marking it",
-            || bounded(2, || parked_between(Qpw::OnDemand)));
-    fn releasing_needs_its_fence() =
-        must_fail("percpu: no fence when releasing",
-            || bounded(3, queued_calls_and_a_dropped_owner));
-    fn posting_a_queued_call_needs_its_fence() =
-        must_fail("percpu: no fence after posting",
-            || bounded(3, queued_calls_and_a_dropped_owner));
+    fn takeover_needs_its_claim() = must_fail("percpu: takes over without a claim",
+        || bounded(3, || two_take_over(Qpw::Queue)));
+    fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
+        || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
+    fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
+        || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
+    fn yielding_needs_its_mark() = must_fail("percpu: yields without marking it",
+        || bounded(2, || parked_between(Qpw::OnDemand)));
+    fn releasing_needs_its_fence() = must_fail("percpu: no fence when releasing",
+        || bounded(3, queued_calls_and_a_dropped_owner));
+    fn posting_a_queued_call_needs_its_fence() = must_fail("percpu: no fence after posting",
+        || bounded(3, queued_calls_and_a_dropped_owner));
     fn releasing_needs_a_check_of_the_call_queue() =
         must_fail("percpu: releases and forgets the calls",
             || bounded(3, queued_calls_and_a_dropped_owner));

@@ -22,14 +22,12 @@ impl Versions {
         assert_eq!(self.words[0].get(), 0, "a freed version was read");
     }
 
-    /// Reads the published version in a section.
     pub fn read_in_section(&self) {
         let guard = rcu::read();
         self.read();
         drop(guard);
     }
 
-    /// Unpublishes the first version.
     pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
     }
@@ -65,7 +63,6 @@ pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
     reader.join().unwrap();
 }
 
-/// The reader was active when the grace period began.
 fn an_active_reader() {
     replace_during(|versions| {
         warm_up();
@@ -73,7 +70,6 @@ fn an_active_reader() {
     });
 }
 
-/// The reader was in an extended quiescent state.
 fn a_parked_reader() {
     replace_during(Versions::read_in_section);
 }

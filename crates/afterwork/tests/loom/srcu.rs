@@ -38,7 +38,6 @@ impl Versions {
         self.values[0].set(9);
     }
 
-    /// Replaces the version, waits for a grace period and frees the old one.
     fn replace(&self) {
         self.unlink();
         self.domain.synchronize();

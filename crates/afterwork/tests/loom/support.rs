@@ -44,7 +44,7 @@ pub use loom::{
 pub use raw::RawWork;
 
 pub use sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    atomic::*,
     cell::UnsafeCell,
     models,
     twin::{must_deadlock, must_fail, torn_down, with},

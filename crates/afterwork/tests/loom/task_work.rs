@@ -55,7 +55,6 @@ fn all_are_received(posts: &'static [Post], count: usize) {
     threads.drain(..).for_each(|it| drop(it.join().unwrap()));
 }
 
-/// Receives `left` items, and waits for `count` at a time.
 pub fn receive_all(mailbox: &mut Mailbox<usize>, mut left: usize, count: usize) {
     while left > 0 {
         mailbox.wait(count.min(left)).unwrap();
@@ -196,9 +195,8 @@ fn node_is_returned() {
 
 models! {
     /// The first poster may still be claiming when its item is received and the owner arms again.
-    fn late_claim_needs_a_token() =
-        must_deadlock("park: no token",
-            || bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1)));
+    fn late_claim_needs_a_token() = must_deadlock("park: no token",
+        || bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1)));
     fn owners_check_for_a_close_needs_its_acquire() =
         must_fail("close: relaxed check", || bounded(3, a_poster_closes_and_the_owner_polls));
     fn node_is_reused_by_owner_and_poster() = bounded(3, node_is_returned);
@@ -213,21 +211,17 @@ models! {
     fn a_batch_counts_all_of_its_items() =
         bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
         bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
-    fn arming_needs_its_fence() =
-        must_fail("wait: no fence when arming",
-            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn posting_needs_its_fence() =
-        must_fail("wait: no fence after posting",
-            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn arming_needs_a_check_after_it() =
-        must_fail("wait: no check after arming",
-            || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
+    fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
+        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
+        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn arming_needs_a_check_after_it() = must_fail("wait: no check after arming",
+        || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
     fn claim_by_compare_exchange_races_with_a_count() =
         must_deadlock("wait: claim by compare-exchange",
             || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
-    fn emptiness_by_the_missing_link_misses_posts() =
-        must_deadlock("empty: no check of the tail",
-            || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
+    fn emptiness_by_the_missing_link_misses_posts() = must_deadlock("empty: no check of the tail",
+        || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
     fn late_claim_wakes_early() = bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
     fn claim_wakes_the_owner_of_the_claimed_arming() = bounded(2, two_kinds_of_sleep);
     fn a_claim_needs_its_acquire() =

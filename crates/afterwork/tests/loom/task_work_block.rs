@@ -72,7 +72,6 @@ fn block_is_released(nr_posts: u32, nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-/// Two posters of one thread post one after the other.
 fn two_posters_take_turns() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let posters = [mailbox.poster(), mailbox.poster()];

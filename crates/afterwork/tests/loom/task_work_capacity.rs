@@ -9,7 +9,6 @@ fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     (mailbox, poster)
 }
 
-/// Creates an empty mailbox with the given capacity.
 fn bound(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     let mailbox = Mailbox::builder().keep(0).capacity(capacity).build();
     let poster = mailbox.poster();
@@ -20,7 +19,6 @@ fn another(poster: &Poster<usize>) -> Careful<Poster<usize>> {
     Careful::new(poster.clone())
 }
 
-/// Receives the next item, and sleeps until it arrives.
 fn receive(mailbox: &mut Mailbox<usize>) -> usize {
     mailbox.wait(1).unwrap();
     mailbox.try_recv().unwrap()
@@ -210,9 +208,8 @@ models! {
             || bounded(3, || the_owner_ends(true)));
     fn owner_does_not_sleep_while_a_sender_waits() =
         bounded(3, owner_awaits_more_than_the_capacity);
-    fn waiting_sender_must_wake_the_owner() =
-        must_deadlock("capacity: waiting wakes no owner",
-            || bounded(3, owner_awaits_more_than_the_capacity));
+    fn waiting_sender_must_wake_the_owner() = must_deadlock("capacity: waiting wakes no owner",
+        || bounded(3, owner_awaits_more_than_the_capacity));
     fn lazy_post_wakes_the_owner_while_a_sender_waits() =
         bounded(3, lazy_post_while_a_sender_waits);
     fn lazy_post_must_see_a_waiting_sender() =

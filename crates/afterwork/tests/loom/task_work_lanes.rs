@@ -3,7 +3,6 @@
 use crate::support::*;
 use crate::task_work::receive_all;
 
-/// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
     let ordinary = mailbox.poster();
     if urgent { ordinary.urgent() } else { ordinary }
@@ -62,7 +61,6 @@ fn an_ordinary_item_waits() {
     assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "it missed its turn");
 }
 
-/// An urgent post overlaps the end of the owner.
 fn the_owner_ends() {
     let alive = Arc::new(());
     let mailbox = Mailbox::builder().keep(0).build();
@@ -88,12 +86,10 @@ models! {
         bounded(3, || all_are_received(&[true], true, 1)),
         bounded(1, || all_are_received(&[true, false], true, 1)),
         bounded(1, || all_are_received(&[true, false], false, 2));
-    fn a_lane_must_be_open_before_its_first_post() =
-        must_deadlock("lanes: opened after the post",
-            || bounded(2, || all_are_received(&[true], true, 1)));
-    fn an_owner_must_count_both_lanes() =
-        must_deadlock("lanes: one is counted",
-            || bounded(2, || all_are_received(&[true], true, 1)));
+    fn a_lane_must_be_open_before_its_first_post() = must_deadlock("lanes: opened after the post",
+        || bounded(2, || all_are_received(&[true], true, 1)));
+    fn an_owner_must_count_both_lanes() = must_deadlock("lanes: one is counted",
+        || bounded(2, || all_are_received(&[true], true, 1)));
     fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
     fn an_ordinary_item_has_its_turn() =
         bounded(1, an_ordinary_item_waits),

@@ -43,7 +43,6 @@ fn lured<const N: usize>(
     (handle, waker)
 }
 
-/// Serves until no future is left.
 fn serve((mailbox, set): &mut Owner) {
     while mailbox.wait(1).is_ok() {
         while let Ok(Mail(woken)) = mailbox.try_recv() {

@@ -134,9 +134,8 @@ models! {
         must_fail("flush: no fence", || bounded(3, || flush_races_with_a_helper(false)));
     fn a_flush_must_wait_for_helpers() =
         must_fail("flush: forgets the helpers", || bounded(3, || flush_races_with_a_helper(false)));
-    fn last_helper_must_notify() =
-        must_fail("flush: the last helper does not notify",
-            || bounded(3, || flush_races_with_a_helper(false)));
+    fn last_helper_must_notify() = must_fail("flush: the last helper does not notify",
+        || bounded(3, || flush_races_with_a_helper(false)));
     fn flush_waits_for_a_helper_whose_link_a_worker_popped() =
         bounded(2, || flush_races_with_a_helper(true));
     fn flush_waits_for_a_helper_that_started_after_it() =

@@ -50,7 +50,6 @@ impl Drop for Lure {
     }
 }
 
-/// Spawns a future on a queue with `nr_workers` workers.
 fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::JoinHandle<u32>) {
     let (machine, queue) = queue(nr_workers, false);
     let shared = Arc::new(Shared::default());
@@ -80,7 +79,6 @@ fn wake_races_with_wake() {
     wind_up(queue);
 }
 
-/// One thread wakes the future, and the other one cancels it.
 fn wake_races_with_cancel() {
     let (_machine, queue, shared, mut handle) = lured(1);
     let waker = shared.waker();
@@ -172,7 +170,6 @@ fn last_waker_races_with_the_suspension() {
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-/// The queue is dropped while a waker queues its future.
 fn wake_races_with_the_end_of_the_queue() {
     let (_machine, queue, shared, handle) = lured(1);
     drop(handle);
@@ -189,9 +186,8 @@ fn wake_races_with_the_end_of_the_queue() {
 models! {
     fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
         bounded(2, wake_races_with_the_end_of_the_poll);
-    fn end_of_a_poll_must_check_for_a_wake() =
-        must_fail("future: suspend forgets the wake",
-            || bounded(2, wake_races_with_the_end_of_the_poll));
+    fn end_of_a_poll_must_check_for_a_wake() = must_fail("future: suspend forgets the wake",
+        || bounded(2, wake_races_with_the_end_of_the_poll));
     fn next_poll_sees_writes_before_a_wake_of_a_pending_future() = bounded(1, wake_races_with_wake);
     fn wake_that_finds_the_future_pending_must_be_a_transition() =
         must_fail("future: pending is no transition", || bounded(1, wake_races_with_wake));
@@ -208,18 +204,16 @@ models! {
     fn a_cancelled_future_without_an_outcome_is_found() =
         must_fail("future: a cancel ends it without an outcome",
             || bounded(1, cancel_races_with_a_task));
-    fn cancel_that_only_sets_a_flag_would_be_missed() =
-        must_fail("future: a cancel is no wake",
-            || bounded(2, cancel_races_with_the_end_of_the_poll));
+    fn cancel_that_only_sets_a_flag_would_be_missed() = must_fail("future: a cancel is no wake",
+        || bounded(2, cancel_races_with_the_end_of_the_poll));
     fn the_last_waker_and_the_end_of_a_future_free_it_once() =
         bounded(2, last_waker_races_with_the_end);
     fn future_that_its_end_does_not_free_is_detected() =
         must_fail("item: completion never frees", || bounded(2, last_waker_races_with_the_end));
     fn unwakable_future_is_dropped_once_and_releases_its_queue() =
         bounded(2, last_waker_races_with_the_suspension);
-    fn leaked_unwakable_future_would_be_detected() =
-        must_fail("future: suspend never frees",
-            || bounded(2, last_waker_races_with_the_suspension));
+    fn leaked_unwakable_future_would_be_detected() = must_fail("future: suspend never frees",
+        || bounded(2, last_waker_races_with_the_suspension));
     fn queue_is_not_destroyed_before_its_futures_have_ended() =
         bounded(1, wake_races_with_the_end_of_the_queue);
     fn a_future_that_waits_must_keep_its_count() =

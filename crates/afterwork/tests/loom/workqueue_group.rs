@@ -240,7 +240,6 @@ fn lends_and_comes_back() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-/// A queue joins while its group is paused by another thread.
 fn joins_beside_a_pause() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
@@ -258,7 +257,6 @@ fn joins_beside_a_pause() {
     wind_up(queue);
 }
 
-/// A queue joins while another thread sets the shares of the group.
 fn joins_beside_new_shares() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
@@ -270,7 +268,6 @@ fn joins_beside_new_shares() {
     wind_up(queue);
 }
 
-/// A queue joins while another thread begins to drain the group.
 fn joins_beside_a_drain() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
@@ -334,9 +331,8 @@ models! {
         must_fail("active: no second check", || bounded(1, both_climb));
     fn queue_without_items_leaves_the_wait_for_its_group() =
         bounded(1, || drained_in_a_full_group(false)), bounded(1, || drained_in_a_full_group(true));
-    fn an_emptied_queue_must_return_its_own_seat() =
-        must_fail("seats: an emptied pwq keeps them",
-            || bounded(1, || drained_in_a_full_group(false)));
+    fn an_emptied_queue_must_return_its_own_seat() = must_fail("seats: an emptied pwq keeps them",
+        || bounded(1, || drained_in_a_full_group(false)));
     fn an_emptied_queue_must_not_climb() =
         must_fail("group: an emptied pwq climbs", || bounded(1, || drained_in_a_full_group(true)));
     fn lower_ceiling_holds_for_a_passed_seat() = bounded(1, passed_seat_and_a_lower_ceiling);

@@ -329,9 +329,8 @@ models! {
         bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
     fn a_closure_and_its_result_are_dropped_once() =
         bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
-    fn last_handle_must_free_an_idle_item() =
-        must_fail("item: the last handle leaves an idle item",
-            || bounded(3, || handle_is_dropped(false)));
+    fn last_handle_must_free_an_idle_item() = must_fail("item: the last handle leaves an idle item",
+        || bounded(3, || handle_is_dropped(false)));
     fn a_task_that_polled_is_woken() = bounded(3, polled);
     fn the_end_of_a_run_must_wake_the_task() =
         must_fail("item: completion forgets its task", || bounded(3, polled));
@@ -339,12 +338,10 @@ models! {
         bounded(1, || queue_is_destroyed_during_a_helper(1));
     fn drain_must_check_the_seats_after_the_injector() =
         must_fail("drain: no fence", || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn drain_must_see_writes_of_seat_holders() =
-        must_fail("drain: relaxed read of the seats",
-            || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn a_drain_must_wait_for_helpers() =
-        must_fail("drain: forgets the seat holders",
-            || bounded(2, || queue_is_destroyed_during_a_helper(0)));
+    fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
+        || bounded(1, || queue_is_destroyed_during_a_helper(1)));
+    fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
+        || bounded(2, || queue_is_destroyed_during_a_helper(0)));
     fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
     fn an_ordered_item_is_cut_out_or_runs() = bounded(2, ordered_cancel);
     fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);

@@ -189,7 +189,6 @@ fn owner_races_with_scanner() {
     assert_eq!(blocks.alloc_lowest(), [true; 2], "the blocks are found");
 }
 
-/// Two threads free the blocks of a chunk while the scanner scans.
 fn freers_meet_scanner() {
     let blocks = Arc::new(Blocks::new(false));
     let freers = [0, 1].map(|nth| {

@@ -94,9 +94,8 @@ models! {
         must_fail("worker park: checks after the lock", || bounded(1, flush_adopts));
     fn taking_needs_its_fence() =
         must_fail("take: no fence", || bounded(1, || first_waits_for_second(2, Barred::pass)));
-    fn taking_needs_the_chained_kick() =
-        must_fail("take: no chained kick",
-            || bounded(1, || first_waits_for_second(2, Barred::pass)));
+    fn taking_needs_the_chained_kick() = must_fail("take: no chained kick",
+        || bounded(1, || first_waits_for_second(2, Barred::pass)));
     fn forgotten_wake_up_is_detected() =
         must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
     fn stuck_work_is_seen_by_the_monitor() = exhaustive(pushed_while_the_monitor_ends);

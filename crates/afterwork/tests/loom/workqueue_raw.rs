@@ -45,7 +45,6 @@ impl There {
         unsafe { RawWork::cancel_sync(self.work()) }.unwrap()
     }
 
-    /// Frees the job and returns its count.
     fn free(self) -> Arc<Plain> {
         // SAFETY: `job` created the box, and no other thread accesses the job, as the model checks.
         unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
@@ -113,7 +112,6 @@ fn cancel_then_free() {
     wind_up(queue);
 }
 
-/// A run frees its item.
 fn freed_by_its_run() {
     let (_machine, queue) = queue(1, false);
     let job = job(count_and_free, None);
@@ -169,9 +167,8 @@ models! {
     fn waiter_must_make_a_transition() =
         must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
     fn raw_item_is_not_helped_during_its_run() = bounded(2, || queued_during_a_run(true));
-    fn run_must_be_recorded_before_its_start() =
-        must_fail("raw: a run is noted after its start",
-            || bounded(2, || queued_during_a_run(true)));
+    fn run_must_be_recorded_before_its_start() = must_fail("raw: a run is noted after its start",
+        || bounded(2, || queued_during_a_run(true)));
     fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() = bounded(2, cancel_then_free);
     fn a_raw_item_may_be_freed_by_its_run() = bounded(2, freed_by_its_run);
     fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);

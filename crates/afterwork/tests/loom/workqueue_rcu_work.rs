@@ -32,7 +32,6 @@ fn requeue_races_with_the_end() {
     assert_eq!((nr_runs, queued), (1, false));
 }
 
-/// Flushes an item while another thread queues it.
 fn flush_races_with_queueing() {
     rcu::synchronize();
     let (machine, queue) = held(true);

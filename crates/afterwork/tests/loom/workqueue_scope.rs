@@ -170,9 +170,8 @@ fn join_on_a_queue() {
 
 models! {
     fn a_scope_ends_after_its_guests() = bounded(3, end_races_with_a_panicking_guest);
-    fn the_end_must_wait_for_guests() =
-        must_fail("crew: the end overlooks guests",
-            || bounded(3, end_races_with_a_panicking_guest));
+    fn the_end_must_wait_for_guests() = must_fail("crew: the end overlooks guests",
+        || bounded(3, end_races_with_a_panicking_guest));
     fn the_last_guest_must_wake_the_owner() =
         must_fail("crew: the last guest does not wake the owner",
             || bounded(3, end_races_with_a_panicking_guest));
@@ -185,17 +184,15 @@ models! {
             || exhaustive(item_is_added_while_a_guest_leaves));
     fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() =
         exhaustive(owner_claims_the_item_that_a_worker_starts);
-    fn late_worker_must_not_enter() =
-        must_fail("crew: a guest enters after the end",
-            || exhaustive(owner_claims_the_item_that_a_worker_starts));
+    fn late_worker_must_not_enter() = must_fail("crew: a guest enters after the end",
+        || exhaustive(owner_claims_the_item_that_a_worker_starts));
     fn owner_must_wait_for_guests_that_entered_before_its_check() =
         must_fail("crew: the end overlooks guests",
             || exhaustive(owner_claims_the_item_that_a_worker_starts));
     fn sleeping_owner_starts_an_item_added_by_a_guest() =
         bounded(3, guest_adds_an_item_for_a_sleeping_owner);
-    fn adding_an_item_must_wake_the_owner() =
-        must_fail("scope: the owner is not woken",
-            || bounded(3, guest_adds_an_item_for_a_sleeping_owner));
+    fn adding_an_item_must_wake_the_owner() = must_fail("scope: the owner is not woken",
+        || bounded(3, guest_adds_an_item_for_a_sleeping_owner));
     fn sleeping_owner_leaves_no_item_in_the_list() = bounded(3, guest_leaves_items_in_the_list);
     fn owner_must_check_the_list_before_it_sleeps() =
         must_fail("scope: a mark next to items", || bounded(3, guest_leaves_items_in_the_list));

@@ -167,7 +167,6 @@ fn destroy_races_with_arming() {
     wind_up(queue);
 }
 
-/// A task awaits a drain while a worker runs the items.
 fn a_drain_is_awaited() {
     let (mut machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
@@ -192,9 +191,8 @@ fn a_drain_is_awaited() {
 models! {
     fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
         bounded(3, cancel_all_races_with_queueing);
-    fn cancel_all_must_check_the_injector() =
-        must_fail("cancel all: forgets the injector",
-            || bounded(3, cancel_all_races_with_queueing));
+    fn cancel_all_must_check_the_injector() = must_fail("cancel all: forgets the injector",
+        || bounded(3, cancel_all_races_with_queueing));
     fn item_that_a_worker_takes_during_a_cancel_ends_once() =
         bounded(2, cancel_all_races_with_a_worker);
     fn items_of_a_local_batch_are_cancelled() =
@@ -212,16 +210,13 @@ models! {
         must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
     fn item_requeued_during_its_run_is_cancelled() =
         bounded(2, || cancel_all_races_with_a_run(true));
-    fn requeued_item_must_record_its_time() =
-        must_fail("revival: is always younger",
-            || bounded(2, || cancel_all_races_with_a_run(true)));
+    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
+        || bounded(2, || cancel_all_races_with_a_run(true)));
     fn item_queued_behind_a_run_is_cancelled() = bounded(2, || cancel_all_races_with_a_run(false));
-    fn item_deferred_to_a_run_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items",
-            || bounded(2, || cancel_all_races_with_a_run(false)));
-    fn running_item_must_not_be_ended() =
-        must_fail("cancel all: ends a running item",
-            || bounded(2, || cancel_all_races_with_a_run(false)));
+    fn item_deferred_to_a_run_must_be_cancelled() = must_fail("cancel all: forgets returned items",
+        || bounded(2, || cancel_all_races_with_a_run(false)));
+    fn running_item_must_not_be_ended() = must_fail("cancel all: ends a running item",
+        || bounded(2, || cancel_all_races_with_a_run(false)));
     fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
     fn cancel_all_must_outlast_firing_timers() =
         must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));

@@ -6,7 +6,6 @@ use crate::support::*;
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// Records whether its waker was fired.
 struct Task(Parker);
 
 impl Task {
@@ -120,15 +119,13 @@ models! {
         must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
     fn manager_is_notified_of_the_first_sleep_and_ends_it() =
         bounded(3, block_on_races_with_the_manager);
-    fn manager_must_be_notified_of_the_first_sleep() =
-        must_fail("sleep: the first wakes no thread",
-            || bounded(3, block_on_races_with_the_manager));
+    fn manager_must_be_notified_of_the_first_sleep() = must_fail("sleep: the first wakes no thread",
+        || bounded(3, block_on_races_with_the_manager));
     fn dropped_periodic_work_does_not_run_again() = bounded(2, drop_races_with_the_end_of_a_run);
     fn end_of_a_run_must_check_whether_the_work_was_dropped() =
         must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
     fn cancelled_periodic_work_does_not_run_again() =
         bounded(2, cancel_all_races_with_the_end_of_a_run);
-    fn the_end_of_a_run_must_check_for_a_cancel_all() =
-        must_fail("every: arms a cancelled item",
-            || bounded(2, cancel_all_races_with_the_end_of_a_run));
+    fn the_end_of_a_run_must_check_for_a_cancel_all() = must_fail("every: arms a cancelled item",
+        || bounded(2, cancel_all_races_with_the_end_of_a_run));
 }

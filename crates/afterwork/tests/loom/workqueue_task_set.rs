@@ -50,7 +50,6 @@ fn end_races_with_abort() {
     machine.reap();
 }
 
-/// The set is dropped while an item ends.
 fn end_races_with_drop() {
     let (_machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicU32::new(0));

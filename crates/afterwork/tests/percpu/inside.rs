@@ -269,7 +269,6 @@ fn an_owner_whose_thread_exists_is_not_taken_over() {
     assert_eq!(hits.run_on(cpu(1), |hits| *hits), 0);
 }
 
-/// Sets a flag when it is dropped.
 struct Leaves(Arc<AtomicBool>);
 
 impl Drop for Leaves {

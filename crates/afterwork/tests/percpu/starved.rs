@@ -3,10 +3,8 @@
 
 use crate::support::*;
 
-/// The duration of one operation.
 const OPERATION: Duration = Duration::from_micros(200);
 
-/// The number of calls of one caller.
 const NR_CALLS: usize = 20;
 
 /// The largest number of operations that the owner may begin while all calls run. If callers that

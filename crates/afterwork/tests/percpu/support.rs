@@ -2,11 +2,7 @@
 
 pub use std::{
     panic::{AssertUnwindSafe, catch_unwind, panic_any},
-    sync::{
-        Arc, Barrier, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, atomic::*, mpsc},
     thread,
     time::{Duration, Instant},
 };

@@ -22,7 +22,6 @@ fn call_head(callback: Callback) {
     unsafe { rcu::raw::call_c(node.cast(), run) };
 }
 
-/// Runs a callback when it is dropped.
 struct Last(Option<Callback>);
 
 impl Drop for Last {

@@ -4,7 +4,6 @@ use std::env;
 
 use crate::*;
 
-/// Set in a process that was started to run one test.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
 /// Runs a test in its own process with the tunables `text`. Returns `None` in that process.

@@ -3,7 +3,6 @@
 use crate::*;
 use crate::{callbacks::alone, stall::tuned};
 
-/// Queues callbacks that count themselves, and waits for them.
 fn run_some() {
     let run = Run::default();
     (0..100).for_each(|_| rcu::call(run.callback()));
@@ -53,7 +52,6 @@ fn executor_that_waits_for_callbacks_panics_and_loses_none() {
     assert_eq!(message, "barrier inside a callback waits for itself");
 }
 
-/// Panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -85,7 +83,6 @@ fn an_executor_whose_drop_panics_stops_nothing() {
 
 #[test]
 fn executor_that_waits_for_callbacks_in_its_drop_panics() {
-    /// Waits for callbacks when it is dropped.
     struct Waits(mpsc::Sender<&'static str>);
     impl Drop for Waits {
         fn drop(&mut self) {

@@ -137,7 +137,6 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");
 }
 
-/// Enters a section when it is dropped.
 struct ReadsAtExit;
 
 impl Drop for ReadsAtExit {
@@ -148,7 +147,6 @@ impl Drop for ReadsAtExit {
     }
 }
 
-/// Keeps a section open until the thread's locals are dropped.
 struct HoldsToTheEnd(#[expect(dead_code, reason = "dropped at the thread's end")] rcu::Guard);
 
 #[test]

@@ -6,7 +6,6 @@ use crate::*;
 enum Event {
     /// The callback thread waits for its own section.
     Stalled,
-    /// A version was dropped.
     Dropped,
 }
 
@@ -39,7 +38,6 @@ fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     is_open.recv().unwrap();
     CELL.get().unwrap().replace(Version(sender));
     assert_eq!(events.recv().unwrap(), Event::Stalled);
-    // A second grace period also stalls.
     let cookie = rcu::get_state();
     std::thread::spawn(rcu::synchronize);
     assert_eq!(events.recv().unwrap(), Event::Stalled);

@@ -95,7 +95,6 @@ fn offline_reader_delays_no_grace_period() {
     }
     wake.send(()).unwrap();
     reading.done.recv().unwrap();
-    // The reader is online again.
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     rcu_has_passed(&reading, cookie);

@@ -14,7 +14,6 @@ const NOT_ARMED: u32 = u32::MAX;
 
 /// The instruction of the stepped function at which the handler acts.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static NR_ASKED: AtomicU32 = AtomicU32::new(0);
 static NR_WAITED: AtomicU32 = AtomicU32::new(0);

@@ -46,7 +46,7 @@ use shuttle::{
 
 use sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::*,
     models,
     twin::{must_deadlock, must_fail},
 };

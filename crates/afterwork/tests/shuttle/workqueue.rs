@@ -62,7 +62,6 @@ impl Managed {
         (managed, queues)
     }
 
-    /// Returns the registry, to build more queues in.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -555,9 +554,8 @@ models! {
     fn an_ordinary_item_gets_its_turn_among_urgent_ones() = explore(400, ordinary_among_urgent);
     fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
         explore(400, urgent_before_the_pause_ends);
-    fn seat_that_ignores_urgent_items_is_found() =
-        must_fail("lanes: a seat does not recheck",
-            || explore(4_000, urgent_before_the_pause_ends));
+    fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
+        || explore(4_000, urgent_before_the_pause_ends));
     fn starved_ordinary_item_would_be_detected() =
         must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));
 }

@@ -7,15 +7,11 @@ use shuttle::{
     rand::{Rng, thread_rng},
     thread,
 };
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
+use sync::{atomic::*, twin::must_fail};
 
 use crate::workqueue::{Managed, explore};
 
 const NR_SPAWNERS: usize = 3;
-/// Number of closures of each spawner.
 const NR_CLOSURES: u32 = 4;
 
 /// The number of the last closure of each spawner that has run.

@@ -7,16 +7,13 @@ use afterwork::{
     params::Params,
     workqueue::{Group, JoinError, Registry, Workqueue},
 };
-use topology::Topology;
 
-use crate::support::*;
+use crate::{queues::judge, support::*};
 
 /// The number of threads that use a group, and the number of acts of each thread.
 const NR_USERS: usize = 3;
 const NR_ACTS: usize = 30;
-/// Maximum depth of items that wait for each other.
 const DEPTH: usize = 3;
-/// Ceilings of groups.
 const CEILINGS: [u32; 4] = [1, 1, 2, 5];
 
 /// A group that its items can use. An item waits only for items of later queues.
@@ -38,15 +35,14 @@ thread_local! {
     static DEPTH_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A run of an item. An item that runs inside another one uses the seat of the outer item, even if
-/// the group is full.
-struct Run {
-    is_outermost: bool,
-}
+/// A run of an item.
+struct Run;
 
 impl Run {
-    fn begin() -> Self {
-        Self { is_outermost: DEPTH_HERE.replace(DEPTH_HERE.get() + 1) == 0 }
+    /// Also returns `true` for an outermost item. An inner item uses the seat of the outer one, even
+    /// if the group is full.
+    fn begin() -> (Self, bool) {
+        (Self, DEPTH_HERE.replace(DEPTH_HERE.get() + 1) == 0)
     }
 }
 
@@ -80,13 +76,9 @@ pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
         watch_tick_us: dice.pick(&[50, 1000]),
         ..Params::default()
     };
-    let registry = insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()));
+    let registry = registry_on(machine, params);
     use_group(&registry, lives, dice);
-    let mut shut = registry.shutdown();
-    while let Err(still) = shut {
-        thread::yield_now();
-        shut = still.registry.shutdown();
-    }
+    shut_down(registry);
 }
 
 fn use_group(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
@@ -137,7 +129,6 @@ fn use_group(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
 }
 
 impl Club {
-    /// Adds a queue.
     fn join(&self, registry: &Registry, dice: &mut Dice) {
         let max_active = 1 + dice.below(4) as u32;
         let builder = Workqueue::builder("of a group").group(&self.group).help(dice.below(2) == 0);
@@ -214,8 +205,8 @@ impl Club {
         let mut handle = queue.spawn(move || {
             ticket.has_run = true;
             let club = &ticket.club;
-            let run = Run::begin();
-            if run.is_outermost {
+            let (_run, is_outermost) = Run::begin();
+            if is_outermost {
                 let now = club.nr_inside.fetch_add(1, Ordering::SeqCst) + 1;
                 let most = club.most.load(Ordering::SeqCst);
                 assert!(now <= most, "{now} items of a group began, {most} may run at most");
@@ -237,10 +228,8 @@ impl Club {
         match dice.below(8) {
             0 => drop(handle.cancel()),
             _ if waits => match handle.join() {
-                Ok(()) | Err(JoinError::Cancelled | JoinError::Closed) => {}
-                Err(JoinError::Panicked(payload))
-                    if panics && payload.downcast_ref::<Planned>().is_some() => {}
-                Err(error) => panic!("{error}"),
+                Err(JoinError::Cancelled) => {}
+                outcome => judge(outcome, panics),
             },
             _ => {}
         }

@@ -45,11 +45,8 @@ pub enum Act {
         was_pending: Option<bool>,
         refused: bool,
     },
-    /// The state of the item at one moment.
-    Busy {
-        pending: bool,
-        executing: bool,
-    },
+    /// Whether the item was pending and executing at one moment.
+    Busy(bool, bool),
     /// All work that was queued or running at some moment has ended or been cancelled. The item's
     /// own flush reports whether there was any. As in the kernel, the flush of a queue can overtake
     /// a cancel that has not returned, and miss an item whose enqueuer has not returned.
@@ -58,7 +55,6 @@ pub enum Act {
     End,
 }
 
-/// An act and its time span, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub act: Act,
@@ -81,10 +77,7 @@ impl Log {
         let from_ns = now_ns();
         let answer = ask();
         let to_ns = now_ns();
-        if let Some(act) = act(answer) {
-            let event = Event { act, from_ns, to_ns };
-            self.0.push((item, event));
-        }
+        self.0.extend(act(answer).map(|act| (item, Event { act, from_ns, to_ns })));
     }
 }
 
@@ -131,7 +124,6 @@ const FOR_RUN: Progress = 2;
 struct Others {
     /// Set if a thread has queued the item, or is about to, and its call has not returned.
     queueing: bool,
-    /// Set if a thread is about to cancel the item.
     cancelling: bool,
 }
 
@@ -184,7 +176,7 @@ impl Act {
                     go(DONE, queued);
                 }
             }
-            Self::Busy { pending: was_pending, executing: was_executing }
+            Self::Busy(was_pending, was_executing)
                 if (was_pending, was_executing) == (pending, executing) =>
             {
                 go(DONE, item)
@@ -210,7 +202,6 @@ impl Act {
 }
 
 impl Place {
-    /// Returns the kinds of acts in progress.
     fn others(&self, acts: &[Option<Act>; NR_SLOTS]) -> Others {
         let mut others = Others::default();
         for (&progress, act) in self.progress.iter().zip(acts) {
@@ -248,7 +239,6 @@ impl Place {
     }
 }
 
-/// The possible states of the model, and the acts in progress.
 struct Search {
     places: HashSet<Place>,
     acts: [Option<Act>; NR_SLOTS],
@@ -287,13 +277,9 @@ impl Search {
             }
         }
         self.acts[slot] = None;
-        let done = reached.into_iter().filter(|place| place.progress[slot] == DONE);
-        self.places = done
-            .map(|mut place| {
-                place.progress[slot] = 0;
-                place
-            })
-            .collect();
+        reached.retain(|place| place.progress[slot] == DONE);
+        reached.iter_mut().for_each(|place| place.progress[slot] = 0);
+        self.places = reached.into_iter().collect();
     }
 }
 
@@ -350,10 +336,7 @@ impl Unexplained {
 
 impl fmt::Display for Unexplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "no order explains how these acts ended, up to the last but those under way; times in ns:"
-        )?;
+        writeln!(f, "no order explains how the last of these acts ended; times in ns:")?;
         let first_ns = self.0.first().map_or(0, |event| event.to_ns);
         for event in &self.0 {
             let since = |at_ns: u64| i128::from(at_ns) - i128::from(first_ns);

@@ -13,7 +13,6 @@ use edits::edits;
 
 /// The functions that name an injectable bug; `xtask/src/torture.rs` has the same list.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
-/// Maximum number of near matches in an error.
 const MOST_NEAR: usize = 3;
 
 /// Returns the element of `choices` that equals `asked`.

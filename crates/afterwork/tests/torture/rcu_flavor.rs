@@ -52,7 +52,6 @@ macro_rules! grace_periods_of_the_process {
     };
 }
 
-/// The readers of the process.
 #[derive(Clone)]
 pub struct Tree;
 
@@ -109,7 +108,6 @@ impl Flavor for Qsbr {
     }
 }
 
-/// Sleepable readers of one domain.
 #[derive(Clone)]
 pub struct Srcu(pub Domain);
 

@@ -4,7 +4,6 @@ use afterwork::workqueue::Workqueue;
 
 use crate::support::*;
 
-/// Maximum number of lent elements.
 const NR_LENT: usize = 40;
 
 /// The lent elements: the number of times that each has been processed.

@@ -1,9 +1,6 @@
 //! Strands under torture: order, mutual exclusion, and flushes that wait for closures.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::*};
 
 use afterwork::workqueue::{Strand, Workqueue};
 
@@ -15,13 +12,11 @@ use crate::{
 /// Maximum number of closures that one call spawns: more than a run of a strand takes at once.
 const MAX_CLOSURES: usize = 40;
 
-/// The state of a strand.
 pub struct State {
     is_inside: AtomicBool,
     _life: Life,
 }
 
-/// Creates a strand on `queue`.
 pub fn strand(queue: &Workqueue, lives: &Arc<Lives>) -> Strand<State> {
     queue.strand(State { is_inside: AtomicBool::new(false), _life: Life::new(lives) })
 }
