@@ -165,30 +165,28 @@ fn waiter_for_a_section() -> sync::thread::JoinHandle {
 #[test]
 fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     struct ForksAtExit(RefCell<Option<rcu::Guard>>);
-    impl Drop for ForksAtExit {
-        fn drop(&mut self) {
-            in_child(|| {
-                // The drop releases the section's slot, once.
-                drop(self.0.take());
-                let (began, has_begun) = mpsc::channel();
-                let (ended, has_ended) = mpsc::channel::<()>();
-                let reader = spawn(move || {
-                    let guard = rcu::read();
-                    began.send(()).unwrap();
-                    has_ended.recv().unwrap();
-                    drop(guard);
-                });
-                has_begun.recv().unwrap();
-                let waiter = waiter_for_a_section();
-                ended.send(()).unwrap();
-                reader.join().unwrap();
-                waiter.join().unwrap();
-                use_rcu();
+    sync::on_drop!(ForksAtExit, this => {
+        in_child(|| {
+            // The drop releases the section's slot, once.
+            drop(this.0.take());
+            let (began, has_begun) = mpsc::channel();
+            let (ended, has_ended) = mpsc::channel::<()>();
+            let reader = spawn(move || {
+                let guard = rcu::read();
+                began.send(()).unwrap();
+                has_ended.recv().unwrap();
+                drop(guard);
             });
-            // The section is still open in the parent.
-            drop(self.0.take());
-        }
-    }
+            has_begun.recv().unwrap();
+            let waiter = waiter_for_a_section();
+            ended.send(()).unwrap();
+            reader.join().unwrap();
+            waiter.join().unwrap();
+            use_rcu();
+        });
+        // The section is still open in the parent.
+        drop(this.0.take());
+    });
     thread_local!(static LAST: ForksAtExit = const { ForksAtExit(RefCell::new(None)) });
     let _alone = alone();
     thread::spawn(|| {
@@ -330,13 +328,9 @@ fn rejected_callback_is_leaked_and_not_dropped() {
 fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     /// Exits the process with a special status if it is dropped in a child.
     struct Ours(u32);
-    impl Drop for Ours {
-        fn drop(&mut self) {
-            if std::process::id() != self.0 {
-                exit(9);
-            }
-        }
-    }
+    sync::on_drop!(Ours, this => if std::process::id() != this.0 {
+        exit(9);
+    });
     let _alone = alone();
     let ours = || Ours(std::process::id());
     let domain = Domain::new();
@@ -648,8 +642,7 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
-            // One thread is in the slot of CPU 0. Another owns the slot of CPU 1, and has parked on
-            // that of CPU 2.
+            // One thread is in slot 0. Another owns slot 1, and has parked on slot 2.
             scope.spawn(move || {
                 slots.run_on(cpu(0), |_| {
                     has_come.wait();

@@ -128,13 +128,9 @@ fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
 
 struct ForksAsItGoes(Option<Fork>);
 
-impl Drop for ForksAsItGoes {
-    fn drop(&mut self) {
-        if let Some(fork) = self.0.take() {
-            fork.now();
-        }
-    }
-}
+sync::on_drop!(ForksAsItGoes, this => if let Some(fork) = this.0.take() {
+    fork.now();
+});
 
 #[test]
 fn an_item_s_child_ends_where_the_item_does() {

@@ -185,8 +185,7 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
-    // The other file represents a process in another container, which shares the directory but not
-    // the process IDs.
+    // As by a process in another container, which shares the directory but not the process IDs.
     let other = SharedFile::create(&path).unwrap();
     other.write_at(b"alive", 0).unwrap();
     assert!(other.lock().unwrap());

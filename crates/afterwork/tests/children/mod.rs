@@ -7,7 +7,7 @@ use std::{
     io::{self, Read},
     os::{fd::FromRawFd, unix::process::ExitStatusExt},
     panic::{AssertUnwindSafe, catch_unwind},
-    process::ExitStatus,
+    process::{Command, ExitStatus},
     sync::{Mutex, MutexGuard},
 };
 
@@ -18,6 +18,13 @@ pub const LIMIT_S: u32 = 300;
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Returns the command that runs only `test` of this program.
+pub fn this_test(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command
 }
 
 /// Exits the process at once, without destructors.

@@ -145,8 +145,7 @@ fn a_slot_that_another_thread_takes() {
     reader.join().unwrap();
 }
 
-/// The tree has three leaves. The holdout of one leaf may report before the next leaf
-/// is marked.
+/// The holdout of one of three leaves may report before the next leaf is marked.
 fn reports() {
     let tree = Arc::new(Tree::<3>::new());
     let words: Arc<[Plain; 2]> = Arc::default();

@@ -11,8 +11,7 @@ fn beside(body: fn(&Versions)) {
     });
 }
 
-/// One thread removes the version and notifies another, which waits for a grace period and frees
-/// it.
+/// One thread removes the version. Another waits for a grace period and frees it.
 fn removed_by_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -31,8 +30,7 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes the version and records a cookie. Another polls the cookie, or waits for it,
-/// and frees the version.
+/// One thread removes the version and records a cookie, by which another one frees it.
 fn cookie_of_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());

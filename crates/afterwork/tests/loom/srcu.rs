@@ -56,8 +56,7 @@ fn section() {
     versions.replace();
 }
 
-/// Does the same as [`section`], with a reader whose cache line is not parked. Drivers rely on its
-/// barriers.
+/// Like [`section`], with a reader that is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -68,8 +67,7 @@ fn again() {
     versions.replace();
 }
 
-/// Runs without the light barrier of sections, which is a full fence in a model. Memory accesses
-/// are ordered only by answers and by the transitions of a reader that stops being parked.
+/// Without light barriers, only answers and the unparking of a reader order memory accesses.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
     let theirs = versions.clone();

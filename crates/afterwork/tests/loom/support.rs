@@ -139,8 +139,8 @@ pub fn counter() -> (impl Fn() + Clone + Send + Sync + 'static, Arc<AtomicU32>) 
     (move || _ = calls.fetch_add(1, Ordering::Relaxed), count)
 }
 
-/// Runs two items on a pool that runs `nr_cpus` items at once. The first waits with `pass` until
-/// the second opens a gate. The pool has one worker; a second must be requested.
+/// Runs two items, the first of which waits with `pass` for the second. A pool of one worker, which
+/// runs `nr_cpus` items at once, must request another worker.
 pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     let mut machine = machine(nr_cpus, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -163,13 +163,7 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
 /// Counts its drops, except those in a model that unwinds.
 pub struct Life(pub Arc<AtomicU32>);
 
-impl Drop for Life {
-    fn drop(&mut self) {
-        if !torn_down() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
+sync::on_drop!(Life, this => this.0.fetch_add(1, Ordering::Relaxed));
 
 /// Returns a waker that may block, as far as the library knows, so a reaper may call it.
 pub fn foreign_waker(unparker: Unparker) -> Waker {

@@ -64,8 +64,8 @@ pub fn receive_all(mailbox: &mut Mailbox<usize>, mut left: usize, count: usize) 
     }
 }
 
-/// The owner arms as a task that never runs, then sleeps twice as a thread. A poster that claims
-/// the arming of the second sleep must wake the owner for it.
+/// The owner arms as a task that never runs, then sleeps twice as a thread. A claim of the second
+/// arming must wake it.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Eager]);

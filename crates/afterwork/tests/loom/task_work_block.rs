@@ -50,8 +50,7 @@ fn two_in_a_block() {
     assert!(got[0].is_empty(), "an item is lost");
 }
 
-/// Another poster posts between the posts of the first. The owner closes the first poster's block,
-/// while that poster adds to it, leaves it and uses it again, or ends.
+/// Another poster's post makes the owner close the block of the first, which uses it again or ends.
 fn block_is_released(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());

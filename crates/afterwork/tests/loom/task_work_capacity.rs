@@ -105,8 +105,7 @@ fn the_owner_ends(closes: bool) {
     assert!(matches!(sent, Err(PostError::Closed(1)) | Ok(())));
 }
 
-/// The owner waits for two items. One is in the mailbox, and the capacity for the other is
-/// reserved. A waiting sender must wake the owner.
+/// A sender must wake an owner that waits for more than the free capacity allows.
 fn owner_awaits_more_than_the_capacity() {
     let (mut mailbox, poster) = bound(2);
     let mut held = Careful::new(poster.batch());

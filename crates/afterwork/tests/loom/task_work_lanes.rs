@@ -8,8 +8,8 @@ fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
     if urgent { ordinary.urgent() } else { ordinary }
 }
 
-/// A poster for each entry of `lanes` posts an item. The owner receives `count` items at a time.
-/// The urgent lane is opened while the owner runs.
+/// A poster for each entry of `lanes` posts an item. The urgent lane is opened while the owner
+/// runs.
 fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let threads: Vec<_> = lanes
@@ -29,8 +29,7 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     threads.drain(..).for_each(|it| drop(it.join().unwrap()));
 }
 
-/// Two posters post, one in each lane. Urgent items are received first, and each lane keeps its
-/// order.
+/// Two posters post, one in each lane. Each lane keeps its order.
 fn lanes_keep_their_order() {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let urgent = Careful::new(poster(&mailbox, true));

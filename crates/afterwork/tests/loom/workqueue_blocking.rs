@@ -2,14 +2,12 @@
 
 use crate::support::*;
 
-/// An item blocks until another has run, on a pool that runs one worker at a time. The other item
-/// is queued just before, and needs a worker that only the blocking report requests.
+/// The other item needs a worker that only the report of the blocking item requests.
 fn blocks_for_another() {
     first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
-/// The monitor finds the only worker asleep. The worker then wakes, takes an item, and is needed
-/// again.
+/// The monitor finds the only worker asleep. Later the worker takes an item, and is needed again.
 fn sampled_asleep_then_awake() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

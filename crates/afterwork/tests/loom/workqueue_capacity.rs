@@ -10,8 +10,7 @@ fn full(capacity: usize) -> Arc<Permits> {
     permits
 }
 
-/// A capacity permit is released while one thread waits for it and another tries to acquire it.
-/// Only one of them holds it at a time, and neither waits while it is free.
+/// A permit is released while one thread waits for it and another tries to acquire it.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
@@ -86,8 +85,7 @@ fn a_task() {
 }
 
 /// An item of a queue with capacity 1 is cancelled while a worker reaches it. If the queue is not
-/// ordered, this thread acts as the worker, which saves the model a thread. Otherwise the enqueue
-/// requests the worker.
+/// ordered, this thread acts as the worker, which saves the model a thread.
 fn an_item(ordered: bool) {
     let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
@@ -115,8 +113,7 @@ fn an_item(ordered: bool) {
 }
 
 /// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. If
-/// `others` is set, another thread cancels it, too. Its capacity permit is released once, without
-/// delay.
+/// `others` is set, another thread cancels it, too.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

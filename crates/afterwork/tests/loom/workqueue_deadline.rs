@@ -14,7 +14,7 @@ fn counter() -> &'static AtomicU32 {
 }
 
 /// The deadline expires while a worker reaches the item and its owner waits or cancels. With a
-/// cancel handle, another thread cancels at the same time.
+/// handle, another thread cancels.
 fn due_at(cancels: bool, has_handle: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();

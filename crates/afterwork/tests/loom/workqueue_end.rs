@@ -22,9 +22,7 @@ fn timer_races_with_end() {
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }
 
-/// One thread drops the last handle to a queue. Another drops the last handle to an item whose
-/// timer is armed on that queue, or cancels it first. The last of them drops the values that the
-/// item owns.
+/// The last handles to a queue and to an item whose timer is armed on it are dropped at once.
 fn far_timer_races_with_end(cancels: bool) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -13,8 +13,8 @@ fn flush_races_with_a_worker() {
     wind_up(queue);
 }
 
-/// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
-/// a worker first, so the joiner cannot take the item off its list.
+/// A joiner runs its item during a flush. If `adopted`, the joiner cannot take the item off its
+/// list.
 fn flush_races_with_a_helper(adopted: bool) {
     let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
@@ -50,8 +50,8 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
     })
 }
 
-/// A worker pops an item while its joiner runs it, during a flush that may have begun before that
-/// run. The run itself acts as the worker, which saves the model a thread.
+/// A worker pops an item while its joiner runs it, during a flush. The run itself acts as the
+/// worker.
 fn worker_races_with_a_helped_item() {
     let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
@@ -68,8 +68,7 @@ fn worker_races_with_a_helped_item() {
     wind_up(queue);
 }
 
-/// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
-/// count. The run itself acts as the worker and as the enqueuer.
+/// A helped run queues its item elsewhere, which moves its list link and in-flight count.
 fn helped_and_queued_elsewhere() {
     let (machine, queue) = held(true);
     let other = plain().build_in(machine.registry()).unwrap();

@@ -42,13 +42,7 @@ impl Future for Lure {
     }
 }
 
-impl Drop for Lure {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            self.0.nr_dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
+sync::on_drop!(Lure, this => this.0.nr_dropped.fetch_add(1, Ordering::Relaxed));
 
 fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::JoinHandle<u32>) {
     let (machine, queue) = queue(nr_workers, false);

@@ -53,9 +53,7 @@ fn turns_by_shares() {
     assert_eq!(served.collect::<Vec<_>>(), [0, 1, 2, 10, 3, 4, 5, 11]);
 }
 
-/// One queue waits at its own gate, because it was paused. It is resumed while the item of the
-/// other queue is pending, holds a seat of the group, or has completed. The two items never run at
-/// the same time.
+/// A paused queue is resumed at any time during the item of another. The items never overlap.
 fn both_climb() {
     let (_machine, _group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
@@ -83,8 +81,8 @@ fn barred() -> (impl FnOnce() + Send + 'static, [Arc<Barred>; 2]) {
     (item, gates)
 }
 
-/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
-/// returned gate is opened.
+/// Returns once an item of `queue` runs, unexplored. The item ends once the returned gate is
+/// opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (item, [started, may_end]) = barred();
@@ -94,9 +92,8 @@ fn occupy(queue: &Workqueue) -> Arc<Barred> {
     may_end
 }
 
-/// The item of a queue is cancelled while the queue waits for a seat in its full group. The queue
-/// is drained, although the group stays full. If the flag is set, the queue waits at its own gate,
-/// and gets a seat there during the drain.
+/// A queue whose item was cancelled is drained while its group is full. If the flag is set, the
+/// queue gets a seat at its own gate during the drain.
 fn drained_in_a_full_group(is_paused: bool) {
     let (machine, _group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
@@ -123,9 +120,8 @@ fn drained_in_a_full_group(is_paused: bool) {
     drop(outside);
 }
 
-/// A queue waits for a seat of its full group while both workers run items. The ceiling is raised
-/// and then lowered again, and one worker completes its item. That worker does not start the item
-/// of the queue.
+/// A queue waits for a seat of its full group. The ceiling is raised and lowered again, and a
+/// worker ends an item. It must not start the item of the queue.
 fn passed_seat_and_a_lower_ceiling() {
     let (machine, group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
@@ -146,8 +142,8 @@ fn passed_seat_and_a_lower_ceiling() {
     drop(outside);
 }
 
-/// A group passes its only seat to a queue in a pool that has no worker, and no worker is started.
-/// A queue with a rescuer waits for that seat in another pool, which has a worker.
+/// A group passes its only seat to a queue in a pool without workers. A queue with a rescuer waits
+/// for that seat in another pool.
 fn passed_seat_without_a_worker() {
     loom::stop_exploring();
     let machine = machine(2, 1);
@@ -183,8 +179,8 @@ fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-/// The only worker runs an item of a queue in which another item waits. The joiner of an item of
-/// another queue needs the group's second seat, and then lets the first item end.
+/// The only worker runs an item of a queue in which another waits. The joiner of an item of another
+/// queue needs the group's second seat.
 fn second_seat_is_free() {
     let machine = machine(1, 1);
     let group = group_of(2, &machine);
@@ -218,8 +214,8 @@ fn refused_helper() {
     end([narrow, other]);
 }
 
-/// An item waits for an item of another queue in its group. Then a third item gets the only seat,
-/// and blocks until the first has returned from its wait.
+/// An item waits for one of another queue. A third item then gets the only seat, and blocks until
+/// the first has returned from its wait.
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
     let may_end = Arc::new(Barred::default());
@@ -297,12 +293,10 @@ fn drain_of_a_chain() {
 /// The destructor of a cancelled closure waits for a cancelled item of another queue.
 fn cancel_with_a_destructor_that_waits() {
     struct Joins(Option<afterwork::workqueue::JoinHandle<()>>);
-    impl Drop for Joins {
-        fn drop(&mut self) {
-            let outcome = self.0.take().map(|handle| handle.join());
-            assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
-        }
-    }
+    sync::on_drop!(Joins, this => {
+        let outcome = this.0.take().map(|handle| handle.join());
+        assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
+    });
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));

@@ -115,8 +115,8 @@ fn disable_races_with_enqueue() {
     assert_eq!(count.get(), 0);
 }
 
-/// Flushes a run that queues its own item and cancels it again. This thread is the worker. The run
-/// starts the flusher, so that the model has no flush before the run.
+/// A run queues its own item and cancels it again, during a flush that it has started. This thread
+/// is the worker.
 fn flush_races_with_a_cancel() {
     let (machine, queue) = held(false);
     let flusher = Arc::new(Mutex::new(None));
@@ -179,13 +179,7 @@ fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicU32::new(0));
     struct Counted(Arc<AtomicU32>, Plain);
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            if !torn_down() {
-                self.0.fetch_add(1 + self.1.get(), Ordering::Relaxed);
-            }
-        }
-    }
+    sync::on_drop!(Counted, this => this.0.fetch_add(1 + this.1.get(), Ordering::Relaxed));
     let argument = Counted(dropped.clone(), Plain::default());
     let mut handle = queue.spawn(move || {
         argument.1.set(0);

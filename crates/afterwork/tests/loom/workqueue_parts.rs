@@ -19,8 +19,7 @@ impl Got {
     }
 }
 
-/// One producer pushes single items, and another one a chain. The consumer starts last, because
-/// loom checks for a conflict only at the last access to a word.
+/// The consumer starts last, because loom checks for a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
     let singles = spawn_with(injected.clone(), move |injected| {
@@ -56,8 +55,7 @@ fn take_back() {
     assert_eq!(got.total, 3);
 }
 
-/// A thread that knows an item before its push, for example from its state, takes it back while it
-/// is pushed above another one. That thread starts last: see `inject`.
+/// A thread takes an item back while it is pushed above another one. It starts last: see `inject`.
 fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
@@ -156,8 +154,7 @@ fn stock_races_with_a_flush() {
     assert!(flush.has_ended());
 }
 
-/// Two threads free one block each, while the owner allocates twice. The owner starts last, because
-/// loom checks for a conflict only at the last access to a word.
+/// Two threads free a block each while the owner allocates. It starts last: see `inject`.
 fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     let blocks = Arc::new(Blocks::new(false));
     let freers = [0, 1].map(|nth| {

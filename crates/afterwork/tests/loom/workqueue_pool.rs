@@ -12,8 +12,7 @@ fn one_worker_one_item() {
     wind_up(queue);
 }
 
-/// An item is queued while a worker is about to park and a thread flushes the queue. The flusher
-/// may take the item out of the injector just when the worker checks it.
+/// A flusher may take the item out of the injector just when the parking worker checks it.
 fn flush_adopts() {
     let (_machine, queue) = queue(1, false);
     let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
@@ -24,8 +23,7 @@ fn flush_adopts() {
     wind_up(queue);
 }
 
-/// An urgent item is queued while a worker is about to park and a thread adopts items in order to
-/// flush the queue. The pwq then has a seat and waits for the worker.
+/// Like [`flush_adopts`], with an urgent item, whose pwq then has a seat and waits for the worker.
 fn flush_adopts_urgent() {
     let machine = machine(2, 1);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -40,8 +38,7 @@ fn flush_adopts_urgent() {
     wind_up(queue);
 }
 
-/// An item is queued for a pool whose only worker is busy, while the monitor is about to disarm
-/// itself.
+/// An item is queued for a busy pool while the monitor is about to disarm itself.
 fn pushed_while_the_monitor_ends() {
     let mut machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

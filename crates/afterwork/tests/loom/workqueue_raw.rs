@@ -3,8 +3,7 @@
 
 use crate::support::*;
 
-/// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
-/// are a race, and so are a run and a read of the count when the item should be idle.
+/// A user's structure: an item, and a count of its runs that the model checks for races.
 #[repr(C)]
 struct Job {
     work: RawWork,

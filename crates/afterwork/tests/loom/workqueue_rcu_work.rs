@@ -2,8 +2,7 @@
 
 use crate::support::*;
 
-/// Ends the grace period on another thread while `meet` acts. Returns the run count and the result
-/// of `meet`.
+/// Ends the grace period while `meet` acts. Returns the run count and the result of `meet`.
 fn end_during<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     rcu::synchronize();
     let (machine, queue) = held(false);

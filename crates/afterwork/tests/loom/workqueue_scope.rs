@@ -53,8 +53,7 @@ fn owner_claims_the_item_that_a_worker_starts() {
     assert_eq!(word.get(), 2);
 }
 
-/// A guest adds an item and waits for it while the owner ends the scope. The owner must start the
-/// item, even if it sleeps or is about to sleep.
+/// A guest waits for an item that it added. The owner must start it, even if it sleeps.
 fn guest_adds_an_item_for_a_sleeping_owner() {
     let scope = OpenScope::new(false);
     let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));

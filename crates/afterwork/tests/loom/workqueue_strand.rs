@@ -84,9 +84,8 @@ fn bulk_cancel_races_with_a_run() {
     wind_up(queue);
 }
 
-/// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
-/// strand again and then runs all remaining closures. One of these closures cancels all of them
-/// again.
+/// The first bulk cancel closes the color of its run, which queues the strand again and runs all
+/// closures. One of these cancels all of them again.
 fn bulk_cancels_inside_a_run() {
     let (machine, queue) = held(false);
     let strand = queue.strand(());

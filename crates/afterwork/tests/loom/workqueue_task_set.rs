@@ -28,8 +28,7 @@ fn two_ends_race_with_join_next() {
     wind_up(queue);
 }
 
-/// An item starts or ends while all items are being cancelled. The set still returns cancelled
-/// items.
+/// All items are cancelled while one starts or ends. The set still returns cancelled items.
 fn end_races_with_abort() {
     let (machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicU32::new(0));

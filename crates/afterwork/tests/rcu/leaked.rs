@@ -11,14 +11,10 @@ enum Event {
 
 struct Version(Sender<Event>);
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        self.0.send(Event::Dropped).ok();
-    }
-}
+sync::on_drop!(Version, this => this.0.send(Event::Dropped).ok());
 
-/// Replaces the version that a callback saw in a section, which it leaves open with `leave_open`.
-/// Runs in its own process, where no later grace period can end.
+/// Replaces the version that a callback saw in a section, which `leave_open` leaves open. No later
+/// grace period can end in this process.
 fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();

@@ -53,8 +53,8 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     assert!(sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)), "{sum}, {before}");
 }
 
-/// A drain announces itself to the busy owner of CPU 1, and then gets the slot of CPU 0, where its
-/// call waits for that owner.
+/// A drain announced to the busy owner of CPU 1 gets the slot of CPU 0, where its call waits for
+/// that owner.
 fn drain_that_waits_for_an_owner() {
     let machine = Topology::synthetic("2 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(Qpw::EveryOp);
@@ -93,8 +93,8 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers sleep until the owner ends an operation, or until their queued calls have run. No
-/// sleep times out here, so each caller must be woken.
+/// Two callers sleep until the owner ends an operation or runs their calls. No sleep times out
+/// here.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);

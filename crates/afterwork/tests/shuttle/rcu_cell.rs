@@ -17,11 +17,7 @@ impl Version {
     }
 }
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        self.nr_alive.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+sync::on_drop!(Version, this => this.nr_alive.fetch_sub(1, Ordering::Relaxed));
 
 /// Three threads each add one twice, and read. Every version but the last is dropped once.
 fn updated() {

@@ -46,8 +46,7 @@ impl Versions {
     }
 }
 
-/// Three readers, two of which sometimes update with a callback, and one updater that waits share
-/// the versions.
+/// Three readers, two of which also update by callback, and an updater that waits.
 fn versions() {
     let versions = Arc::new(Versions {
         domain: Domain::new(),
@@ -82,8 +81,8 @@ fn versions() {
     assert_eq!(nr_freed, 4, "an old version is left");
 }
 
-/// The runner suspends a grace period, and runs a callback that blocks it until another thread's
-/// wait for that grace period ends.
+/// The runner suspends a grace period, and runs a callback that blocks until a waiter's grace
+/// period ends.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

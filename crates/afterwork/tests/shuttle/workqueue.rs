@@ -223,8 +223,8 @@ fn chained() {
     managed.end(queues);
 }
 
-/// Two threads queue the same two items on two queues, in opposite order, while a third cancels
-/// them. Without workers, only an enqueuer can remove an item from the other list.
+/// Two threads queue two items on two queues in opposite order, while a third cancels them. Without
+/// workers, only an enqueuer can remove an item from the other list.
 fn chains_in_opposite_order() {
     let topology = Topology::synthetic("1 core").unwrap();
     let machine = Machine::new(&topology, Params::default());
@@ -270,8 +270,7 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// An ordinary item waits among more urgent ones than may start before it, on a queue with one
-/// seat.
+/// An ordinary item waits among more urgent ones than may start before it.
 fn ordinary_among_urgent() {
     /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
@@ -323,8 +322,7 @@ fn occupy(queue: &Workqueue) -> shuttle::sync::mpsc::Sender<()> {
     release
 }
 
-/// One of two queues with shares was busy alone while the other was idle. Afterwards they
-/// alternate. A worker takes one item at a time.
+/// Two queues with shares alternate, although one of them was busy alone before.
 fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params { max_batch: 1, ..Params::default() };
@@ -359,8 +357,7 @@ fn busy_next_to_idle() {
     }
 }
 
-/// A queue was busy alone while a group of two queues was idle. Afterwards the queue and the group
-/// alternate, and so do the queues of the group.
+/// The same for a queue and a group of two queues, which alternate as well.
 fn busy_next_to_an_idle_group() {
     const NR_ITEMS: usize = 4;
     let params = Params { max_batch: 1, ..Params::default() };
@@ -402,8 +399,8 @@ fn busy_next_to_an_idle_group() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-/// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
-/// it ends. The waiting queue is served before the chain ends.
+/// A queue is served before the end of a chain of items on other queues, each of which queues the
+/// next.
 fn old_next_to_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
@@ -435,8 +432,8 @@ fn old_next_to_new() {
     assert_eq!(nr_left, 0, "all new queues go first");
 }
 
-/// A queue with few shares holds its only seat for one more item, and owes thousands of scheduling
-/// turns. Items of a queue with many shares cancel that item, and drain the first queue.
+/// A queue that owes thousands of turns holds its seat for one more item. Items of a queue with
+/// many shares cancel that item, and drain the queue.
 fn emptied_among_shares() {
     let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) = Managed::with(params, &[256, 1, 1], 1);

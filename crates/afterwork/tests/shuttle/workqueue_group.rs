@@ -5,8 +5,7 @@ use shuttle::sync::Mutex;
 use crate::workqueue::{Managed, explore};
 use crate::*;
 
-/// Two threads wait for items of a group of one seat. Each of these items waits for an item of the
-/// next queue, three deep, and locks a counter afterwards.
+/// Items of a group of one seat wait for each other, three deep, and then lock a counter.
 fn joins_three_deep() {
     // At most four items wait, and each occupies a worker.
     let (managed, mut queues) = Managed::new(&[1], 5);

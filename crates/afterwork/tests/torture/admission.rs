@@ -10,8 +10,7 @@ pub struct Crowded {
     capacity: usize,
 }
 
-/// A waker that wakes no thread. The next poll finds a granted permit, or the permit is
-/// transferred.
+/// A waker that wakes no thread. The next poll finds the permit, or the permit is transferred.
 struct Deaf;
 
 impl Wake for Deaf {

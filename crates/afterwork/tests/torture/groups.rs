@@ -46,11 +46,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        DEPTH_HERE.set(DEPTH_HERE.get() - 1);
-    }
-}
+sync::on_drop!(Run, this => DEPTH_HERE.set(DEPTH_HERE.get() - 1));
 
 /// A closure of an item. Its drop counts it if it has not run.
 struct Ticket {
@@ -59,15 +55,12 @@ struct Ticket {
     _life: Life,
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let count = if self.has_run { &self.club.nr_ran } else { &self.club.nr_dropped };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
+sync::on_drop!(Ticket, this => {
+    let count = if this.has_run { &this.club.nr_ran } else { &this.club.nr_dropped };
+    count.fetch_add(1, Ordering::Relaxed);
+});
 
-/// Creates a registry with enough workers for all items that wait, and a group. Lets some threads
-/// use the group, and checks that it is at rest at the end.
+/// Lets some threads use a group, in a registry with enough workers for all items that wait.
 pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
     let machine = dice.pick(&["1 core", "4 core", "2 llc x 2 core"]);
     let params = Params {
@@ -188,8 +181,7 @@ impl Club {
         }
     }
 
-    /// Spawns an item that waits for others, on a queue at or after `from`, and may wait for the
-    /// item.
+    /// Spawns an item that waits for others, on a queue at or after `from`.
     fn spawn(
         self: &Arc<Self>,
         from: usize,

@@ -47,9 +47,9 @@ pub enum Act {
     },
     /// Whether the item was pending and executing at one moment.
     Busy(bool, bool),
-    /// All work that was queued or running at some moment has ended or been cancelled. The item's
-    /// own flush reports whether there was any. As in the kernel, the flush of a queue can overtake
-    /// a cancel that has not returned, and miss an item whose enqueuer has not returned.
+    /// The work of some moment has ended or been cancelled; an item's own flush reports whether
+    /// there was any. As in the kernel, the flush of a queue can overtake a cancel that has not
+    /// returned, and miss an item whose enqueuer has not returned.
     Flush(Option<bool>),
     Start,
     End,
@@ -114,7 +114,7 @@ struct Item {
 /// The progress of an act, from 0 to `DONE`.
 type Progress = u8;
 const DONE: Progress = u8::MAX;
-/// The progress of a flush that has read the state. Its flags are the conditions that it waits for.
+/// The progress of a flush that has read the state, with flags for the conditions that it awaits.
 const LOOKED: Progress = 4;
 const FOR_PENDING: Progress = 1;
 const FOR_RUN: Progress = 2;
@@ -283,11 +283,7 @@ impl Search {
     }
 }
 
-/// Checks the history of one item, which is idle before and after it.
-///
-/// # Errors
-///
-/// Returns the last acts up to the one that no order explains.
+/// Checks the history of an item that is idle before and after it, or returns its last acts.
 pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
     for event in &mut events {
         event.from_ns = event.from_ns.saturating_sub(SLACK_NS);

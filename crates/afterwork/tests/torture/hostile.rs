@@ -65,8 +65,8 @@ acts! {
 
 /// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// Number of the parent's naps after which a child counts as hung: five minutes, long enough for a
-/// busy machine. Naps are counted instead of time; see `NAP` in support.rs.
+/// Naps after which a child counts as hung: five minutes, for a busy machine. See `NAP` in
+/// support.rs.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
@@ -219,8 +219,7 @@ fn show(dice: &mut Dice) {
     }
 }
 
-/// Publishes this process and hides it again. No other thread may do so at the same time. No file
-/// remains.
+/// Publishes this process, which no other thread may do, and hides it again. No file remains.
 fn show_alone() {
     if !may(Act::Mmap) {
         return;
@@ -295,15 +294,13 @@ impl Grenade {
     }
 }
 
-impl Drop for Grenade {
-    fn drop(&mut self) {
-        self.check();
-        self.mark.store(0, Ordering::Relaxed);
-        if may(Act::Bomb) {
-            misbehave(&mut self.dice);
-        }
+sync::on_drop!(Grenade, this => {
+    this.check();
+    this.mark.store(0, Ordering::Relaxed);
+    if may(Act::Bomb) {
+        misbehave(&mut this.dice);
     }
-}
+});
 
 /// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
 pub struct Rattle {
@@ -354,8 +351,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Starts a thread without the lock of the standard library, which another thread may have held at
-/// a fork. Retries until the system grants the thread.
+/// Starts a thread without the lock of the standard library, which may have been held at a fork.
 pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
     let body = Arc::new(Mutex::new(Some(body)));
     loop {
@@ -371,9 +367,8 @@ pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::Joi
     }
 }
 
-/// Forks. The child calls `body` and exits; a fault in the child is a fault here.
-///
-/// The child exits without destructors, so anything that it leaks, such as a guard, stays leaked.
+/// Forks. The child calls `body` and exits without destructors. A fault in the child is a fault
+/// here.
 pub fn in_child(what: &str, body: impl FnOnce()) {
     // SAFETY: this library and the C library's allocator support a fork.
     let pid = unsafe { libc::fork() };

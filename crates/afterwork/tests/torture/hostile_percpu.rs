@@ -97,8 +97,7 @@ impl Den {
             nr_ran.fetch_add(1, Ordering::Relaxed);
             grenade.check();
             if let Some(slots) = again {
-                // In a mode without a queue, a call that is queued to its own slot would wait for
-                // itself. The library panics instead.
+                // Without a queue, the call would wait for its own slot, so the library panics.
                 let mut inner = Dice::new(seed);
                 refusable(|| slots.queue_percpu_work(cpu, move |_| misbehave(&mut inner)));
             }

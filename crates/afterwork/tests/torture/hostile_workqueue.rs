@@ -375,16 +375,13 @@ impl Lair {
         hostile::hide_queue(dice, registry);
     }
 
-    /// Shuts down a registry in a destructor of a value that an armed timer of that registry owns,
-    /// on the reaper or thread that ends the timer's queue.
+    /// Shuts down a registry in the drop of a value that one of its armed timers owns.
     fn shut_down_by_drop(&self, dice: &mut Dice) {
         struct Shuts(Option<Registry>, Grenade);
-        impl Drop for Shuts {
-            fn drop(&mut self) {
-                drop(self.0.take().map(Registry::shutdown));
-                self.1.check();
-            }
-        }
+        sync::on_drop!(Shuts, this => {
+            drop(this.0.take().map(Registry::shutdown));
+            this.1.check();
+        });
         let registry = registry_on("1 core", Params::default());
         let queue = build_anyhow(|| Workqueue::builder("shut").build_in(&registry));
         for _ in 0..1 + dice.below(3) {
@@ -401,19 +398,17 @@ impl Lair {
     /// Leaves a thread-local value in a worker. It misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
-        impl Drop for Last {
-            fn drop(&mut self) {
-                // If a panic escaped here, the standard library would abort the process.
-                contained(|| {
-                    let (queue, grenade) = self.1.take().expect("it is dropped once");
-                    grenade.check();
-                    if may(Act::Wait) {
-                        queue.spawn(|| ()).join().unwrap();
-                    }
-                    misbehave(&mut self.0);
-                });
-            }
-        }
+        sync::on_drop!(Last, this => {
+            // If a panic escaped here, the standard library would abort the process.
+            contained(|| {
+                let (queue, grenade) = this.1.take().expect("it is dropped once");
+                grenade.check();
+                if may(Act::Wait) {
+                    queue.spawn(|| ()).join().unwrap();
+                }
+                misbehave(&mut this.0);
+            });
+        });
         thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
         // This queue belongs to the process-wide registry, which exists as long as any thread.
         let Ok(queue) = Workqueue::builder("late").build() else {

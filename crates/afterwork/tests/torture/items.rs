@@ -48,11 +48,7 @@ struct Body {
     _life: Life,
 }
 
-impl Drop for Body {
-    fn drop(&mut self) {
-        *self.sink.lock().unwrap() = std::mem::take(&mut self.own);
-    }
-}
+sync::on_drop!(Body, this => *this.sink.lock().unwrap() = std::mem::take(&mut this.own));
 
 impl Body {
     fn run(&mut self, work: Handle<'_>) {

@@ -74,11 +74,7 @@ struct Place {
 /// Fails if it is dropped on a thread other than its creator's.
 struct Bound(thread::ThreadId, #[expect(dead_code, reason = "counts its drop")] Life);
 
-impl Drop for Bound {
-    fn drop(&mut self) {
-        assert_eq!(self.0, thread::current().id(), "dropped elsewhere");
-    }
-}
+sync::on_drop!(Bound, this => assert_eq!(this.0, thread::current().id(), "dropped elsewhere"));
 
 /// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {

@@ -26,8 +26,7 @@ const ROUND: Duration = Duration::from_millis(300);
 const BURST: usize = 200;
 /// Maximum number of reads in such a section. They take 300 ns; a store reaches another CPU sooner.
 const LOOKS: usize = 400;
-/// Maximum number of spin hints between such sections. They take up to 4 us, the time of a few
-/// grace periods.
+/// Maximum number of spin hints between such sections: up to 4 us, the time of a few grace periods.
 const PAUSES: usize = 200;
 const NR_HOSTILE: usize = 2;
 /// Number of callbacks in a flood before it waits for them.
@@ -237,8 +236,7 @@ impl<F: Flavor> Scene<F> {
     fn read(&self, mut dice: Dice) {
         while !self.is_over() {
             self.wander(&mut dice);
-            // The sections have a random length. They are consecutive, or a pause makes the reader
-            // idle.
+            // The sections are consecutive, or a pause makes the reader idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
             for _ in 0..self.config.burst {
                 let guard = self.flavor.read();
@@ -303,8 +301,7 @@ impl<F: Flavor> Scene<F> {
         self.travelling.lock().unwrap().push((guard, seen));
     }
 
-    /// Ends a section that another thread left, because it blocks grace periods. Returns `true` if
-    /// there was one.
+    /// Ends a section that another thread left. Returns `true` if there was one.
     fn end_travelling(&self) -> bool {
         let arrived = self.travelling.lock().unwrap().pop();
         arrived.inspect(|(_, seen)| self.versions.check(*seen)).is_some()

@@ -74,8 +74,7 @@ impl Work<'_> {
                 if seed & 64 == 0 {
                     s.spawn(move || self.part(first, part, depth, seed));
                 } else {
-                    // Another item spawns this one. A guest may run that item while the owner
-                    // sleeps.
+                    // A guest may run the item that spawns this one while the owner sleeps.
                     s.spawn(move || s.spawn(move || self.part(first, part, depth, seed)));
                 }
             }

@@ -21,8 +21,7 @@ pub fn strand(queue: &Workqueue, lives: &Arc<Lives>) -> Strand<State> {
     queue.strand(State { is_inside: AtomicBool::new(false), _life: Life::new(lives) })
 }
 
-/// Spawns closures on `shared`, or on a strand of `queue` for this call, and uses their handles.
-/// After a flush, all of them have ended.
+/// Spawns closures on `shared` or on another strand. After a flush, all of them have ended.
 pub fn torture(queue: &Workqueue, shared: &Strand<State>, lives: &Arc<Lives>, dice: &mut Dice) {
     let own = (dice.below(3) == 0).then(|| strand(queue, lives));
     let strand = own.as_ref().unwrap_or(shared);

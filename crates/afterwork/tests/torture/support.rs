@@ -38,7 +38,7 @@ use topology::{CpuId, Topology};
 /// Default duration of a program.
 const DEFAULT: Duration = Duration::from_secs(2);
 /// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
-/// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
+/// milliseconds.
 const PATIENCE: u32 = 120;
 /// Number of naps after which a step counts as hung even if it makes progress.
 const PATIENCE_WITH_BUSY: u32 = 1800;
@@ -233,8 +233,7 @@ fn threads() -> String {
     report
 }
 
-/// Prints the fault and the round's seed, and ends the process at once: other threads would report
-/// false faults during an orderly exit.
+/// Prints the fault and ends the process at once: other threads would report false faults later.
 pub fn fault(what: &str) -> ! {
     let seed = SEED.load(Ordering::Relaxed);
     // The stack is captured if `RUST_BACKTRACE` is set.
@@ -270,13 +269,9 @@ impl Planned {
     }
 }
 
-impl Drop for Planned {
-    fn drop(&mut self) {
-        if self.fuse > 0 && !thread::panicking() {
-            Self::panic_twice(self.fuse - 1);
-        }
-    }
-}
+sync::on_drop!(Planned, this => if this.fuse > 0 && !thread::panicking() {
+    Self::panic_twice(this.fuse - 1);
+});
 
 /// Counts the values that are alive.
 #[derive(Default)]
@@ -298,12 +293,10 @@ impl Life {
     }
 }
 
-impl Drop for Life {
-    fn drop(&mut self) {
-        let before = self.0.0.fetch_sub(1, Ordering::Relaxed);
-        assert!(before > 0, "something was dropped twice");
-    }
-}
+sync::on_drop!(Life, this => {
+    let before = this.0.0.fetch_sub(1, Ordering::Relaxed);
+    assert!(before > 0, "something was dropped twice");
+});
 
 /// Random numbers that follow from a seed (SplitMix64).
 #[derive(Clone)]
@@ -353,8 +346,7 @@ pub fn registry_on(machine: &str, params: Params) -> Registry {
     insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()))
 }
 
-/// Shuts down a registry. A queue whose last handle was dropped in one of its items may still be
-/// ending.
+/// Shuts down a registry, in which a queue that an item dropped may still be ending.
 pub fn shut_down(registry: Registry) {
     let mut shut = registry.shutdown();
     while let Err(still) = shut {
