@@ -2,7 +2,6 @@
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod children;
 
 use std::{
@@ -14,7 +13,6 @@ use std::{
         fs::{PermissionsExt, chown},
         process::CommandExt,
     },
-    path::Path,
     process::{Command, Output},
     time::Duration,
 };
@@ -24,7 +22,7 @@ use afterwork::{
     percpu::PerCpu,
     workqueue::{Registry, block_on, sleep, system},
 };
-use children::alone;
+use children::{alone, this_test};
 
 /// Set in a process that runs one test; the value is the test's name.
 const INNER: &str = "AFTERWORK_TEST_INNER";
@@ -33,13 +31,9 @@ fn is_inner(test: &str) -> bool {
     env::var(INNER).as_deref() == Ok(test)
 }
 
-/// Returns the command that runs only `test`.
-fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(INNER, test)
-        .env("AFTERWORK", variable);
+fn command(test: &str, variable: impl AsRef<OsStr>) -> Command {
+    let mut command = this_test(test);
+    command.env(INNER, test).env("AFTERWORK", variable);
     command
 }
 
@@ -52,11 +46,6 @@ fn lines(command: &mut Command) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-fn this_program() -> std::path::PathBuf {
-    env::current_exe().unwrap()
-}
-
-/// Uses each part of the library that reads tunables.
 fn use_everything() {
     assert_eq!(system().unwrap().spawn(|| 1).join().unwrap(), 1);
     block_on(sleep(Duration::from_millis(1)));
@@ -77,7 +66,7 @@ fn each_wrong_pair_is_reported_once_and_ignored() {
     let _alone = alone();
     // No program can handle SIGKILL.
     let text = b"workqueue.max_active=5,workqueue.max_activ=6,\xff,qpw=x,workqueue.stall_signal=9";
-    let lines = lines(&mut command(&this_program(), TEST, OsStr::from_bytes(text)));
+    let lines = lines(&mut command(TEST, OsStr::from_bytes(text)));
     let expected = [
         "did you mean workqueue.max_active?",
         "has no value",
@@ -106,7 +95,7 @@ fn a_strict_environment_rejects_wrong_pairs() {
         b"strict,\xff",
         b"strict,workqueue.stall_signal=9",
     ] {
-        let lines = lines(&mut command(&this_program(), TEST, OsStr::from_bytes(text)));
+        let lines = lines(&mut command(TEST, OsStr::from_bytes(text)));
         assert_eq!(lines, [""; 0]);
     }
 }
@@ -132,13 +121,17 @@ fn a_program_with_more_rights_ignores_the_environment() {
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
     let program = folder.join("program");
-    fs::copy(this_program(), &program).unwrap();
+    let own = command(TEST, text);
+    fs::copy(own.get_program(), &program).unwrap();
     let mut outcomes = Vec::new();
     for mode in [0o755, 0o4755, 0o2755] {
         // If this process may not change the owner of files, the mode bits have no effect.
         let given = chown(&program, Some(0), Some(0));
         fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
-        let mut command = command(&program, TEST, text);
+        let mut command = Command::new(&program);
+        command
+            .args(own.get_args())
+            .envs(own.get_envs().map(|(name, value)| (name, value.unwrap())));
         command.current_dir("/");
         if given.is_ok() {
             command.uid(NOBODY).gid(NOBODY);

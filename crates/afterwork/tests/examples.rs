@@ -25,52 +25,22 @@ mod tenants;
 
 use std::time::Duration;
 
-#[test]
-fn a_cache_keeps_its_limit_and_frees_its_entries() {
-    cache::main().unwrap();
+/// Declares a test for each example.
+macro_rules! examples {
+    ($(fn $claim:ident() = $run:expr;)*) => {
+        $(#[test] fn $claim() { $run.unwrap(); })*
+    };
 }
 
-#[test]
-fn tasks_need_no_other_runtime() {
-    executor::run(500).unwrap();
-}
-
-#[test]
-fn a_queue_serves_http_and_every_request_is_answered() {
-    hyper_server::run(16, 50).unwrap();
-}
-
-#[test]
-fn a_driver_loses_no_packet_and_ends_in_order() {
-    kernel_port::run(20_000, 2).unwrap();
-}
-
-#[test]
-fn engine_keeps_every_key_and_frees_files_after_their_readers() {
-    lsm::run(6000, 3).unwrap();
-}
-
-#[test]
-fn event_loop_gets_all_answers_from_its_mailbox() {
-    mio_loop::run(16, 50).unwrap();
-}
-
-#[test]
-fn jobs_are_limited_retried_recorded_and_cancelled() {
-    job_runner::main().unwrap();
-}
-
-#[test]
-fn every_line_of_a_log_is_shipped_once_and_in_time() {
-    log_shipper::main().unwrap();
-}
-
-#[test]
-fn a_service_sheds_expires_cancels_and_ends() {
-    service::run(Duration::from_millis(100)).unwrap();
-}
-
-#[test]
-fn tenants_are_answered_during_a_flood_and_keep_their_ceilings() {
-    tenants::run(50, 500).unwrap();
+examples! {
+    fn a_cache_keeps_its_limit_and_frees_its_entries() = cache::main();
+    fn tasks_need_no_other_runtime() = executor::run(500);
+    fn a_queue_serves_http_and_every_request_is_answered() = hyper_server::run(16, 50);
+    fn a_driver_loses_no_packet_and_ends_in_order() = kernel_port::run(20_000, 2);
+    fn engine_keeps_every_key_and_frees_files_after_their_readers() = lsm::run(6000, 3);
+    fn event_loop_gets_all_answers_from_its_mailbox() = mio_loop::run(16, 50);
+    fn jobs_are_limited_retried_recorded_and_cancelled() = job_runner::main();
+    fn every_line_of_a_log_is_shipped_once_and_in_time() = log_shipper::main();
+    fn a_service_sheds_expires_cancels_and_ends() = service::run(Duration::from_millis(100));
+    fn tenants_are_answered_during_a_flood_and_keep_their_ceilings() = tenants::run(50, 500);
 }

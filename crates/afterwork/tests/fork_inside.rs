@@ -5,7 +5,6 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod children;
 
 use std::{
@@ -14,11 +13,8 @@ use std::{
     future::poll_fn,
     io::Read,
     os::fd::{AsRawFd, FromRawFd},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    panic::resume_unwind,
+    sync::{Arc, Mutex, atomic::*, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
     time::Duration,
@@ -92,19 +88,20 @@ impl Fork {
     /// Exits if this is the child. Work that belongs to the parent calls this.
     fn not_in_child(&self) {
         if self.is_in_child() {
-            // SAFETY: the call exits the process at once.
-            unsafe { libc::_exit(DOES_OTHERS_WORK) };
+            children::exit(DOES_OTHERS_WORK);
         }
     }
 
-    /// Waits for the child and returns its exit status.
+    /// Returns work that belongs to the parent.
+    fn of_parent(&self) -> impl FnOnce() + Send + use<> {
+        let fork = self.clone();
+        move || fork.not_in_child()
+    }
+
     fn status(&self) -> i32 {
         let pid = self.0.pids.lock().unwrap().recv().unwrap();
-        let mut status = 0;
-        // SAFETY: `status` outlives the call.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-        assert!(libc::WIFEXITED(status), "killed: {status:#x}");
-        libc::WEXITSTATUS(status)
+        let status = children::wait_for(pid);
+        status.code().unwrap_or_else(|| panic!("killed: {status}"))
     }
 
     /// Asserts that the child exited and reported the reason.
@@ -124,54 +121,33 @@ fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     let (go, wait) = mpsc::channel::<()>();
     queue.spawn_detached(move || assert!(wait.recv().is_err())).unwrap();
     first(&queue);
-    for _ in 0..20 {
-        let fork = fork.clone();
-        queue.spawn_detached(move || fork.not_in_child()).unwrap();
-    }
+    (0..20).for_each(|_| queue.spawn_detached(fork.of_parent()).unwrap());
     drop(go);
     queue.drain().unwrap();
 }
 
-/// Forks once, when it is dropped.
 struct ForksAsItGoes(Option<Fork>);
 
-impl Drop for ForksAsItGoes {
-    fn drop(&mut self) {
-        if let Some(fork) = self.0.take() {
-            fork.now();
-        }
-    }
-}
+sync::on_drop!(ForksAsItGoes, this => if let Some(fork) = this.0.take() {
+    fork.now();
+});
 
 #[test]
 fn an_item_s_child_ends_where_the_item_does() {
     let _alone = alone();
-    type Queues = Box<dyn FnOnce(&Workqueue, Fork)>;
+    type Queues = fn(&Workqueue, Fork);
     let kinds: [(&str, Queues); 6] = [
-        ("detached", Box::new(|queue, fork| queue.spawn_detached(move || fork.now()).unwrap())),
-        ("spawned", Box::new(|queue, fork| drop(queue.spawn(move || fork.now())))),
-        (
-            "reusable",
-            Box::new(|queue, fork| assert!(queue.enqueue(&Work::new(move || fork.now())))),
-        ),
-        (
-            "a future's poll",
-            Box::new(|queue, fork| drop(queue.spawn_async(async move { fork.now() }))),
-        ),
-        (
-            "a future's drop",
-            Box::new(|queue, fork| {
-                let forks = ForksAsItGoes(Some(fork));
-                drop(queue.spawn_async(poll_fn(move |_| {
-                    let _ = &forks;
-                    Poll::Ready(())
-                })));
-            }),
-        ),
-        (
-            "a result without a handle",
-            Box::new(|queue, fork| drop(queue.spawn(move || ForksAsItGoes(Some(fork))))),
-        ),
+        ("detached", |queue, fork| queue.spawn_detached(move || fork.now()).unwrap()),
+        ("spawned", |queue, fork| drop(queue.spawn(move || fork.now()))),
+        ("reusable", |queue, fork| assert!(queue.enqueue(&Work::new(move || fork.now())))),
+        ("a future's poll", |queue, fork| drop(queue.spawn_async(async move { fork.now() }))),
+        ("a future's drop", |queue, fork| {
+            let forks = ForksAsItGoes(Some(fork));
+            drop(queue.spawn_async(poll_fn(move |_| Poll::Ready(_ = &forks))));
+        }),
+        ("a result without a handle", |queue, fork| {
+            drop(queue.spawn(move || ForksAsItGoes(Some(fork))));
+        }),
     ];
     for (what, queues) in kinds {
         let fork = Fork::new();
@@ -200,8 +176,7 @@ fn child_of_a_dedicated_worker_exits_with_closure_or_future() {
         let fork = Fork::new();
         let worker = Worker::builder("forks").build().unwrap();
         spawn(&worker, fork.clone());
-        let other = fork.clone();
-        worker.spawn_detached(move || other.not_in_child());
+        worker.spawn_detached(fork.of_parent());
         worker.shutdown();
         fork.must_have_ended(what);
     }
@@ -215,19 +190,18 @@ fn panicking_item_in_a_child_does_not_call_the_handler() {
     let builder = Workqueue::builder("panics").on_panic(move |_| handler.not_in_child());
     let queue = builder.build().unwrap();
     let forks = fork.clone();
-    queue
-        .spawn_detached(move || {
-            forks.now();
-            std::panic::resume_unwind(Box::new("on purpose"));
-        })
-        .unwrap();
+    let item = move || {
+        forks.now();
+        resume_unwind(Box::new("on purpose"));
+    };
+    queue.spawn_detached(item).unwrap();
     queue.drain().unwrap();
     fork.must_have_ended("an item that panics");
     let fork = Fork::new();
     let handler = fork.clone();
     let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
     let queue = builder.build().unwrap();
-    queue.spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose"))).unwrap();
+    queue.spawn_detached(|| resume_unwind(Box::new("on purpose"))).unwrap();
     queue.drain().unwrap();
     fork.must_have_ended("the handler");
 }
@@ -254,7 +228,6 @@ fn an_item_that_its_joiner_runs_ends_a_child_on_a_user_s_thread() {
     fork.must_have_ended("a joiner");
 }
 
-/// A waker that forks.
 struct ForksToWake(Fork, thread::Thread);
 
 impl Wake for ForksToWake {
@@ -299,13 +272,11 @@ fn child_of_a_forking_topology_source_exits() {
         }
         None
     });
-    let registry = registry.unwrap();
-    let queue = Workqueue::builder("waits").build_in(&registry).unwrap();
+    let queue = Workqueue::builder("waits").build_in(&registry.unwrap()).unwrap();
     // Waiting work causes the manager to sample.
     while !has_forked.load(Ordering::Relaxed) {
-        (0..4).for_each(|_| {
-            queue.spawn_detached(|| thread::sleep(Duration::from_millis(2))).unwrap()
-        });
+        let nap = || thread::sleep(Duration::from_millis(2));
+        (0..4).for_each(|_| queue.spawn_detached(nap).unwrap());
         queue.drain().unwrap();
     }
     fork.must_have_ended("a source");
@@ -334,10 +305,7 @@ fn child_of_a_callback_runs_no_later_callbacks() {
     let guard = rcu::read();
     let forks = fork.clone();
     rcu::call(move || forks.now());
-    for _ in 0..100 {
-        let fork = fork.clone();
-        rcu::call(move || fork.not_in_child());
-    }
+    (0..100).for_each(|_| rcu::call(fork.of_parent()));
     drop(guard);
     rcu::barrier();
     fork.must_have_ended("a callback");
@@ -356,10 +324,7 @@ fn an_executor_s_child_runs_nothing_of_its_batch() {
         // In the child, the batch belongs to the parent and is not run.
         batch.run();
     })));
-    for _ in 0..10 {
-        let fork = fork.clone();
-        rcu::call(move || fork.not_in_child());
-    }
+    (0..10).for_each(|_| rcu::call(fork.of_parent()));
     rcu::barrier();
     rcu::run_callbacks_on(None);
     fork.must_have_ended("an executor");
@@ -374,10 +339,7 @@ fn child_of_a_domain_callback_exits_without_later_callbacks() {
     domain.call(move || assert!(wait.recv().is_err()));
     let forks = fork.clone();
     domain.call(move || forks.now());
-    for _ in 0..10 {
-        let fork = fork.clone();
-        domain.call(move || fork.not_in_child());
-    }
+    (0..10).for_each(|_| domain.call(fork.of_parent()));
     drop(go);
     domain.barrier();
     fork.must_have_ended("a callback of a domain");
@@ -410,8 +372,7 @@ fn queued_call_that_forks_leaves_later_calls_to_the_parent() {
     let sum = owner.with(|data| *data);
     if fork.is_in_child() {
         // The owner is a user's thread and holds the slot.
-        // SAFETY: the call exits the process at once.
-        unsafe { libc::_exit(sum) };
+        children::exit(sum);
     }
     assert_eq!(sum, 11);
     assert_eq!(fork.status(), 1, "what had forked, and no other");

@@ -5,10 +5,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     fs, iter,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicIsize, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError, atomic::*},
     task::{Context, Waker},
     time::Duration,
 };
@@ -24,7 +21,6 @@ use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Counts the bytes in use.
 struct Counting;
 
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -64,8 +60,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of bytes that the process has allocated, and the size of its resident memory
-/// without program code, in bytes.
+/// Returns the bytes that the process has allocated, and its resident memory without code.
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -73,8 +68,8 @@ fn in_use() -> [isize; 2] {
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }
 
-/// Creates `count` objects and prints the memory of each, which must not exceed `limit` allocated
-/// bytes. Returns the objects, so that later ones do not reuse their memory.
+/// Creates objects of at most `limit` bytes. Returns them, so that others do not reuse their
+/// memory.
 fn weigh<T: 'static>(
     name: &str,
     limit: isize,

@@ -41,11 +41,7 @@ fn tokio_timers_work_in_a_queues_future_and_on_a_thread() {
 #[test]
 fn a_future_is_dropped_in_the_runtime_s_context_and_not_beyond() {
     struct SendsInRuntime(mpsc::Sender<bool>);
-    impl Drop for SendsInRuntime {
-        fn drop(&mut self) {
-            self.0.send(Handle::try_current().is_ok()).unwrap();
-        }
-    }
+    sync::on_drop!(SendsInRuntime, this => this.0.send(Handle::try_current().is_ok()).unwrap());
     let runtime = runtime();
     let (send, receive) = mpsc::channel();
     let on_drop = SendsInRuntime(send);
@@ -74,11 +70,7 @@ fn our_timers_work_in_tokio_s_tasks() {
 #[test]
 fn future_of_an_exiting_thread_is_dropped() {
     struct SendsOnDrop(mpsc::Sender<()>);
-    impl Drop for SendsOnDrop {
-        fn drop(&mut self) {
-            self.0.send(()).unwrap();
-        }
-    }
+    sync::on_drop!(SendsOnDrop, this => this.0.send(()).unwrap());
     thread_local! {
         static KEPT: RefCell<Option<Box<dyn Any>>> =
             const { RefCell::new(None) };

@@ -6,10 +6,7 @@
 use std::{
     io::{ErrorKind, Read},
     os::fd::AsRawFd,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{atomic::*, mpsc},
     thread,
     time::Duration,
 };
@@ -48,13 +45,9 @@ fn a_mailbox_may_travel_in_a_mailbox() {
 #[test]
 fn an_item_may_post_to_its_own_mailbox_as_it_is_dropped() {
     struct Last(Option<Poster<Last>>);
-    impl Drop for Last {
-        fn drop(&mut self) {
-            if let Some(poster) = self.0.take() {
-                let _ = poster.post(Last(None));
-            }
-        }
-    }
+    sync::on_drop!(Last, this => if let Some(poster) = this.0.take() {
+        let _ = poster.post(Last(None));
+    });
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     for _ in 0..100 {
@@ -174,8 +167,7 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// This holds for any linger time. With a timer of 1 ms the owner would sleep about a hundred
-/// times.
+/// With a timer of 1 ms the owner would sleep about a hundred times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();

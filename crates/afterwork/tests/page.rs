@@ -1,12 +1,12 @@
 //! The published page, seen from inside. `crates/top/tests/top.rs` reads it from outside.
 #![cfg(not(any(loom, shuttle)))]
 
-#[allow(dead_code, reason = "other tests need more of it")]
 mod children;
 
 use std::{
     io::{Read, Write},
     os::fd::AsRawFd,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     process::Command,
     sync::{Mutex, mpsc},
@@ -21,7 +21,7 @@ use afterwork::{
     rcu,
     workqueue::{Group, Workqueue},
 };
-use children::succeeds_in_child;
+use children::{exit, succeeds_in_child, wait_for};
 use sync::shared_file::SharedFile;
 
 /// Serializes the tests, because a process has one page.
@@ -33,15 +33,19 @@ fn ask(path: &Path, number: u32) -> Page {
     let read = || Page::read(&std::fs::read(path).unwrap());
     let before = read().unwrap().round;
     file.notify(ASKED_AT, number).unwrap();
+    let mut answer = None;
+    until("an answer arrives", || {
+        answer = read().ok().filter(|page| page.is_whole() && page.round >= before + 2);
+        answer.is_some()
+    });
+    answer.unwrap()
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Ok(page) = read()
-            && page.is_whole()
-            && page.round >= before + 2
-        {
-            return page;
-        }
-        assert!(Instant::now() < give_up, "no answer arrives");
+    while !is_so() {
+        assert!(Instant::now() < give_up, "not within the limit: {what}");
         std::thread::yield_now();
     }
 }
@@ -59,7 +63,7 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let (go, may_go) = mpsc::channel::<()>();
     let item = move || {
         inside.send(()).unwrap();
-        let _ = may_go.recv();
+        may_go.recv().ok();
     };
     queue.spawn_detached(item).unwrap();
     is_inside.recv().unwrap();
@@ -117,14 +121,12 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     // SAFETY: the call takes two numbers. The page's descriptor then refers to the other file.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
-    let give_up = Instant::now() + Duration::from_secs(30);
-    let mut question = 1;
-    while path.exists() {
-        file.notify(ASKED_AT, question).unwrap();
+    let mut question = 0;
+    until("the page is removed", || {
         question += 1;
-        assert!(Instant::now() < give_up, "the page is still there");
-        std::thread::yield_now();
-    }
+        file.notify(ASKED_AT, question).unwrap();
+        !path.exists()
+    });
     assert_eq!(theirs.metadata().unwrap().len(), 0);
     let again = observe::publish().unwrap();
     assert!(ask(&again, 1).is_whole() && observe::unpublish());
@@ -165,19 +167,14 @@ fn truncated_or_overwritten_file_is_created_again() {
     ask(&path, 1);
     let file = SharedFile::open(&path).unwrap();
     file.write_at(&[0xa5; 4096], 0).unwrap();
-    file.set_len(0).unwrap();
-    let give_up = Instant::now() + Duration::from_secs(30);
     // A request fails on an empty file, but a round in progress may write the page again.
-    while file.notify(ASKED_AT, 2).is_ok() {
-        assert!(Instant::now() < give_up, "it cannot be cut short");
+    until("the file is cut short", || {
         file.set_len(0).unwrap();
-    }
+        file.notify(ASKED_AT, 2).is_err()
+    });
     file.set_len(256).unwrap();
     file.notify(ASKED_AT, 3).unwrap();
-    while Page::read(&std::fs::read(&path).unwrap()).is_err() {
-        assert!(Instant::now() < give_up, "it stays as it is");
-        std::thread::yield_now();
-    }
+    until("the page is whole", || Page::read(&std::fs::read(&path).unwrap()).is_ok());
     ask(&path, 4);
     file.set_len(0).unwrap();
     assert!(observe::unpublish(), "its thread ends all the same");
@@ -188,8 +185,7 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
-    // The other file represents a process in another container, which shares the directory but not
-    // the process IDs.
+    // As by a process in another container, which shares the directory but not the process IDs.
     let other = SharedFile::create(&path).unwrap();
     other.write_at(b"alive", 0).unwrap();
     assert!(other.lock().unwrap());
@@ -201,9 +197,7 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     drop(other);
     // A child that another test forks may hold the lock for a short time.
     let left = SharedFile::open(&path).unwrap();
-    while left.is_locked().unwrap() {
-        std::thread::yield_now();
-    }
+    until("the lock is released", || !left.is_locked().unwrap());
     assert_eq!(observe::publish().unwrap(), path, "it was left behind");
     assert!(observe::unpublish());
 }
@@ -228,18 +222,12 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
     // A child of another test may hold the lock until it executes another program.
-    let give_up = Instant::now() + Duration::from_secs(30);
-    let mut was_let_go = false;
-    while !was_let_go && Instant::now() < give_up {
-        was_let_go = !file.is_locked().unwrap();
-        std::thread::yield_now();
-    }
+    let let_go = || until("the lock is released", || !file.is_locked().unwrap());
+    let outcome = catch_unwind(AssertUnwindSafe(let_go));
     // SAFETY: the process is our own child.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
-    assert!(was_let_go);
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    wait_for(child);
+    outcome.unwrap();
 }
 
 #[test]
@@ -255,14 +243,12 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
         if let Ok(path) = observe::publish() {
             writer.write_all(path.to_str().unwrap().as_bytes()).ok();
         }
-        // SAFETY: the call exits the process at once.
-        unsafe { libc::_exit(0) };
+        exit(0);
     }
     drop(writer);
     let mut left = String::new();
     reader.read_to_string(&mut left).unwrap();
-    // SAFETY: the process is our own child.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    wait_for(child);
     // Any process of this user may have removed the page since.
     assert!(!left.is_empty(), "the child has not shown itself");
     let left = Path::new(&left);
@@ -280,9 +266,8 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
     drop(lives);
     std::fs::remove_file(other).unwrap();
     // A child that another test forks may hold the lock for a short time.
-    while SharedFile::open(elsewhere).is_ok_and(|file| file.is_locked().unwrap()) {
-        std::thread::yield_now();
-    }
+    let is_locked = || SharedFile::open(elsewhere).is_ok_and(|file| file.is_locked().unwrap());
+    until("the lock is released", || !is_locked());
     observe::publish().unwrap();
     assert!(!elsewhere.exists(), "its process has exited");
     assert!(observe::unpublish());

@@ -3,10 +3,7 @@
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::*},
     time::Duration,
 };
 
@@ -69,16 +66,12 @@ fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
     let queue = Workqueue::builder("timers").build_in(&registry).unwrap();
     let log = Log::default();
     let start = registry.now();
-    let note = {
+    let noted = |what| {
         let (log, registry) = (log.clone(), registry.clone());
-        move |what| {
+        move || {
             let since = registry.now().duration_since(start).as_millis();
             log.0.lock().unwrap().push((since, what));
         }
-    };
-    let noted = |what| {
-        let note = note.clone();
-        move || note(what)
     };
     let delayed = DelayedWork::new(noted("delayed"));
     queue.enqueue_after(&delayed, 30 * MS);
@@ -116,8 +109,7 @@ fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
 fn a_timeout_ends_a_future_at_its_time_and_not_before() {
     let mut registry = Registry::for_tests().unwrap();
     let queue = Workqueue::builder("timeout").build_in(&registry).unwrap();
-    let limited = registry.timeout(YEAR, pending::<()>());
-    let task = queue.spawn_async(limited);
+    let task = queue.spawn_async(registry.timeout(YEAR, pending::<()>()));
     registry.advance(YEAR - Duration::from_nanos(1));
     assert!(!task.is_finished());
     registry.advance(Duration::from_nanos(1));
@@ -204,14 +196,14 @@ fn missed_ticks_follow_the_rule() {
 fn the_registry_is_idle_when_all_that_can_run_has_run() {
     fn spawn_below(queue: &Workqueue, nr_runs: &Arc<AtomicU32>, depth: u32) {
         let (inside, runs) = (queue.clone(), nr_runs.clone());
-        let spawned = queue.spawn_detached(move || {
+        let item = move || {
             runs.fetch_add(1, Ordering::Relaxed);
             if depth > 0 {
                 spawn_below(&inside, &runs, depth - 1);
                 spawn_below(&inside, &runs, depth - 1);
             }
-        });
-        assert!(spawned.is_ok());
+        };
+        queue.spawn_detached(item).unwrap();
     }
     let registry = Registry::for_tests().unwrap();
     let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
@@ -306,10 +298,8 @@ fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
 #[test]
 fn a_hard_deadline_cancels_a_future_that_still_runs() {
     let mut registry = Registry::for_tests().unwrap();
-    let [queue, paused] = ["hard", "paused"].map(|name| {
-        let builder = Workqueue::builder(name);
-        builder.build_in(&registry).unwrap()
-    });
+    let [queue, paused] =
+        ["hard", "paused"].map(|name| Workqueue::builder(name).build_in(&registry).unwrap());
     paused.pause();
     let until_cancelled = async {
         let before = is_cancelled();

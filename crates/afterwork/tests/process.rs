@@ -9,12 +9,7 @@ use std::{
     io,
     os::unix::process::ExitStatusExt,
     panic::{catch_unwind, resume_unwind},
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, atomic::*, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -24,7 +19,7 @@ use afterwork::{
     rcu::{self, srcu::Domain},
     workqueue::{self, DelayedWork, Workqueue},
 };
-use children::{LIMIT_S, alone, in_child, spawn, succeeds_in_child};
+use children::{LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, this_test, wait_for};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
@@ -68,28 +63,29 @@ fn quiet_reader(read: impl FnOnce() + Send + 'static) -> mpsc::Sender<()> {
 #[test]
 fn membarrier_that_starts_to_fail_ends_the_process() {
     let _alone = alone();
-    let wait: fn() = || {
-        let _quiet = quiet_reader(|| drop(rcu::read()));
-        rcu::synchronize();
-    };
-    let call: fn() = || {
-        let _quiet = quiet_reader(|| drop(rcu::read()));
-        rcu::call(|| ());
-        rcu::barrier();
-    };
-    let wait_in_domain: fn() = || {
-        let domain = Domain::new();
-        let read = domain.clone();
-        let _quiet = quiet_reader(move || drop(read.read()));
-        domain.synchronize();
-    };
-    for body in [wait, call, wait_in_domain] {
+    let bodies: [fn(); 3] = [
+        || {
+            let _quiet = quiet_reader(|| drop(rcu::read()));
+            rcu::synchronize();
+        },
+        || {
+            let _quiet = quiet_reader(|| drop(rcu::read()));
+            rcu::call(|| ());
+            rcu::barrier();
+        },
+        || {
+            let domain = Domain::new();
+            let read = domain.clone();
+            let _quiet = quiet_reader(move || drop(read.read()));
+            domain.synchronize();
+        },
+    ];
+    for body in bodies {
         let (status, output) = in_child(|| {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
-                // If the kernel has no `membarrier`, there is nothing to test, so the process ends
-                // as expected.
+                // Without `membarrier` there is nothing to test.
                 std::process::abort();
             }
             reject_membarrier();
@@ -169,13 +165,9 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
                 // SAFETY: the child exits at once with its policy as the status.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
-                    // SAFETY: as above.
-                    unsafe { libc::_exit(policy()) };
+                    exit(policy());
                 }
-                let mut status = 0;
-                // SAFETY: `status` outlives the call.
-                unsafe { libc::waitpid(pid, &mut status, 0) };
-                (policy_of_new_thread(), libc::WEXITSTATUS(status))
+                (policy_of_new_thread(), wait_for(pid).code().unwrap())
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
@@ -212,7 +204,6 @@ struct Inherited {
 }
 
 impl Inherited {
-    /// Returns the settings of a thread of this process.
     fn of(thread: i32) -> io::Result<Self> {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
         let field = |name| {
@@ -264,15 +255,13 @@ fn library_threads_inherit_from_the_first_thread() {
     succeeds_in_child(|| {
         let odd = spawn(|| {
             become_odd();
-            let (sender, receiver) = mpsc::channel();
-            let theirs = sender.clone();
-            rcu::call(move || theirs.send(()).unwrap());
             let domain = Domain::new();
-            domain.call(move || sender.send(()).unwrap());
+            rcu::call(|| ());
+            domain.call(|| ());
             let queue = Workqueue::builder("odd").build().unwrap();
             queue.spawn(|| ()).join().unwrap();
-            receiver.recv().unwrap();
-            receiver.recv().unwrap();
+            rcu::barrier();
+            domain.barrier();
             let first = Inherited::of(std::process::id() as i32).unwrap();
             let ours = ["rcu", "aw-srcu", "aw/manager", "aw/rescuer", "aw/reserve"];
             let is_like_first = |(name, has): &(String, Inherited)| {
@@ -295,17 +284,14 @@ fn library_threads_inherit_from_the_first_thread() {
     });
 }
 
-/// Queues an item and waits for it when it is dropped.
 struct WorksAtExit(Workqueue);
 
-impl Drop for WorksAtExit {
-    fn drop(&mut self) {
-        self.0.spawn_detached(|| ()).unwrap();
-        assert_eq!(self.0.spawn(|| 5).join().unwrap(), 5);
-        self.0.flush().unwrap();
-        println!("the last is done");
-    }
-}
+sync::on_drop!(WorksAtExit, this => {
+    this.0.spawn_detached(|| ()).unwrap();
+    assert_eq!(this.0.spawn(|| 5).join().unwrap(), 5);
+    this.0.flush().unwrap();
+    println!("the last is done");
+});
 
 thread_local!(static LAST: RefCell<Option<WorksAtExit>> = const { RefCell::new(None) });
 
@@ -314,12 +300,8 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
     const HOW: &str = "AFTERWORK_TEST_HOW";
     let Ok(how) = std::env::var(HOW) else {
         for (how, code) in [("exits", 7), ("returns", 0)] {
-            let test = "a_process_may_end_inside_an_item_or_while_items_run";
-            let ended = Command::new(std::env::current_exe().unwrap())
-                .args([test, "--exact", "--nocapture", "--test-threads=1"])
-                .env(HOW, how)
-                .output()
-                .unwrap();
+            let mut test = this_test("a_process_may_end_inside_an_item_or_while_items_run");
+            let ended = test.env(HOW, how).output().unwrap();
             assert_eq!(ended.status.code(), Some(code), "{how}: {ended:?}");
             let output = String::from_utf8_lossy(&ended.stdout);
             assert_eq!(output.contains("the last is done"), code == 0, "{output}");
@@ -344,9 +326,7 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
 fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
     let runs = || {
         let nr_run = nr_run.clone();
-        move || {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        }
+        move || _ = nr_run.fetch_add(1, Ordering::Relaxed)
     };
     let timed = DelayedWork::new(runs());
     assert!(queues[0].enqueue_after(&timed, Duration::from_micros(300)));
@@ -394,7 +374,7 @@ fn work_proceeds_while_another_process_moves_its_threads() {
 #[test]
 fn work_resumes_after_the_process_was_stopped() {
     let _alone = alone();
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
         let me = std::process::id();
         // SAFETY: the child reads procfs and sends signals.
@@ -407,19 +387,15 @@ fn work_resumes_after_the_process_was_stopped() {
                 stat[stat.rfind(')').unwrap() + 2..].chars().next()
             };
             for _ in 0..20 {
-                // SAFETY: as above.
-                unsafe { libc::kill(me as i32, libc::SIGSTOP) };
-                while state() != Some('T') {
-                    thread::yield_now();
-                }
-                // SAFETY: as above.
-                unsafe { libc::kill(me as i32, libc::SIGCONT) };
-                while state() == Some('T') {
-                    thread::yield_now();
+                for (signal, stops) in [(libc::SIGSTOP, true), (libc::SIGCONT, false)] {
+                    // SAFETY: as above.
+                    unsafe { libc::kill(me as i32, signal) };
+                    while (state() == Some('T')) != stops {
+                        thread::yield_now();
+                    }
                 }
             }
-            // SAFETY: the call exits the process at once.
-            unsafe { libc::_exit(0) };
+            exit(0);
         }
         let (mut nr_due, mut stopped) = (0, 0);
         // SAFETY: `stopped` outlives the call.
@@ -429,7 +405,6 @@ fn work_resumes_after_the_process_was_stopped() {
         queues.iter().for_each(|queue| queue.drain().unwrap());
         assert_eq!((nr_run.load(Ordering::Relaxed), stopped), (nr_due, 0));
     });
-    assert!(status.success(), "{status} {output}");
 }
 
 #[test]

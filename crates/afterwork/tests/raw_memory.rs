@@ -15,7 +15,6 @@ use raw::{RawDelayed, RawWork};
 
 thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });
 
-/// Counts the allocations of each thread.
 struct Counting;
 
 // SAFETY: the system allocator does the work. The counter allocates no memory itself.

@@ -4,7 +4,6 @@
 
 #![cfg(not(any(loom, shuttle, sim)))]
 
-#[allow(dead_code, reason = "other tests start threads in their children")]
 mod children;
 
 use std::{ffi::CString, fs, io, path::Path, ptr, time::Duration};
@@ -28,7 +27,6 @@ fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Re
     }
 }
 
-/// Gives this process its own mount namespace.
 fn unshare_mounts() -> io::Result<()> {
     // SAFETY: the call takes a number.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
@@ -46,7 +44,6 @@ fn may_hide() -> bool {
     status.success()
 }
 
-/// Uses each part of the library that needs the machine.
 fn use_everything() {
     const SPAN: Duration = Duration::from_millis(1);
     let queue = Workqueue::builder("sandbox").build().unwrap();
@@ -165,7 +162,6 @@ fn a_program_sets_the_topology_before_the_first_use() {
         let refused = Registry::set_global_topology(machine()).unwrap_err();
         assert_eq!(*refused.0, machine());
         assert_eq!(*Registry::global().unwrap().topology(), machine());
-        // The machine is not detected later either.
         Registry::global().unwrap().refresh_topology();
         assert_eq!(*Registry::global().unwrap().topology(), machine());
         let slots = PerCpu::builder().build(|cpu| cpu).unwrap();

@@ -1,10 +1,6 @@
 //! A stall is reported with the stacks of the stuck workers.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::*, mpsc};
 
 use afterwork::{
     params::Params,
@@ -15,12 +11,8 @@ const SIGURG: u32 = 23;
 
 /// Creates a registry that has one worker and reports stalls early.
 fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
-    let params = Params {
-        max_workers: 1,
-        watchdog_thresh_ms: 20,
-        stall_signal: SIGURG,
-        ..Params::default()
-    };
+    let params = Params { watchdog_thresh_ms: 20, stall_signal: SIGURG, ..Params::default() };
+    let params = Params { max_workers: 1, ..params };
     let registry = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap();
     let (send, stalls) = mpsc::channel();
     registry.on_report(move |report| {
@@ -37,8 +29,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks the only worker in `item` until the flag is set. Returns the first stall for which `good`
-/// returns `true`.
+/// Blocks the only worker in `item`, and returns the first stall that is `good`.
 fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
     let (registry, stalls) = impatient();
     let queue = Workqueue::builder("stuck").help(false).build_in(&registry).unwrap();
@@ -140,8 +131,7 @@ fn unanswered_stack_request_is_reported() {
 
 #[test]
 fn unusable_signal_is_rejected() {
-    // The signals are SIGSEGV, SIGPIPE (which the standard library ignores), and a number that is
-    // not a signal.
+    // SIGSEGV, SIGPIPE (which the standard library ignores), and no signal.
     for (signal, why) in [
         (11, "without a meaning to the kernel"),
         (13, "neither handles"),
@@ -151,14 +141,12 @@ fn unusable_signal_is_rejected() {
         let error = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap_err();
         assert!(matches!(error, RegistryError::Params(_)), "{error}");
         let report = error.to_string();
-        assert!(
-            report.contains(&format!("stall_signal={signal}")) && report.contains(why),
-            "{report}"
-        );
+        let is_named = report.contains(&format!("stall_signal={signal}"));
+        assert!(is_named && report.contains(why), "{report}");
     }
 }
 
-/// A sink that panics at one of the pieces written to it, or displays another stack at that point.
+/// A sink that panics at one of its pieces, or displays another stack there.
 struct Hostile<'a> {
     inner: Option<&'a Stack>,
     nr_pieces_before: u32,
@@ -182,8 +170,7 @@ fn stack_is_displayed_after_a_panicking_sink_and_when_nested() {
     use std::fmt::Write;
     let _alone = alone();
     let stall = stall_of(stuck_in_a_loop, has_a_stack);
-    let stack = stall.workers.iter().find_map(|it| it.stack.as_ref());
-    let stack = stack.unwrap();
+    let stack = stall.workers.iter().find_map(|it| it.stack.as_ref()).unwrap();
     std::thread::scope(|scope| {
         for nth in 0..4 {
             scope.spawn(move || {

@@ -5,11 +5,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     ptr::NonNull,
-    sync::{
-        Mutex, Once,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Mutex, Once, atomic::*, mpsc},
     thread,
     time::Duration,
 };
@@ -30,11 +26,9 @@ use tracing::{
 /// Time limit of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An event: its name, and its fields as text.
 #[derive(Clone, Debug)]
 struct Recorded {
     name: &'static str,
-    /// The name of the span in which the event was emitted.
     span: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
 }
@@ -53,7 +47,6 @@ static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::ne
 type Act = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The spans that the thread is in.
     static INSIDE: RefCell<Vec<span::Id>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -68,7 +61,6 @@ fn metadata(id: &span::Id) -> &'static Metadata<'static> {
     SPANS.lock().unwrap()[id.into_u64() as usize - 1].0
 }
 
-/// Returns the name of the span that this thread is in.
 fn present() -> Option<&'static str> {
     INSIDE.with_borrow(|inside| inside.last().map(|id| metadata(id).name()))
 }
@@ -135,13 +127,8 @@ impl Subscriber for Scribe {
         match queue.as_str() {
             "outer" => {
                 let inner = INNER.lock().unwrap().clone();
-                if let Some(inner) = inner {
-                    inner
-                        .spawn_detached(|| {
-                            NR_INNER.fetch_add(1, Ordering::SeqCst);
-                        })
-                        .unwrap();
-                }
+                let count = || _ = NR_INNER.fetch_add(1, Ordering::SeqCst);
+                inner.into_iter().for_each(|inner| inner.spawn_detached(count).unwrap());
             }
             "panics" => panic!("subscriber"),
             _ => {}
@@ -188,9 +175,12 @@ fn registry(params: Params) -> Registry {
 /// Returns a registry, and a queue on it whose items run on workers only.
 fn unhelped(name: &str) -> (Registry, Workqueue) {
     let registry = registry(Params::default());
-    let queue = Workqueue::builder(name).help(false);
-    let queue = queue.build_in(&registry).unwrap();
+    let queue = unhelped_in(&registry, name);
     (registry, queue)
+}
+
+fn unhelped_in(registry: &Registry, name: &str) -> Workqueue {
+    Workqueue::builder(name).help(false).build_in(registry).unwrap()
 }
 
 /// The only worker of a registry and its rescuer, each blocked in an item until released.
@@ -201,18 +191,17 @@ struct Held {
 
 impl Held {
     fn new(registry: &Registry) -> Self {
-        let busy = Workqueue::builder("busy").help(false);
-        let busy = busy.build_in(registry).unwrap();
+        let busy = unhelped_in(registry, "busy");
         let mut releases = Vec::new();
         for by_rescuer in [false, true] {
             registry.refuse_threads(by_rescuer);
             let (release, released) = mpsc::channel::<()>();
             let (inside, is_inside) = mpsc::channel();
-            busy.spawn_detached(move || {
+            let item = move || {
                 inside.send(()).unwrap();
-                let _ = released.recv();
-            })
-            .unwrap();
+                released.recv().ok();
+            };
+            busy.spawn_detached(item).unwrap();
             is_inside.recv().unwrap();
             releases.push(release);
         }
@@ -221,8 +210,7 @@ impl Held {
 
     fn let_go(self, registry: &Registry) {
         registry.refuse_threads(false);
-        drop(self.releases);
-        drop(self.busy);
+        drop((self.releases, self.busy));
     }
 }
 
@@ -256,8 +244,8 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
         future.join().unwrap();
         queue("a chain", false).task().enqueue_all(&[Work::new(|| ())]);
         drop(helped);
-        let kinds = ["by a worker", "by its joiner", "a closure", "detached"];
-        for name in kinds.into_iter().chain(["a future", "a chain"]) {
+        for name in ["by a worker", "by its joiner", "a closure", "detached", "a future", "a chain"]
+        {
             let recorded = events_of(name);
             assert_eq!(steps(&recorded), ALL_STEPS, "{name}");
             for one in &recorded {
@@ -299,18 +287,13 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
                 std::task::Poll::Pending
             })));
         });
-        for handle in handles {
-            handle.join().unwrap();
-        }
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
         queue.drain().unwrap();
         let within = request.in_scope(|| helps.spawn(send_span.clone()));
         within.join().unwrap();
-        let inner = send_span.clone();
-        let other = queue.clone();
-        request
-            .in_scope(|| helps.spawn(move || other.spawn_detached(inner).unwrap()))
-            .join()
-            .unwrap();
+        let (inner, other) = (send_span.clone(), queue.clone());
+        let outer = move || other.spawn_detached(inner).unwrap();
+        request.in_scope(|| helps.spawn(outer)).join().unwrap();
         queue.drain().unwrap();
         let inside: Vec<_> = seen.try_iter().collect();
         assert_eq!(inside, [Some("request"); 8], "3 runs, 3 polls, helped, and from inside");
@@ -406,15 +389,11 @@ fn revived_item_emits_a_second_queue_event() {
 fn a_subscriber_may_queue_work_at_every_event() {
     ends(|| {
         let registry = registry(Params::default());
-        // The queue is in the same pool, so that an event emitted under the pool's lock would
-        // deadlock.
+        // An event emitted under the lock of the queues' pool would deadlock.
         let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
         *INNER.lock().unwrap() = Some(inner.clone());
-        let outer = Workqueue::builder("outer").help(false);
-        let outer = outer.build_in(&registry).unwrap();
-        for _ in 0..10 {
-            outer.spawn_detached(|| ()).unwrap();
-        }
+        let outer = unhelped_in(&registry, "outer");
+        (0..10).for_each(|_| outer.spawn_detached(|| ()).unwrap());
         outer.drain().unwrap();
         *INNER.lock().unwrap() = None;
         inner.drain().unwrap();
@@ -447,9 +426,7 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
 type Deed = (&'static str, fn(Workqueue));
 
 const DEEDS: [Deed; 5] = [
-    ("cancels all", |queue| {
-        queue.cancel_all();
-    }),
+    ("cancels all", |queue| _ = queue.cancel_all()),
     ("drops", drop),
     ("changes attributes", |queue| {
         // The call returns an error if it would have to wait.
@@ -463,8 +440,7 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Makes the subscriber perform each action at the first `event` of a queue, while `uses` uses that
-/// queue.
+/// Makes the subscriber perform each deed at the first `event` of a queue that `uses` uses.
 fn at_each_deed(
     how: &str,
     event: &'static str,
@@ -481,7 +457,7 @@ fn at_each_deed(
             let (send, done) = mpsc::channel();
             let act = Box::new(move || {
                 act(theirs);
-                let _ = send.send(());
+                send.send(()).ok();
             });
             ACTS.lock().unwrap().insert((name, event), act);
             uses(queue, &registry);
@@ -497,8 +473,7 @@ fn plain(name: &str, registry: &Registry) -> Workqueue {
 }
 
 fn ordered(name: &str, registry: &Registry) -> Workqueue {
-    let queue = Workqueue::builder(name).ordered();
-    queue.build_in(registry).unwrap()
+    Workqueue::builder(name).ordered().build_in(registry).unwrap()
 }
 
 type Build = fn(&str, &Registry) -> Workqueue;
@@ -508,8 +483,7 @@ const BUILDS: [(&str, Build); 2] = [("plain", plain), ("in order", ordered)];
 fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
     for (how, build) in BUILDS {
         at_each_deed(&format!("{how}, by a timer"), "queue_work", build, |queue, registry| {
-            let work = DelayedWork::new(|| ());
-            queue.enqueue_after(&work, Duration::from_millis(1));
+            queue.enqueue_after(&DelayedWork::new(|| ()), Duration::from_millis(1));
             drop(queue);
             block_on(registry.sleep(Duration::from_millis(10)));
         });
@@ -534,8 +508,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
         queue.spawn_detached(|| ()).unwrap();
     });
     at_each_deed("in order, at once", "queue_work", ordered, |queue, _| {
-        let work = DelayedWork::new(|| ());
-        queue.enqueue_after(&work, Duration::ZERO);
+        queue.enqueue_after(&DelayedWork::new(|| ()), Duration::ZERO);
     });
     at_each_deed("in order, many", "queue_work", ordered, |queue, _| {
         queue.task().enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
@@ -624,20 +597,13 @@ fn rescuer_calls_and_batches_emit_events() {
 #[test]
 fn watchdog_reports_emit_events() {
     ends(|| {
-        let registry =
-            registry(Params { max_workers: 1, watchdog_thresh_ms: 20, ..Params::default() });
+        let params = Params { max_workers: 1, watchdog_thresh_ms: 20, ..Params::default() };
+        let registry = registry(params);
         let (send, reports) = mpsc::channel();
-        registry.on_report(move |_| {
-            let _ = send.send(());
-        });
-        let queue = Workqueue::builder("stalls").help(false);
-        let queue = queue.build_in(&registry).unwrap();
+        registry.on_report(move |_| _ = send.send(()));
+        let queue = unhelped_in(&registry, "stalls");
         let (release, released) = mpsc::channel::<()>();
-        queue
-            .spawn_detached(move || {
-                let _ = released.recv();
-            })
-            .unwrap();
+        queue.spawn_detached(move || _ = released.recv()).unwrap();
         queue.spawn_detached(|| ()).unwrap();
         // The event is emitted before the handler runs.
         reports.recv_timeout(PATIENCE).unwrap();
@@ -673,7 +639,7 @@ fn grace_periods_emit_begin_and_end_events() {
         let reader = thread::spawn(move || {
             let guard = rcu::read();
             inside.send(()).unwrap();
-            let _ = receive.recv();
+            receive.recv().ok();
             drop(guard);
         });
         is_inside.recv().unwrap();

@@ -20,7 +20,6 @@ struct Counting;
 static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Set if this thread has run an item.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 

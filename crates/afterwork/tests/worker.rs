@@ -9,11 +9,7 @@ use std::{
     io::ErrorKind,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, atomic::*, mpsc},
     task::{Context, Poll, Waker},
     thread,
     time::Duration,
@@ -64,7 +60,6 @@ fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
         worker.spawn_detached(|| unreachable!("no thread runs it"));
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
         drop(theirs);
-        // A new worker in the child works normally.
         let own = Worker::builder("own").build().unwrap();
         let sum = own.spawn_local(|| async { spawn_local(async { 3 }).await });
         assert_eq!(sum.join().unwrap().unwrap(), 3);

@@ -1,11 +1,13 @@
 //! Tests in separate processes.
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use std::{
     fs::File,
     io::{self, Read},
     os::{fd::FromRawFd, unix::process::ExitStatusExt},
     panic::{AssertUnwindSafe, catch_unwind},
-    process::ExitStatus,
+    process::{Command, ExitStatus},
     sync::{Mutex, MutexGuard},
 };
 
@@ -16,6 +18,26 @@ pub const LIMIT_S: u32 = 300;
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Returns the command that runs only `test` of this program.
+pub fn this_test(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// Exits the process at once, without destructors.
+pub fn exit(status: i32) -> ! {
+    // SAFETY: no code runs afterwards.
+    unsafe { libc::_exit(status) }
+}
+
+pub fn wait_for(pid: libc::pid_t) -> ExitStatus {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    ExitStatus::from_raw(status)
 }
 
 /// Forks. The child calls `body` and exits. Returns the child's exit status and its stderr.
@@ -40,8 +62,7 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
             // output.
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
-        // SAFETY: the call exits the process at once.
-        unsafe { libc::_exit(i32::from(ended.is_err())) }
+        exit(ended.is_err().into());
     }
     assert!(pid > 0, "{}", io::Error::last_os_error());
     // SAFETY: we own both descriptors, and no other code uses them.
@@ -51,15 +72,11 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     };
     let mut text = String::new();
     stderr.read_to_string(&mut text).unwrap();
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    (ExitStatus::from_raw(status), text)
+    (wait_for(pid), text)
 }
 
 /// Calls `body` in a child, which must succeed. Returns the child's stderr.
 #[track_caller]
-#[allow(dead_code, reason = "not every test has such a child")]
 pub fn succeeds_in_child(body: impl FnOnce()) -> String {
     let (status, output) = in_child(body);
     assert!(status.success(), "{status} {output}");

@@ -33,7 +33,7 @@ fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
 /// Two remote callers operate, and an owner parks between its two operations.
 fn parked_between(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let remotes = [0, 1].map(|_| {
+    let remotes = [(); 2].map(|()| {
         let theirs = slots.clone();
         spawn(move || theirs.run_on(CPU, |data| *data += 1))
     });
@@ -42,9 +42,7 @@ fn parked_between(qpw: Qpw) {
     let mut owner = owner.park().unpark();
     owner.with(|data| *data += 1);
     drop(owner);
-    for remote in remotes {
-        remote.join().unwrap();
-    }
+    remotes.into_iter().for_each(|remote| remote.join().unwrap());
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
@@ -181,9 +179,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
         let remote = announced_call(&slots);
         let theirs = slots.clone();
         let later = spawn(move || {
-            theirs.run_on(CPU, |data| {
-                assert_eq!(*data, 1, "the later call was first");
-            });
+            theirs.run_on(CPU, |data| assert_eq!(*data, 1, "the later call was first"));
         });
         (remote, later)
     });
@@ -228,43 +224,34 @@ fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
     remote
 }
 
-#[test]
-fn announced_call_precedes_the_next_operation() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(2, move || announced_before_the_next_operation(qpw));
-    }
-}
-
-#[test]
-fn announced_call_precedes_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_before_a_later_call(qpw));
-    }
-}
-
-#[test]
-fn announced_owner_precedes_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_owner_before_a_later_call(qpw));
-    }
-}
-
 models! {
+    fn announced_call_precedes_the_next_operation() =
+        bounded(2, || announced_before_the_next_operation(Qpw::EveryOp)),
+        bounded(2, || announced_before_the_next_operation(Qpw::OnDemand));
+    fn owner_that_overtakes_an_announced_call_is_detected() =
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::EveryOp))),
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::OnDemand)));
+    fn announced_call_precedes_a_later_call() =
+        bounded(1, || announced_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_before_a_later_call(Qpw::OnDemand));
+    fn announced_owner_precedes_a_later_call() =
+        bounded(1, || announced_owner_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_owner_before_a_later_call(Qpw::OnDemand));
+    fn slot_of_a_parked_owner_is_reused() =
+        bounded(1, || parked_between(Qpw::Queue)),
+        bounded(1, || parked_between(Qpw::OnDemand)),
+        bounded(1, || parked_between(Qpw::EveryOp));
+    fn work_queued_from_inside_a_section_runs_after_it() =
+        bounded(2, || queued_from_inside(Qpw::Queue)),
+        bounded(2, || queued_from_inside(Qpw::OnDemand)),
+        bounded(2, || queued_from_inside(Qpw::EveryOp));
+    fn one_thread_takes_over_from_a_leaked_owner() =
+        bounded(3, || two_take_over(Qpw::Queue)), bounded(3, || two_take_over(Qpw::OnDemand));
     fn caller_that_overtakes_an_announced_owner_is_detected() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
-}
-
-#[test]
-fn owner_that_overtakes_an_announced_call_is_detected() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        must_fail("percpu: the owner overtakes the eldest", || {
-            bounded(2, move || announced_before_the_next_operation(qpw));
-        });
-    }
-}
-
-models! {
     fn caller_that_overtakes_an_announced_call_is_detected() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
@@ -272,60 +259,30 @@ models! {
         bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
         bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-}
-
-#[test]
-fn slot_of_a_parked_owner_is_reused() {
-    for qpw in Qpw::ALL {
-        println!("{qpw}");
-        bounded(1, move || parked_between(qpw));
-    }
-}
-
-models! {
     fn a_broken_bias_never_lets_two_inside() =
         bounded(2, broken_bias),
         bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
     fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
-}
-
-#[test]
-fn work_queued_from_inside_a_section_runs_after_it() {
-    for qpw in Qpw::ALL {
-        bounded(2, move || queued_from_inside(qpw));
-    }
-}
-
-models! {
     fn section_must_check_its_own_call_queue() = must_fail("percpu: leaves its own calls",
-            || bounded(2, || queued_from_inside(Qpw::EveryOp)));
+        || bounded(2, || queued_from_inside(Qpw::EveryOp)));
     fn flush_sees_earlier_calls() = bounded(3, flushed);
     fn queued_call_returns_its_result() =
         bounded(3, called_with_a_deadline),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-}
-
-#[test]
-fn one_thread_takes_over_from_a_leaked_owner() {
-    for qpw in [Qpw::Queue, Qpw::OnDemand] {
-        bounded(3, move || two_take_over(qpw));
-    }
-}
-
-models! {
     fn takeover_needs_its_claim() = must_fail("percpu: takes over without a claim",
-            || bounded(3, || two_take_over(Qpw::Queue)));
+        || bounded(3, || two_take_over(Qpw::Queue)));
     fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
-            || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
+        || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
     fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
-            || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
+        || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
     fn yielding_needs_its_mark() = must_fail("percpu: yields without marking it",
-            || bounded(2, || parked_between(Qpw::OnDemand)));
-    fn releasing_needs_its_fence() =
-        must_fail("percpu: no fence when releasing", || bounded(3, queued_calls_and_a_dropped_owner));
-    fn posting_a_queued_call_needs_its_fence() =
-        must_fail("percpu: no fence after posting", || bounded(3, queued_calls_and_a_dropped_owner));
-    fn releasing_needs_a_check_of_the_call_queue() = must_fail("percpu: releases and forgets the calls",
+        || bounded(2, || parked_between(Qpw::OnDemand)));
+    fn releasing_needs_its_fence() = must_fail("percpu: no fence when releasing",
+        || bounded(3, queued_calls_and_a_dropped_owner));
+    fn posting_a_queued_call_needs_its_fence() = must_fail("percpu: no fence after posting",
+        || bounded(3, queued_calls_and_a_dropped_owner));
+    fn releasing_needs_a_check_of_the_call_queue() =
+        must_fail("percpu: releases and forgets the calls",
             || bounded(3, queued_calls_and_a_dropped_owner));
     fn finishing_a_queued_call_needs_its_release() =
         must_fail("percpu: relaxed done", || bounded(3, flushed));

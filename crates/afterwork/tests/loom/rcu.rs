@@ -22,7 +22,12 @@ impl Versions {
         assert_eq!(self.words[0].get(), 0, "a freed version was read");
     }
 
-    /// Unpublishes the first version.
+    pub fn read_in_section(&self) {
+        let guard = rcu::read();
+        self.read();
+        drop(guard);
+    }
+
     pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
     }
@@ -42,32 +47,39 @@ pub fn warm_up() {
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     spawn_with(versions.clone(), move |versions| {
         before();
-        let guard = rcu::read();
-        versions.read();
-        drop(guard);
+        versions.read_in_section();
     })
 }
 
-/// One version is replaced and freed while one reader reads.
-fn replace(before: fn()) {
+/// One version is replaced and freed while another thread runs `body`.
+pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
     // Initializes global state before the threads start.
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
-    let reader = reader(&versions, before);
+    let reader = spawn_with(versions.clone(), |versions| body(&versions));
     versions.remove();
     rcu::synchronize();
     versions.free();
     reader.join().unwrap();
 }
 
-/// The reader was active when the grace period began.
 fn an_active_reader() {
-    replace(warm_up);
+    replace_during(|versions| {
+        warm_up();
+        versions.read_in_section();
+    });
 }
 
-/// The reader was in an extended quiescent state.
 fn a_parked_reader() {
-    replace(|| ());
+    replace_during(Versions::read_in_section);
+}
+
+fn an_active_reader_that_reads_twice() {
+    replace_during(|versions| {
+        warm_up();
+        versions.read_in_section();
+        versions.read_in_section();
+    });
 }
 
 /// A first grace period parks the reader while it is about to read.
@@ -80,50 +92,6 @@ fn a_reader_that_is_being_parked() {
     rcu::synchronize();
     versions.free();
     reader.join().unwrap();
-}
-
-models! {
-    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
-    fn locking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
-    fn the_driver_needs_its_heavy_barrier() =
-        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
-    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
-    fn unlocking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
-}
-
-#[test]
-fn answer_counts_as_a_quiescent_state() {
-    bounded(3, || {
-        rcu::synchronize();
-        let versions = Arc::new(Versions::default());
-        let reader = spawn_with(versions.clone(), move |theirs| {
-            warm_up();
-            for _ in 0..2 {
-                let guard = rcu::read();
-                theirs.read();
-                drop(guard);
-            }
-        });
-        versions.remove();
-        rcu::synchronize();
-        versions.free();
-        reader.join().unwrap();
-    });
-}
-
-models! {
-    fn an_answer_needs_both_orders() =
-        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
-    fn parked_reader_resumes() = bounded(4, a_parked_reader);
-    fn leaving_a_parking_needs_its_fence() =
-        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
-    fn parking_a_reader_does_not_miss_a_new_section() = bounded(3, a_reader_that_is_being_parked);
-    fn park_must_be_tested_after_the_store() =
-        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
-    /// A section that begins during the grace period does not delay it, and reads the new version.
-    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
 }
 
 /// A grace period of another thread completes a cookie. A reader reads both replaced values.
@@ -150,12 +118,6 @@ fn a_cookie() {
     updater.join().unwrap();
 }
 
-models! {
-    fn grace_period_serves_all_earlier_callers() = bounded(2, a_cookie);
-    fn a_cookie_needs_its_fence() =
-        must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
-}
-
 /// Two updaters wait for grace periods. A third thread has read before, so they need to scan.
 fn two_updaters() {
     warm_up();
@@ -163,25 +125,16 @@ fn two_updaters() {
     updaters.into_iter().for_each(|it| it.join().unwrap());
 }
 
-models! {
-    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
-    fn driver_that_stops_must_wake_the_next() =
-        must_fail("rcu: no next driver", || bounded(2, two_updaters));
-}
-
 /// Threads acquire slots, release them and acquire them again during a scan.
-#[test]
-fn threads_start_and_exit() {
-    bounded(2, || {
-        rcu::synchronize();
-        let versions = Arc::new(Versions::default());
-        let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
-        first.join().unwrap();
-        versions.remove();
-        rcu::synchronize();
-        versions.free();
-        second.join().unwrap();
-    });
+fn two_readers_start_and_exit() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
+    first.join().unwrap();
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    second.join().unwrap();
 }
 
 fn a_slot_that_another_thread_takes() {
@@ -192,15 +145,7 @@ fn a_slot_that_another_thread_takes() {
     reader.join().unwrap();
 }
 
-models! {
-    fn exiting_thread_ignores_sections_of_other_threads() =
-        exhaustive(a_slot_that_another_thread_takes);
-    fn released_slot_must_forget_its_owner() =
-        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
-}
-
-/// The tree has three leaves. The holdout of one leaf may report before the next leaf
-/// is marked.
+/// The holdout of one of three leaves may report before the next leaf is marked.
 fn reports() {
     let tree = Arc::new(Tree::<3>::new());
     let words: Arc<[Plain; 2]> = Arc::default();
@@ -225,30 +170,15 @@ fn reports() {
     assert_eq!(nr_last, 1, "no reader is left to wake the driver");
 }
 
-models! {
-    fn reports_climb_to_the_root_once() = bounded(3, reports);
-    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
-    fn reports_carry_the_section_with_them() =
-        must_fail("node: relaxed report", || bounded(3, reports));
-}
-
 fn a_callback() {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
     let reader = reader(&versions, warm_up);
     versions.remove();
-    rcu::call({
-        let versions = versions.clone();
-        move || versions.free()
-    });
+    let theirs = versions.clone();
+    rcu::call(move || theirs.free());
     model::sweep();
     reader.join().unwrap();
-}
-
-models! {
-    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
-    fn a_callback_needs_a_grace_period() =
-        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
 }
 
 /// A callback joins the bag of an earlier one and may be taken with it, while a reader reads.
@@ -259,19 +189,10 @@ fn a_callback_that_joins() {
     let sweeper = spawn(model::sweep);
     rcu::call(|| ());
     versions.remove();
-    rcu::call({
-        let versions = versions.clone();
-        move || versions.free()
-    });
+    let theirs = versions.clone();
+    rcu::call(move || theirs.free());
     sweeper.join().unwrap();
     reader.join().unwrap();
-}
-
-models! {
-    fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
-        bounded(2, a_callback_that_joins);
-    fn sweep_must_close_the_bags_it_takes() =
-        must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
 }
 
 /// One thread queues more callbacks than a bag holds while another sweeps.
@@ -289,16 +210,6 @@ fn bags() {
     assert_eq!(all, [1; 4], "each callback runs once");
 }
 
-models! {
-    fn a_bag_is_used_again() = bounded(3, bags);
-    fn reused_bag_needs_the_order_of_its_end() =
-        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
-    fn giving_a_spare_bag_needs_its_release() =
-        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
-    fn taking_a_spare_bag_needs_its_acquire() =
-        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
-}
-
 /// One thread takes both spare bags and returns the first; another takes one at the same time.
 fn spare_bags() {
     let stock = Arc::new(model::Stock::new());
@@ -314,29 +225,16 @@ fn spare_bags() {
     assert_eq!(taken, [0, 1], "each is taken by one");
 }
 
-models! {
-    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
-    fn two_threads_must_not_take_one_spare_bag() =
-        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
-}
-
 /// Two threads sweep at the same time; either may take the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());
     rcu::synchronize();
-    rcu::call({
-        let run = run.clone();
-        move || run.set(1)
-    });
+    let runs = run.clone();
+    rcu::call(move || runs.set(1));
     let other = spawn(model::sweep);
     model::sweep();
     assert_eq!(run.get(), 1, "a sweep ended amid another");
     other.join().unwrap();
-}
-
-models! {
-    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
-    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
 }
 
 /// The sweeper may already be sweeping when the second callback is queued.
@@ -344,30 +242,19 @@ fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);
     let stop = Arc::new(AtomicBool::new(false));
     rcu::synchronize();
-    rcu::call({
-        let run = run.clone();
-        move || run[0].set(1)
-    });
+    let [first, second] = [run.clone(), run.clone()];
+    rcu::call(move || first[0].set(1));
     let sweeper = spawn_with(stop.clone(), move |stop| {
         while !stop.load(Ordering::Relaxed) {
             model::sweep_when_wanted();
         }
     });
-    rcu::call({
-        let run = run.clone();
-        move || run[1].set(1)
-    });
+    rcu::call(move || second[1].set(1));
     rcu::barrier();
     assert_eq!(run[0].get() + run[1].get(), 2, "a callback was forgotten");
     stop.store(true, Ordering::Relaxed);
     let _ = rcu::start_poll();
     sweeper.join().unwrap();
-}
-
-models! {
-    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
-    fn barrier_must_not_join_a_running_sweep() =
-        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
 }
 
 /// A grace period of another thread completes a cookie, although no thread reads.
@@ -388,8 +275,63 @@ fn a_cookie_and_a_synchronize() {
 }
 
 models! {
-    fn synchronize_completes_every_earlier_cookie() =
-        exhaustive(a_cookie_and_a_synchronize);
+    fn answer_counts_as_a_quiescent_state() = bounded(3, an_active_reader_that_reads_twice);
+    fn threads_start_and_exit() = bounded(2, two_readers_start_and_exit);
+    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
+    fn locking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
+    fn the_driver_needs_its_heavy_barrier() =
+        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
+    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
+    fn unlocking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
+    fn an_answer_needs_both_orders() =
+        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
+    fn parked_reader_resumes() = bounded(4, a_parked_reader);
+    fn leaving_a_parking_needs_its_fence() =
+        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
+    fn parking_a_reader_does_not_miss_a_new_section() = bounded(3, a_reader_that_is_being_parked);
+    fn park_must_be_tested_after_the_store() =
+        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
+    /// A section that begins during the grace period does not delay it, and reads the new version.
+    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
+    fn grace_period_serves_all_earlier_callers() = bounded(2, a_cookie);
+    fn a_cookie_needs_its_fence() =
+        must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
+    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
+    fn driver_that_stops_must_wake_the_next() =
+        must_fail("rcu: no next driver", || bounded(2, two_updaters));
+    fn exiting_thread_ignores_sections_of_other_threads() =
+        exhaustive(a_slot_that_another_thread_takes);
+    fn released_slot_must_forget_its_owner() =
+        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
+    fn reports_climb_to_the_root_once() = bounded(3, reports);
+    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
+    fn reports_carry_the_section_with_them() =
+        must_fail("node: relaxed report", || bounded(3, reports));
+    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
+    fn a_callback_needs_a_grace_period() =
+        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
+    fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
+        bounded(2, a_callback_that_joins);
+    fn sweep_must_close_the_bags_it_takes() =
+        must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
+    fn a_bag_is_used_again() = bounded(3, bags);
+    fn reused_bag_needs_the_order_of_its_end() =
+        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
+    fn giving_a_spare_bag_needs_its_release() =
+        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+    fn taking_a_spare_bag_needs_its_acquire() =
+        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
+    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
+    fn two_threads_must_not_take_one_spare_bag() =
+        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
+    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
+    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
+    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
+    fn barrier_must_not_join_a_running_sweep() =
+        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
+    fn synchronize_completes_every_earlier_cookie() = exhaustive(a_cookie_and_a_synchronize);
     fn a_synchronize_must_not_overlook_cookies() =
         must_fail("rcu: synchronize overlooks cookies", || exhaustive(a_cookie_and_a_synchronize));
 }

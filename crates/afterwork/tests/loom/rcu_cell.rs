@@ -13,13 +13,7 @@ impl Version {
     }
 }
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.0.set(0);
-        }
-    }
-}
+sync::on_drop!(Version, this => this.0.set(0));
 
 type Cell = Arc<Rcu<Version, Domain>>;
 

@@ -1,24 +1,17 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use crate::rcu::{Versions, reader, warm_up};
+use crate::rcu::{Versions, reader, replace_during, warm_up};
 use crate::support::*;
 
 /// Runs `body` as a reader at the same time as a grace period.
 fn beside(body: fn(&Versions)) {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
-    let reader = spawn_with(versions.clone(), move |theirs| {
+    replace_during(move |versions| {
         warm_up();
-        body(&theirs);
+        body(versions);
     });
-    versions.remove();
-    rcu::synchronize();
-    versions.free();
-    reader.join().unwrap();
 }
 
-/// One thread removes the version and notifies another, which waits for a grace period and frees
-/// it.
+/// One thread removes the version. Another waits for a grace period and frees it.
 fn removed_by_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -37,8 +30,7 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes the version and records a cookie. Another polls the cookie, or waits for it,
-/// and frees the version.
+/// One thread removes the version and records a cookie, by which another one frees it.
 fn cookie_of_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -70,17 +62,13 @@ fn outer_ends_first(versions: &Versions) {
 
 fn reads_after_it_waited(versions: &Versions) {
     rcu::synchronize();
-    let guard = rcu::read();
-    versions.read();
-    drop(guard);
+    versions.read_in_section();
 }
 
 /// Reads on a slot of a thread that has exited, which a driver may have asked to report.
 fn reuses_a_slot(versions: &Versions) {
     spawn(warm_up).join().unwrap();
-    let guard = rcu::read();
-    versions.read();
-    drop(guard);
+    versions.read_in_section();
 }
 
 /// Another thread sweeps because of a cookie that is polled.
@@ -116,19 +104,12 @@ fn left_open() {
 }
 
 models! {
+    fn removals_by_other_threads_need_the_barriers() =
+        must_fail("rcu: no heavy barrier", || bounded(3, || removed_by_another(warm_up))),
+        must_fail("rcu: no light barrier at lock", || bounded(3, || removed_by_another(warm_up))),
+        must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
     fn grace_period_covers_removals_by_other_threads() =
         bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
-}
-
-#[test]
-fn removals_by_other_threads_need_the_barriers() {
-    for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
-        must_fail(bug, || bounded(3, || removed_by_another(warm_up)));
-    }
-    must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
-}
-
-models! {
     fn cookie_works_on_any_thread() =
         bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
     fn cookie_passed_to_another_thread_needs_the_barriers() =

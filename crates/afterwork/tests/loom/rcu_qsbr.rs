@@ -1,22 +1,11 @@
 //! Readers that report quiescent states, and grace periods.
 
-use crate::rcu::Versions;
+use crate::rcu::{Versions, replace_during};
 use crate::support::*;
 
 /// One version is replaced and freed while a reader runs `body` in a loop.
 fn replace(body: fn(&mut Reader, &Versions)) {
-    // Initializes global state before the threads start.
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
-    let reader = reader(&versions, body);
-    versions.remove();
-    rcu::synchronize();
-    versions.free();
-    reader.join().unwrap();
-}
-
-fn reader(versions: &Arc<Versions>, body: fn(&mut Reader, &Versions)) -> JoinHandle<()> {
-    spawn_with(versions.clone(), move |versions| body(&mut Reader::new(), &versions))
+    replace_during(move |versions| body(&mut Reader::new(), versions));
 }
 
 fn reports() {

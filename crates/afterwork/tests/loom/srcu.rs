@@ -38,6 +38,12 @@ impl Versions {
         self.values[0].set(9);
     }
 
+    fn replace(&self) {
+        self.unlink();
+        self.domain.synchronize();
+        self.free();
+    }
+
     fn spawn_reader(&self) {
         let theirs = self.clone();
         spawn(move || theirs.read());
@@ -47,13 +53,10 @@ impl Versions {
 fn section() {
     let versions = Versions::new();
     versions.spawn_reader();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
-/// Does the same as [`section`], with a reader whose cache line is not parked. Drivers rely on its
-/// barriers.
+/// Like [`section`], with a reader that is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -61,13 +64,10 @@ fn again() {
         drop(theirs.domain.read());
         theirs.read();
     });
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
-/// Runs without the light barrier of sections, which is a full fence in a model. Memory accesses
-/// are ordered only by answers and by the transitions of a reader that stops being parked.
+/// Without light barriers, only answers and the unparking of a reader order memory accesses.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -90,9 +90,7 @@ fn moved() {
         theirs.look();
         drop(guard);
     });
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// A grace period that flips precedes the one under test, so the reader may use the old parity.
@@ -106,9 +104,7 @@ fn late() {
     loom::thread::yield_now();
     drop(held);
     before.join().unwrap();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// Of two readers, one may begin and end its section while the other stays in its own.
@@ -116,9 +112,7 @@ fn pair() {
     let versions = Versions::new();
     versions.spawn_reader();
     versions.spawn_reader();
-    versions.unlink();
-    versions.domain.synchronize();
-    versions.free();
+    versions.replace();
 }
 
 /// One thread drives a grace period while another polls its cookie.
@@ -173,14 +167,6 @@ fn aside() {
     assert_eq!(written.get(), 1);
 }
 
-models! {
-    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
-    fn runners_must_be_notified_by_readers() =
-        must_fail("srcu: the runners are not notified", || bounded(2, aside));
-    fn srcu_reader_protects_its_data() = exhaustive(section);
-    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
-}
-
 #[test]
 fn srcu_answer_replaces_a_barrier() {
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
@@ -192,6 +178,11 @@ fn srcu_answer_replaces_a_barrier() {
 }
 
 models! {
+    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
+    fn runners_must_be_notified_by_readers() =
+        must_fail("srcu: the runners are not notified", || bounded(2, aside));
+    fn srcu_reader_protects_its_data() = exhaustive(section);
+    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
     fn a_srcu_answer_needs_both_orders() =
         must_fail("srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
             || bounded(3, || unaided(2))),

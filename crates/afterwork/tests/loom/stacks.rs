@@ -10,8 +10,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Mutex;
 
-/// Size in bytes of the mapping of a thread: its stack of 32 KiB and a guard page. If a later
-/// version of loom uses another size, no stack is kept, and the models take longer.
+/// The mapping of a thread: a stack of 32 KiB and a guard page. If another version of loom uses
+/// another size, the models take longer.
 const SIZE: usize = 0x8000 + 0x1000;
 
 /// The addresses of the stacks. A running test uses at most `loom::MAX_THREADS`.

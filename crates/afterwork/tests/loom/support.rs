@@ -44,7 +44,7 @@ pub use loom::{
 pub use raw::RawWork;
 
 pub use sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    atomic::*,
     cell::UnsafeCell,
     models,
     twin::{must_deadlock, must_fail, torn_down, with},
@@ -111,30 +111,69 @@ pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     (machine, queue)
 }
 
-/// Runs two items on a pool that runs `nr_cpus` items at once. The first waits with `pass` until
-/// the second opens a gate. The pool has one worker; a second must be requested.
+/// Creates a queue whose items wait until [`go`]. No worker is requested before that.
+pub fn held(help: bool) -> (Arc<Machine>, Workqueue) {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().help(help).build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    (machine, queue)
+}
+
+/// Runs the items of a [`held`] queue on this thread.
+pub fn go(machine: &Machine) {
+    machine.pretend_busy(false);
+    machine.help_out();
+}
+
+/// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
+pub fn counting() -> (Work, Arc<Plain>) {
+    let count = Arc::new(Plain::default());
+    let runs = count.clone();
+    (Work::new(move || runs.set(runs.get() + 1)), count)
+}
+
+/// Returns a function that counts its calls, and the count.
+pub fn counter() -> (impl Fn() + Clone + Send + Sync + 'static, Arc<AtomicU32>) {
+    let count = Arc::new(AtomicU32::new(0));
+    let calls = count.clone();
+    (move || _ = calls.fetch_add(1, Ordering::Relaxed), count)
+}
+
+/// Runs two items, the first of which waits with `pass` for the second. A pool of one worker, which
+/// runs `nr_cpus` items at once, must request another worker.
 pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     let mut machine = machine(nr_cpus, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let gate = Arc::new(Barred::default());
     let done = Arc::new(AtomicBool::new(false));
-    let first = Work::new({
-        let gate = gate.clone();
-        move || pass(&gate)
-    });
-    let second = Work::new({
-        let (done, notifier) = (done.clone(), machine.notifier());
-        move || {
-            gate.open();
-            done.store(true, Ordering::Release);
-            notifier.unpark();
-        }
+    let (opens, is_done, notifier) = (gate.clone(), done.clone(), machine.notifier());
+    let first = Work::new(move || pass(&gate));
+    let second = Work::new(move || {
+        opens.open();
+        is_done.store(true, Ordering::Release);
+        notifier.unpark();
     });
     queue.enqueue(&first);
     queue.enqueue(&second);
     machine.serve_until(|| done.load(Ordering::Acquire));
     wind_up(queue);
+}
+
+/// Counts its drops, except those in a model that unwinds.
+pub struct Life(pub Arc<AtomicU32>);
+
+sync::on_drop!(Life, this => this.0.fetch_add(1, Ordering::Relaxed));
+
+/// Returns a waker that may block, as far as the library knows, so a reaper may call it.
+pub fn foreign_waker(unparker: Unparker) -> Waker {
+    struct Foreign(Unparker);
+    impl Wake for Foreign {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    Waker::from(Arc::new(Foreign(unparker)))
 }
 
 /// A value that is leaked if a model unwinds, because no loom thread can take its locks then.

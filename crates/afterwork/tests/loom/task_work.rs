@@ -3,8 +3,6 @@
 //! The posts are lazy and eager, and there are three posters where the model can afford them. A
 //! model here finds every bug that the protocol's documentation names.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::support::*;
 
 #[derive(Clone, Copy)]
@@ -53,60 +51,21 @@ fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHand
 fn all_are_received(posts: &'static [Post], count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let mut threads = Careful::new(start(&mailbox, posts));
-    let mut left: usize = posts.iter().map(|post| post.nr_items()).sum();
+    receive_all(&mut mailbox, posts.iter().map(|post| post.nr_items()).sum(), count);
+    threads.drain(..).for_each(|it| drop(it.join().unwrap()));
+}
+
+pub fn receive_all(mailbox: &mut Mailbox<usize>, mut left: usize, count: usize) {
     while left > 0 {
         mailbox.wait(count.min(left)).unwrap();
         let nr_received = mailbox.drain(left).count();
         assert!(nr_received > 0, "woken without an item");
         left -= nr_received;
     }
-    for thread in threads.drain(..) {
-        drop(thread.join().unwrap());
-    }
 }
 
-models! {
-    fn no_post_is_missed_by_a_sleeping_owner() =
-        exhaustive(|| all_are_received(&[Post::Eager], 1)),
-        exhaustive(|| all_are_received(&[Post::Lazy], 1)),
-        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
-    fn three_lazy_posts_wake_an_owner_that_wants_three() =
-        bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3));
-    fn three_posters_of_every_kind_wake_an_owner_that_wants_two() =
-        bounded(1, || all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2));
-    fn a_batch_counts_all_of_its_items() =
-        bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
-        bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
-    fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
-            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
-            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn arming_needs_a_check_after_it() = must_fail("wait: no check after arming",
-            || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
-    fn claim_by_compare_exchange_races_with_a_count() =
-        must_deadlock("wait: claim by compare-exchange",
-            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
-    fn emptiness_by_the_missing_link_misses_posts() =
-        must_deadlock("empty: no check of the tail",
-            || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
-}
-
-#[test]
-fn late_claim_needs_a_token() {
-    // The first poster may still be claiming when its item is received and the owner arms again.
-    let failure = must_fail("park: no token", || {
-        bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn late_claim_wakes_early() {
-    bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
-}
-
-/// The owner arms as a task that never runs, then sleeps twice as a thread. A poster that claims
-/// the arming of the second sleep must wake the owner for it.
+/// The owner arms as a task that never runs, then sleeps twice as a thread. A claim of the second
+/// arming must wake it.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Eager]);
@@ -118,24 +77,10 @@ fn two_kinds_of_sleep() {
     threads.into_iter().for_each(|it| drop(it.join().unwrap()));
 }
 
-models! {
-    fn claim_wakes_the_owner_of_the_claimed_arming() = bounded(2, two_kinds_of_sleep);
-    fn a_claim_needs_its_acquire() =
-        must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
-}
-
-struct Runner(Unparker);
-
-impl Wake for Runner {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Two posters post to an owner that is a task on an executor with one parked thread.
 fn a_task_receives() {
     let mut parker = Parker::new();
-    let waker = Waker::from(Arc::new(Runner(parker.unparker())));
+    let waker = foreign_waker(parker.unparker());
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Lazy]);
     for _ in 0..2 {
@@ -146,10 +91,6 @@ fn a_task_receives() {
         }
     }
     threads.into_iter().for_each(|it| drop(it.join().unwrap()));
-}
-
-models! {
-    fn a_task_is_woken_for_every_post() = bounded(2, a_task_receives);
 }
 
 /// Each poster posts once and ends. The owner receives until the mailbox is disconnected.
@@ -164,13 +105,6 @@ fn posters_end(nr_posters: usize) {
         nr_received += mailbox.drain(2).count();
     }
     assert_eq!(nr_received, nr_posters, "closed with a post inside");
-}
-
-models! {
-    fn last_poster_notifies_the_owner() =
-        bounded(3, || posters_end(1)), bounded(1, || posters_end(2));
-    fn owners_check_of_the_posters_needs_its_acquire() =
-        must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
 }
 
 /// A poster posts and closes, while another poster exists. The owner receives until it is closed.
@@ -189,74 +123,43 @@ fn a_poster_closes() {
     assert_eq!(other.post(2), Err(PostError::Closed(2)));
 }
 
-models! {
-    fn poster_that_closes_has_posted_before() = bounded(3, a_poster_closes);
-}
-
-#[test]
-fn owners_check_for_a_close_needs_its_acquire() {
-    must_fail("close: relaxed check", || {
-        bounded(3, || {
-            let mut mailbox = Mailbox::builder().keep(0).build();
-            let poster = mailbox.poster();
-            spawn(move || {
-                poster.post_lazy(1).unwrap();
-                poster.close();
-            });
-            // The owner polls, so that no wake-up orders it after the post.
-            let mut nr_received = 0;
-            for _ in 0..2 {
-                match mailbox.try_recv() {
-                    Ok(_) => nr_received += 1,
-                    Err(TryRecvError::Closed) => {
-                        assert_eq!(nr_received, 1, "closed with a post inside");
-                        return;
-                    }
-                    Err(_) => {}
-                }
-            }
-        });
+/// The owner polls, so that no wake-up orders it after the post.
+fn a_poster_closes_and_the_owner_polls() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let poster = mailbox.poster();
+    spawn(move || {
+        poster.post_lazy(1).unwrap();
+        poster.close();
     });
-}
-
-#[test]
-fn closing_needs_its_wake_up() {
-    must_fail("close: wakes no owner", || bounded(2, a_poster_closes));
-}
-
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    let mut nr_received = 0;
+    for _ in 0..2 {
+        match mailbox.try_recv() {
+            Ok(_) => nr_received += 1,
+            Err(TryRecvError::Closed) => {
+                assert_eq!(nr_received, 1, "closed with a post inside");
+                return;
+            }
+            Err(_) => {}
+        }
     }
 }
 
 /// Posters post while the owner ends. Every item must be dropped although the posters remain.
 fn the_owner_ends(nr_posters: usize) {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let alive = Arc::new(());
     let mailbox = Mailbox::builder().keep(0).build();
-    let threads: Vec<_> = (0..nr_posters)
-        .map(|_| {
-            let (poster, dropped) = (mailbox.poster(), dropped.clone());
-            spawn(move || {
-                // The mailbox rejects the item or accepts it.
-                drop(poster.post_lazy(Counted(dropped)));
-                poster
-            })
+    let post = |_| {
+        // The mailbox rejects the item or accepts it.
+        spawn_with((mailbox.poster(), alive.clone()), |(poster, item)| {
+            drop(poster.post_lazy(item));
+            poster
         })
-        .collect();
+    };
+    let threads: Vec<_> = (0..nr_posters).map(post).collect();
     drop(mailbox);
     let posters: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(dropped.load(Ordering::Relaxed), nr_posters, "an item remains in a dead queue");
+    assert_eq!(Arc::strong_count(&alive), 1, "an item remains in a dead queue");
     drop(posters);
-}
-
-models! {
-    fn a_post_that_overlaps_the_owners_end_is_dropped() =
-        exhaustive(|| the_owner_ends(1)), bounded(2, || the_owner_ends(2));
-    fn last_drop_needs_its_fence() =
-        must_fail("life: no fence in orphan", || exhaustive(|| the_owner_ends(1)));
 }
 
 /// Two threads share one poster that a third thread owns, and recycle its emptied nodes.
@@ -272,34 +175,72 @@ fn one_poster_of_three_threads() {
     assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
 }
 
+/// The owner returns a node while a poster takes one.
+fn node_is_returned() {
+    let mut mailbox = Mailbox::builder().keep(2).build();
+    let thread = spawn_with(mailbox.poster(), |poster| {
+        (0..3).for_each(|number| poster.post_lazy(number).unwrap());
+        poster
+    });
+    let mut next = 0;
+    for _ in 0..2 {
+        if let Ok(number) = mailbox.try_recv() {
+            assert_eq!(number, next);
+            next += 1;
+        }
+    }
+    drop(thread.join().unwrap());
+    assert!(mailbox.drain(9).eq(next..3));
+}
+
 models! {
+    /// The first poster may still be claiming when its item is received and the owner arms again.
+    fn late_claim_needs_a_token() = must_deadlock("park: no token",
+        || bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1)));
+    fn owners_check_for_a_close_needs_its_acquire() =
+        must_fail("close: relaxed check", || bounded(3, a_poster_closes_and_the_owner_polls));
+    fn node_is_reused_by_owner_and_poster() = bounded(3, node_is_returned);
+    fn no_post_is_missed_by_a_sleeping_owner() =
+        exhaustive(|| all_are_received(&[Post::Eager], 1)),
+        exhaustive(|| all_are_received(&[Post::Lazy], 1)),
+        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
+    fn three_lazy_posts_wake_an_owner_that_wants_three() =
+        bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3));
+    fn three_posters_of_every_kind_wake_an_owner_that_wants_two() =
+        bounded(1, || all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2));
+    fn a_batch_counts_all_of_its_items() =
+        bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
+        bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
+    fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
+        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
+        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn arming_needs_a_check_after_it() = must_fail("wait: no check after arming",
+        || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
+    fn claim_by_compare_exchange_races_with_a_count() =
+        must_deadlock("wait: claim by compare-exchange",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
+    fn emptiness_by_the_missing_link_misses_posts() = must_deadlock("empty: no check of the tail",
+        || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
+    fn late_claim_wakes_early() = bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
+    fn claim_wakes_the_owner_of_the_claimed_arming() = bounded(2, two_kinds_of_sleep);
+    fn a_claim_needs_its_acquire() =
+        must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
+    fn a_task_is_woken_for_every_post() = bounded(2, a_task_receives);
+    fn last_poster_notifies_the_owner() =
+        bounded(3, || posters_end(1)), bounded(1, || posters_end(2));
+    fn owners_check_of_the_posters_needs_its_acquire() =
+        must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
+    fn poster_that_closes_has_posted_before() = bounded(3, a_poster_closes);
+    fn closing_needs_its_wake_up() =
+        must_fail("close: wakes no owner", || bounded(2, a_poster_closes));
+    fn a_post_that_overlaps_the_owners_end_is_dropped() =
+        exhaustive(|| the_owner_ends(1)), bounded(2, || the_owner_ends(2));
+    fn last_drop_needs_its_fence() =
+        must_fail("life: no fence in orphan", || exhaustive(|| the_owner_ends(1)));
     fn two_threads_may_share_a_poster() = exhaustive(one_poster_of_three_threads);
     fn cache_needs_its_acquire() =
         must_fail("cache: relaxed take", || exhaustive(one_poster_of_three_threads));
     fn cache_needs_its_release() =
         must_fail("cache: relaxed leave", || exhaustive(one_poster_of_three_threads));
-}
-
-/// The owner returns a node while a poster takes one.
-#[test]
-fn node_is_reused_by_owner_and_poster() {
-    bounded(3, || {
-        let mut mailbox = Mailbox::builder().keep(2).build();
-        let poster = mailbox.poster();
-        let thread = spawn(move || {
-            for number in 0..3 {
-                poster.post_lazy(number).unwrap();
-            }
-            poster
-        });
-        let mut next = 0;
-        for _ in 0..2 {
-            if let Ok(number) = mailbox.try_recv() {
-                assert_eq!(number, next);
-                next += 1;
-            }
-        }
-        drop(thread.join().unwrap());
-        assert!(mailbox.drain(9).eq(next..3));
-    });
 }

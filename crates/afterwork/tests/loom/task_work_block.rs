@@ -50,16 +50,7 @@ fn two_in_a_block() {
     assert!(got[0].is_empty(), "an item is lost");
 }
 
-models! {
-    fn an_added_item_is_whole() = exhaustive(two_in_a_block);
-    fn adding_needs_its_release() =
-        must_fail("block: add without release", || exhaustive(two_in_a_block));
-    fn peeking_needs_its_acquire() =
-        must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
-}
-
-/// Another poster posts between the posts of the first. The owner closes the first poster's block,
-/// while that poster adds to it, leaves it and uses it again, or ends.
+/// Another poster's post makes the owner close the block of the first, which uses it again or ends.
 fn block_is_released(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());
@@ -80,22 +71,6 @@ fn block_is_released(nr_posts: u32, nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-models! {
-    fn block_is_reused() =
-        exhaustive(|| block_is_released(1, 2)),
-        exhaustive(|| block_is_released(2, 3)),
-        bounded(3, || block_is_released(3, 3));
-    fn an_item_is_not_added_to_a_closed_block() =
-        must_fail("block: add to a closed block", || bounded(3, || block_is_released(2, 3)));
-    fn closing_needs_its_release() =
-        must_fail("block: relaxed close", || bounded(3, || block_is_released(2, 3)));
-    fn reuse_needs_its_acquire() =
-        must_fail("block: relaxed take back", || bounded(3, || block_is_released(2, 3)));
-    fn reuse_after_adding_needs_its_acquire() =
-        must_fail("block: add without acquire", || bounded(3, || block_is_released(2, 3)));
-}
-
-/// Two posters of one thread post one after the other.
 fn two_posters_take_turns() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let posters = [mailbox.poster(), mailbox.poster()];
@@ -124,6 +99,23 @@ fn more_blocks_than_are_recorded(nr_looks: u32) {
 }
 
 models! {
+    fn an_added_item_is_whole() = exhaustive(two_in_a_block);
+    fn adding_needs_its_release() =
+        must_fail("block: add without release", || exhaustive(two_in_a_block));
+    fn peeking_needs_its_acquire() =
+        must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
+    fn block_is_reused() =
+        exhaustive(|| block_is_released(1, 2)),
+        exhaustive(|| block_is_released(2, 3)),
+        bounded(3, || block_is_released(3, 3));
+    fn an_item_is_not_added_to_a_closed_block() =
+        must_fail("block: add to a closed block", || bounded(3, || block_is_released(2, 3)));
+    fn closing_needs_its_release() =
+        must_fail("block: relaxed close", || bounded(3, || block_is_released(2, 3)));
+    fn reuse_needs_its_acquire() =
+        must_fail("block: relaxed take back", || bounded(3, || block_is_released(2, 3)));
+    fn reuse_after_adding_needs_its_acquire() =
+        must_fail("block: add without acquire", || bounded(3, || block_is_released(2, 3)));
     fn unrecorded_block_belongs_to_the_owner() =
         bounded(2, || more_blocks_than_are_recorded(2)),
         bounded(2, || more_blocks_than_are_recorded(4));

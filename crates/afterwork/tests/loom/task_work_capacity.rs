@@ -9,7 +9,6 @@ fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     (mailbox, poster)
 }
 
-/// Creates an empty mailbox with the given capacity.
 fn bound(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     let mailbox = Mailbox::builder().keep(0).capacity(capacity).build();
     let poster = mailbox.poster();
@@ -20,7 +19,6 @@ fn another(poster: &Poster<usize>) -> Careful<Poster<usize>> {
     Careful::new(poster.clone())
 }
 
-/// Receives the next item, and sleeps until it arrives.
 fn receive(mailbox: &mut Mailbox<usize>) -> usize {
     mailbox.wait(1).unwrap();
     mailbox.try_recv().unwrap()
@@ -42,12 +40,6 @@ fn one_waits() {
     drop(sender.join().unwrap());
 }
 
-models! {
-    fn waiting_send_gets_the_capacity_of_the_next_receipt() = bounded(3, one_waits);
-    fn joining_the_wait_queue_must_check_for_capacity() =
-        must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
-}
-
 /// A thread joins the wait queue behind a task, while each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
@@ -62,10 +54,6 @@ fn two_wait() {
     assert_eq!(received, [0, 1, 2]);
     assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
     drop(sender.join().unwrap());
-}
-
-models! {
-    fn capacity_passes_from_one_waiter_to_the_next() = bounded(2, two_wait);
 }
 
 /// One of two waiters cancels, possibly too late.
@@ -89,12 +77,6 @@ fn one_send_is_dropped() {
     assert!(mailbox.drain(9).eq(expected));
 }
 
-models! {
-    fn cancelled_send_admits_the_next_waiter() = bounded(3, one_send_is_dropped);
-    fn leaving_the_wait_queue_must_note_that_it_is_empty() =
-        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_send_is_dropped));
-}
-
 /// A post races with the receipt that frees capacity for a waiter.
 fn post_races_with_a_waiter() {
     let (mut mailbox, poster) = full(1);
@@ -106,12 +88,6 @@ fn post_races_with_a_waiter() {
     assert_eq!(pusher.join().unwrap(), Err(PostError::Full(9)));
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
     assert_eq!(mailbox.try_recv(), Ok(1));
-}
-
-models! {
-    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, post_races_with_a_waiter);
-    fn posts_must_respect_the_wait_queue() =
-        must_fail("capacity: a taker overtakes a waiter", || bounded(3, post_races_with_a_waiter));
 }
 
 /// The owner ends while one sender waits. A send that overlaps the end may succeed.
@@ -129,16 +105,7 @@ fn the_owner_ends(closes: bool) {
     assert!(matches!(sent, Err(PostError::Closed(1)) | Ok(())));
 }
 
-models! {
-    fn the_owners_end_ends_every_wait() =
-        bounded(3, || the_owner_ends(true)), bounded(3, || the_owner_ends(false));
-    fn closing_must_wake_the_waiters() =
-        must_deadlock("capacity: closing leaves the waiters asleep",
-            || bounded(3, || the_owner_ends(true)));
-}
-
-/// The owner waits for two items. One is in the mailbox, and the capacity for the other is
-/// reserved. A waiting sender must wake the owner.
+/// A sender must wake an owner that waits for more than the free capacity allows.
 fn owner_awaits_more_than_the_capacity() {
     let (mut mailbox, poster) = bound(2);
     let mut held = Careful::new(poster.batch());
@@ -150,13 +117,6 @@ fn owner_awaits_more_than_the_capacity() {
     assert_eq!(mailbox.try_recv(), Ok(0));
     sender.join().unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));
-}
-
-models! {
-    fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, owner_awaits_more_than_the_capacity);
-    fn waiting_sender_must_wake_the_owner() =
-        must_deadlock("capacity: waiting wakes no owner",
-            || bounded(3, owner_awaits_more_than_the_capacity));
 }
 
 /// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
@@ -181,14 +141,6 @@ fn lazy_post_while_a_sender_waits() {
     assert_eq!(held.next(), Some(9));
 }
 
-models! {
-    fn lazy_post_wakes_the_owner_while_a_sender_waits() =
-        bounded(3, lazy_post_while_a_sender_waits);
-    fn lazy_post_must_see_a_waiting_sender() =
-        must_deadlock("capacity: a lazy post overlooks the waiters",
-            || bounded(3, lazy_post_while_a_sender_waits));
-}
-
 /// A caller waits for an answer while the owner gives it, or ends with the call in its mailbox.
 fn a_call(answers: bool) {
     let builder = Mailbox::<ReplyTo<usize>>::builder().keep(0);
@@ -210,26 +162,14 @@ fn a_call(answers: bool) {
     }
 }
 
-models! {
-    fn caller_gets_the_answer_or_an_error() =
-        bounded(3, || a_call(true)), bounded(3, || a_call(false));
-    fn an_answer_must_wake_its_caller() =
-        must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
-    fn dropped_call_must_notify_its_caller() =
-        must_deadlock("reply: a drop does not notify", || bounded(3, || a_call(false)));
-}
-
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
-#[test]
-fn answer_is_recalled_or_dropped_with_its_caller() {
-    bounded(3, || {
-        let (to, reply) = afterwork::mailbox::reply();
-        let token = std::sync::Arc::new(());
-        let owner = spawn_with(token.clone(), move |theirs| drop(to.reply(theirs)));
-        drop(reply);
-        owner.join().unwrap();
-        assert_eq!(std::sync::Arc::strong_count(&token), 1);
-    });
+fn the_caller_ends() {
+    let (to, reply) = afterwork::mailbox::reply();
+    let token = Arc::new(());
+    let owner = spawn_with(token.clone(), move |theirs| drop(to.reply(theirs)));
+    drop(reply);
+    owner.join().unwrap();
+    assert_eq!(Arc::strong_count(&token), 1);
 }
 
 /// An owner lingers while a poster posts. The first sleep is for one item, the second for both.
@@ -238,21 +178,48 @@ fn a_linger(eager: bool) {
     let poster = Careful::new(mailbox.poster());
     let thread = spawn(move || {
         poster.post_lazy(0).unwrap();
-        if eager {
-            poster.post(1).unwrap();
-        } else {
-            poster.post_lazy(1).unwrap();
-        }
+        let post = if eager { Poster::post } else { Poster::post_lazy };
+        post(&poster, 1).unwrap();
         poster
     });
     // In a model the wait never times out.
     assert_eq!(mailbox.wait_linger(1, 2, Duration::MAX), Ok(true));
-    let nr_received = mailbox.drain(2).count();
-    assert_eq!(nr_received, 2);
+    assert_eq!(mailbox.drain(2).count(), 2);
     drop(thread.join().unwrap());
 }
 
 models! {
+    fn answer_is_recalled_or_dropped_with_its_caller() = bounded(3, the_caller_ends);
+    fn waiting_send_gets_the_capacity_of_the_next_receipt() = bounded(3, one_waits);
+    fn joining_the_wait_queue_must_check_for_capacity() =
+        must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
+    fn capacity_passes_from_one_waiter_to_the_next() = bounded(2, two_wait);
+    fn cancelled_send_admits_the_next_waiter() = bounded(3, one_send_is_dropped);
+    fn leaving_the_wait_queue_must_note_that_it_is_empty() =
+        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_send_is_dropped));
+    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, post_races_with_a_waiter);
+    fn posts_must_respect_the_wait_queue() =
+        must_fail("capacity: a taker overtakes a waiter", || bounded(3, post_races_with_a_waiter));
+    fn the_owners_end_ends_every_wait() =
+        bounded(3, || the_owner_ends(true)), bounded(3, || the_owner_ends(false));
+    fn closing_must_wake_the_waiters() =
+        must_deadlock("capacity: closing leaves the waiters asleep",
+            || bounded(3, || the_owner_ends(true)));
+    fn owner_does_not_sleep_while_a_sender_waits() =
+        bounded(3, owner_awaits_more_than_the_capacity);
+    fn waiting_sender_must_wake_the_owner() = must_deadlock("capacity: waiting wakes no owner",
+        || bounded(3, owner_awaits_more_than_the_capacity));
+    fn lazy_post_wakes_the_owner_while_a_sender_waits() =
+        bounded(3, lazy_post_while_a_sender_waits);
+    fn lazy_post_must_see_a_waiting_sender() =
+        must_deadlock("capacity: a lazy post overlooks the waiters",
+            || bounded(3, lazy_post_while_a_sender_waits));
+    fn caller_gets_the_answer_or_an_error() =
+        bounded(3, || a_call(true)), bounded(3, || a_call(false));
+    fn an_answer_must_wake_its_caller() =
+        must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
+    fn dropped_call_must_notify_its_caller() =
+        must_deadlock("reply: a drop does not notify", || bounded(3, || a_call(false)));
     fn no_post_is_missed_by_a_lingering_owner() =
         bounded(3, || a_linger(false)), bounded(3, || a_linger(true));
     fn lingering_owner_must_check_after_arming() =

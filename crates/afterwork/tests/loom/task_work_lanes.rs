@@ -1,15 +1,15 @@
 //! Urgent and ordinary posts: each wakes the owner, and no lane hides the other or loses its order.
 
 use crate::support::*;
+use crate::task_work::receive_all;
 
-/// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
     let ordinary = mailbox.poster();
     if urgent { ordinary.urgent() } else { ordinary }
 }
 
-/// A poster for each entry of `lanes` posts an item. The owner receives `count` items at a time.
-/// The urgent lane is opened while the owner runs.
+/// A poster for each entry of `lanes` posts an item. The urgent lane is opened while the owner
+/// runs.
 fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let threads: Vec<_> = lanes
@@ -25,43 +25,11 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
         })
         .collect();
     let mut threads = Careful::new(threads);
-    let mut left = lanes.len();
-    while left > 0 {
-        mailbox.wait(count.min(left)).unwrap();
-        let nr_received = mailbox.drain(left).count();
-        assert!(nr_received > 0, "woken without an item");
-        left -= nr_received;
-    }
-    for thread in threads.drain(..) {
-        drop(thread.join().unwrap());
-    }
+    receive_all(&mut mailbox, lanes.len(), count);
+    threads.drain(..).for_each(|it| drop(it.join().unwrap()));
 }
 
-models! {
-    fn no_urgent_post_is_missed_by_a_sleeping_owner() =
-        bounded(3, || all_are_received(&[true], true, 1)),
-        bounded(1, || all_are_received(&[true, false], true, 1)),
-        bounded(1, || all_are_received(&[true, false], false, 2));
-    fn a_lane_must_be_open_before_its_first_post() =
-        must_deadlock("lanes: opened after the post",
-            || bounded(2, || all_are_received(&[true], true, 1)));
-    fn an_owner_must_count_both_lanes() =
-        must_deadlock("lanes: one is counted",
-            || bounded(2, || all_are_received(&[true], true, 1)));
-}
-
-/// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
-#[test]
-fn incomplete_push_in_one_lane_does_not_end_the_other() {
-    bounded(2, || all_are_received(&[true, true], false, 2));
-    let failure = must_fail("lanes: a mid-push is passed over", || {
-        bounded(2, || all_are_received(&[true, true], false, 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-/// Two posters post, one in each lane. Urgent items are received first, and each lane keeps its
-/// order.
+/// Two posters post, one in each lane. Each lane keeps its order.
 fn lanes_keep_their_order() {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let urgent = Careful::new(poster(&mailbox, true));
@@ -83,10 +51,6 @@ fn lanes_keep_their_order() {
     drop(ordinary);
 }
 
-models! {
-    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
-}
-
 /// More urgent items are posted than may be received before a waiting ordinary one.
 fn an_ordinary_item_waits() {
     let mut mailbox = Mailbox::builder().keep(0).build();
@@ -96,26 +60,37 @@ fn an_ordinary_item_waits() {
     assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "it missed its turn");
 }
 
+fn the_owner_ends() {
+    let alive = Arc::new(());
+    let mailbox = Mailbox::builder().keep(0).build();
+    let (urgent, item) = (mailbox.poster().urgent(), alive.clone());
+    let thread = spawn(move || {
+        drop(urgent.post_lazy(item));
+        urgent
+    });
+    drop(mailbox);
+    let urgent = thread.join().unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+    drop(urgent);
+}
+
 models! {
+    /// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
+    fn incomplete_push_in_one_lane_does_not_end_the_other() =
+        bounded(2, || all_are_received(&[true, true], false, 2)),
+        must_deadlock("lanes: a mid-push is passed over",
+            || bounded(2, || all_are_received(&[true, true], false, 2)));
+    fn urgent_item_does_not_remain_in_a_dead_queue() = bounded(3, the_owner_ends);
+    fn no_urgent_post_is_missed_by_a_sleeping_owner() =
+        bounded(3, || all_are_received(&[true], true, 1)),
+        bounded(1, || all_are_received(&[true, false], true, 1)),
+        bounded(1, || all_are_received(&[true, false], false, 2));
+    fn a_lane_must_be_open_before_its_first_post() = must_deadlock("lanes: opened after the post",
+        || bounded(2, || all_are_received(&[true], true, 1)));
+    fn an_owner_must_count_both_lanes() = must_deadlock("lanes: one is counted",
+        || bounded(2, || all_are_received(&[true], true, 1)));
+    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
     fn an_ordinary_item_has_its_turn() =
         bounded(1, an_ordinary_item_waits),
         must_fail("lanes: ordinary items get no turn", || bounded(1, an_ordinary_item_waits));
-}
-
-/// An urgent post overlaps the end of the owner.
-#[test]
-fn urgent_item_does_not_remain_in_a_dead_queue() {
-    bounded(3, || {
-        let alive = std::sync::Arc::new(());
-        let mailbox = Mailbox::builder().keep(0).build();
-        let (urgent, item) = (mailbox.poster().urgent(), alive.clone());
-        let thread = spawn(move || {
-            drop(urgent.post_lazy(item));
-            urgent
-        });
-        drop(mailbox);
-        let urgent = thread.join().unwrap();
-        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
-        drop(urgent);
-    });
 }

@@ -43,7 +43,6 @@ fn lured<const N: usize>(
     (handle, waker)
 }
 
-/// Serves until no future is left.
 fn serve((mailbox, set): &mut Owner) {
     while mailbox.wait(1).is_ok() {
         while let Ok(Mail(woken)) = mailbox.try_recv() {
@@ -75,13 +74,6 @@ fn two_wake() {
     threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
-models! {
-    fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
-    fn a_wake_needs_its_release() = must_deadlock("local: relaxed wake", || bounded(2, two_wake));
-    fn receiving_a_wake_up_needs_its_acquire() =
-        must_deadlock("local: relaxed clear", || bounded(2, two_wake));
-}
-
 /// One thread wakes twice, the second time possibly during the poll that the first wake caused.
 fn wake_races_with_the_poll() {
     let mut owner = owner();
@@ -97,12 +89,6 @@ fn wake_races_with_the_poll() {
     thread.join().unwrap();
 }
 
-models! {
-    fn wake_during_a_poll_causes_another_poll() = bounded(3, wake_races_with_the_poll);
-    fn a_wake_up_must_be_cleared_before_the_poll() =
-        must_deadlock("local: cleared after the poll", || bounded(3, wake_races_with_the_poll));
-}
-
 /// The set and the mailbox are dropped while a thread wakes.
 fn wake_races_with_the_end() {
     let mut owner = owner();
@@ -112,10 +98,6 @@ fn wake_races_with_the_end() {
     drop(owner.0);
     assert!(!is_ready(handle));
     thread.join().unwrap();
-}
-
-models! {
-    fn wake_may_follow_the_end_of_its_set_and_mailbox() = bounded(3, wake_races_with_the_end);
 }
 
 /// Another thread cancels a future while it is woken, received and polled.
@@ -148,10 +130,6 @@ fn lured_behind(
     lured(owner, [flag.clone()])
 }
 
-models! {
-    fn a_future_that_is_cancelled_ends() = bounded(2, cancel_races_with_the_poll);
-}
-
 /// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
 fn cancel_races_with_the_start() {
     let worker = Careful::new(Worker::builder("model").build().unwrap());
@@ -165,7 +143,17 @@ fn cancel_races_with_the_start() {
 }
 
 models! {
+    fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
+    fn a_wake_needs_its_release() = must_deadlock("local: relaxed wake", || bounded(2, two_wake));
+    fn receiving_a_wake_up_needs_its_acquire() =
+        must_deadlock("local: relaxed clear", || bounded(2, two_wake));
+    fn wake_during_a_poll_causes_another_poll() = bounded(3, wake_races_with_the_poll);
+    fn a_wake_up_must_be_cleared_before_the_poll() =
+        must_deadlock("local: cleared after the poll", || bounded(3, wake_races_with_the_poll));
+    fn wake_may_follow_the_end_of_its_set_and_mailbox() = bounded(3, wake_races_with_the_end);
+    fn a_future_that_is_cancelled_ends() = bounded(2, cancel_races_with_the_poll);
     fn a_closure_runs_or_was_cancelled_in_time() = bounded(2, cancel_races_with_the_start);
     fn start_must_check_for_a_cancel_in_its_transition() =
-        must_fail("local: a start overlooks the cancel", || bounded(2, cancel_races_with_the_start));
+        must_fail("local: a start overlooks the cancel",
+            || bounded(2, cancel_races_with_the_start));
 }

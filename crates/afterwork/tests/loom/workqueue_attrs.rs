@@ -6,13 +6,8 @@ use crate::support::*;
 fn item_races_with_a_change() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let work = Work::new({
-        let nr_runs = nr_runs.clone();
-        move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+    let (count, nr_runs) = counter();
+    let work = Work::new(count);
     let enqueuer = spawn_with(queue.clone(), move |queue| assert!(queue.enqueue(&work)));
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
     enqueuer.join().unwrap();

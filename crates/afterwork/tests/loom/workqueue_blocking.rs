@@ -2,23 +2,19 @@
 
 use crate::support::*;
 
-/// An item blocks until another has run, on a pool that runs one worker at a time. The other item
-/// is queued just before, and needs a worker that only the blocking report requests.
+/// The other item needs a worker that only the report of the blocking item requests.
 fn blocks_for_another() {
     first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
-/// The monitor finds the only worker asleep. The worker then wakes, takes an item, and is needed
-/// again.
+/// The monitor finds the only worker asleep. Later the worker takes an item, and is needed again.
 fn sampled_asleep_then_awake() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let gate = Arc::new(Barred::default());
-    let first = Work::new({
-        let gate = gate.clone();
-        move || gate.pass()
-    });
+    let theirs = gate.clone();
+    let first = Work::new(move || theirs.pass());
     let second = Work::new(|| ());
     queue.enqueue(&first);
     queue.enqueue(&second);
@@ -38,7 +34,8 @@ models! {
         must_fail("blocking: no fence", || bounded(2, blocks_for_another));
     fn blocking_needs_its_recheck() =
         must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
-    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() = bounded(2, sampled_asleep_then_awake);
+    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() =
+        bounded(2, sampled_asleep_then_awake);
     fn worker_counted_as_asleep_for_ever_is_detected() =
         must_fail("take: still asleep", || bounded(2, sampled_asleep_then_awake));
 }

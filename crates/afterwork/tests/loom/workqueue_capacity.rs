@@ -10,8 +10,7 @@ fn full(capacity: usize) -> Arc<Permits> {
     permits
 }
 
-/// A capacity permit is released while one thread waits for it and another tries to acquire it.
-/// Only one of them holds it at a time, and neither waits while it is free.
+/// A permit is released while one thread waits for it and another tries to acquire it.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
@@ -23,19 +22,13 @@ fn one_permit() {
             permits.release();
         }
     };
-    let waiter = spawn({
-        let (permits, hold) = (permits.clone(), hold.clone());
-        move || {
-            permits.wait();
-            hold();
-        }
+    let waiter = spawn_with((permits.clone(), hold.clone()), move |(permits, hold)| {
+        permits.wait();
+        hold();
     });
-    let comer = spawn({
-        let permits = permits.clone();
-        move || {
-            if permits.try_take() {
-                hold();
-            }
+    let comer = spawn_with(permits.clone(), move |permits| {
+        if permits.try_take() {
+            hold();
         }
     });
     assert!(!inside.load(Ordering::Relaxed), "one permit for two");
@@ -54,10 +47,7 @@ fn waiter_that_leaves() {
         assert!(!permits.poll(&mut turn, context), "all permits are in use");
         turn
     });
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     permits.leave(first);
     giver.join().unwrap();
     assert!(permits.poll(&mut second, context), "it was admitted");
@@ -80,10 +70,7 @@ fn a_task() {
     let mut turn = Turn::default();
     let context = &Context::from_waker(Waker::noop());
     assert!(!permits.poll(&mut turn, context), "all permits are in use");
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
     let waker = Waker::from(wake_flag.clone());
     let has_permit = permits.poll(&mut turn, &Context::from_waker(&waker));
@@ -98,8 +85,7 @@ fn a_task() {
 }
 
 /// An item of a queue with capacity 1 is cancelled while a worker reaches it. If the queue is not
-/// ordered, this thread acts as the worker, which saves the model a thread. Otherwise the enqueue
-/// requests the worker.
+/// ordered, this thread acts as the worker, which saves the model a thread.
 fn an_item(ordered: bool) {
     let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
@@ -116,10 +102,7 @@ fn an_item(ordered: bool) {
     } else {
         machine.pretend_busy(false);
     }
-    let canceller = spawn({
-        let work = work.clone();
-        move || work.cancel()
-    });
+    let canceller = spawn_with(work.clone(), move |work| work.cancel());
     if !ordered {
         machine.help_out();
     }
@@ -130,8 +113,7 @@ fn an_item(ordered: bool) {
 }
 
 /// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. If
-/// `others` is set, another thread cancels it, too. Its capacity permit is released once, without
-/// delay.
+/// `others` is set, another thread cancels it, too.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

@@ -8,36 +8,28 @@ const LATER: Duration = Duration::from_millis(100);
 
 /// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
-    let work = DelayedWork::new(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
-    (machine, queue, work, count)
+    let (machine, queue) = held(false);
+    let (runs, count) = counter();
+    (machine, queue, DelayedWork::new(runs), count)
 }
 
 /// Fires due timers on another thread while `meet` acts on the item, then runs the waiting items.
 fn fire_during<R>(
-    (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
     meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,
     check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
 ) {
+    let (machine, queue, work, count) = one_item();
     assert!(queue.enqueue_after(&work, SOON));
     let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON));
     let met = meet(&queue, &work);
     firing.join().unwrap();
     // The timer may have expired while `meet` held its item's lock.
     machine.run_fallback();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     check(met, &work, &|| {
         machine.pretend_busy(true);
         machine.fire_timers(2 * LATER);
-        machine.pretend_busy(false);
-        machine.help_out();
+        go(&machine);
         count.load(Ordering::Relaxed)
     });
     wind_up(queue);
@@ -45,7 +37,6 @@ fn fire_during<R>(
 
 fn cancel_races_with_firing() {
     fire_during(
-        one_item(),
         |_, work| work.cancel(),
         |cancelled, work, runs| {
             assert!(!work.is_pending());
@@ -54,27 +45,15 @@ fn cancel_races_with_firing() {
     );
 }
 
-models! {
-    fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_races_with_firing);
-}
-
 fn requeue_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.enqueue_after(work, Duration::ZERO),
         |queued, _, runs| assert_eq!(runs(), 1 + u32::from(queued)),
     );
 }
 
-models! {
-    fn an_item_is_armed_or_pending_and_never_both_or_neither() = bounded(3, requeue_races_with_firing);
-    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_races_with_firing));
-}
-
 fn mod_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.reschedule(work, LATER).unwrap(),
         |is_new, work, runs| {
             assert!(work.is_pending(), "it is not due");
@@ -83,25 +62,12 @@ fn mod_races_with_firing() {
     );
 }
 
-models! {
-    fn a_timer_that_was_changed_does_not_fire_at_its_former_time() = bounded(3, mod_races_with_firing);
-    fn firing_must_check_for_a_change() =
-        must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
-}
-
 /// The item is claimed before its timer is disarmed.
 fn mod_to_now_races_with_firing() {
     fire_during(
-        one_item(),
         |queue, work| queue.reschedule(work, Duration::ZERO).unwrap(),
         |is_new, _, runs| assert_eq!(runs(), 1 + u32::from(is_new)),
     );
-}
-
-models! {
-    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
-    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
 }
 
 fn disable_races_with_arming() {
@@ -119,27 +85,14 @@ fn disable_races_with_arming() {
     wind_up(queue);
 }
 
-models! {
-    fn disabled_item_is_not_and_cannot_be_armed() = bounded(3, disable_races_with_arming);
-    fn arming_must_check_that_the_item_is_enabled() =
-        must_fail("delayed: arming overlooks disable", || bounded(3, disable_races_with_arming));
-}
-
 fn disable_races_with_firing() {
     fire_during(
-        one_item(),
         |_, work| work.disable(),
         |was_pending, work, runs| {
             assert!(!work.is_pending(), "pending although disabled");
             assert_eq!(runs(), u32::from(!was_pending));
         },
     );
-}
-
-models! {
-    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_races_with_firing);
-    fn firing_must_leave_a_disabled_items_timer() =
-        must_fail("delayed: firing overlooks disable", || bounded(3, disable_races_with_firing));
 }
 
 /// A reaper fires the timer, because a cancelled enqueue left the item's link on a paused queue.
@@ -154,21 +107,37 @@ fn mod_races_with_a_reaper() {
     let is_new = other.reschedule(&work, LATER).unwrap();
     assert!(work.is_pending(), "it is not due");
     assert!(reaper.join().unwrap(), "a cleanup was queued");
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     let nr_runs = count.load(Ordering::Relaxed);
     assert_eq!(nr_runs, u32::from(is_new));
     work.cancel();
     // Removes the cancelled enqueues, for which the queues would wait.
     machine.pretend_busy(true);
     paused.resume();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     wind_up(other);
     drop(paused);
 }
 
 models! {
+    fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_races_with_firing);
+    fn an_item_is_armed_or_pending_and_never_both_or_neither() =
+        bounded(3, requeue_races_with_firing);
+    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_races_with_firing));
+    fn a_timer_that_was_changed_does_not_fire_at_its_former_time() =
+        bounded(3, mod_races_with_firing);
+    fn firing_must_check_for_a_change() =
+        must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
+    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
+    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
+    fn disabled_item_is_not_and_cannot_be_armed() = bounded(3, disable_races_with_arming);
+    fn arming_must_check_that_the_item_is_enabled() =
+        must_fail("delayed: arming overlooks disable", || bounded(3, disable_races_with_arming));
+    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_races_with_firing);
+    fn firing_must_leave_a_disabled_items_timer() =
+        must_fail("delayed: firing overlooks disable", || bounded(3, disable_races_with_firing));
     fn a_timer_that_was_changed_is_not_fired_by_a_reaper() = bounded(2, mod_races_with_a_reaper);
     fn reaper_must_check_for_a_change() =
         must_fail("delayed: fires a changed timer", || bounded(2, mod_races_with_a_reaper));

@@ -10,11 +10,8 @@ fn timer_races_with_end() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
-    let work = DelayedWork::new(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let (runs, count) = counter();
+    let work = DelayedWork::new(runs);
     assert!(queue.enqueue_after(&work, SOON));
     let firing = spawn(move || machine.fire_timers(2 * SOON));
     drop(queue);
@@ -25,29 +22,13 @@ fn timer_races_with_end() {
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }
 
-models! {
-    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_races_with_end);
-    fn end_must_wait_for_threads_that_push_items() =
-        must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
-}
-
-/// One thread drops the last handle to a queue. Another drops the last handle to an item whose
-/// timer is armed on that queue, or cancels it first. The last of them drops the values that the
-/// item owns.
+/// The last handles to a queue and to an item whose timer is armed on it are dropped at once.
 fn far_timer_races_with_end(cancels: bool) {
-    struct Owned(Arc<AtomicU32>);
-    impl Drop for Owned {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     let nr_dropped = Arc::new(AtomicU32::new(0));
-    let owned = Owned(nr_dropped.clone());
-    let work = DelayedWork::new(move || {
-        let _ = &owned;
-    });
+    let owned = Life(nr_dropped.clone());
+    let work = DelayedWork::new(move || _ = &owned);
     assert!(queue.enqueue_after(&work, SOON));
     let other = spawn(move || {
         if cancels {
@@ -60,40 +41,22 @@ fn far_timer_races_with_end(cancels: bool) {
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-models! {
-    fn delayed_items_are_dropped_with_their_queue() =
-        bounded(2, || far_timer_races_with_end(true)), bounded(2, || far_timer_races_with_end(false));
-    fn end_must_check_the_timer_wheel() =
-        must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
-}
-
 /// A bottom-half item drops the last handle to a queue that has an item, all on one thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
     let bh = plain().bh().build_in(machine.registry()).unwrap();
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
+    let (runs, count) = counter();
     // A future keeps the queue's memory alive, so the model continues if the queue ends early.
-    let item = queue.spawn_async(async move {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let item = queue.spawn_async(async move { runs() });
     let dropped = bh.spawn(move || drop(queue));
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     machine.reap();
     dropped.join().expect("the end unwound");
     item.join().unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 1);
     drop(bh);
-}
-
-models! {
-    fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() =
-        bounded(2, bottom_half_drops_the_last_handle);
-    fn the_end_of_a_queue_must_not_unwind() =
-        must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
 }
 
 /// An item drops the last handle to its queue on the worker. A reaper then destroys the queue.
@@ -108,6 +71,18 @@ fn item_drops_its_own_queue() {
 }
 
 models! {
+    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_races_with_end);
+    fn end_must_wait_for_threads_that_push_items() =
+        must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
+    fn delayed_items_are_dropped_with_their_queue() =
+        bounded(2, || far_timer_races_with_end(true)),
+        bounded(2, || far_timer_races_with_end(false));
+    fn end_must_check_the_timer_wheel() =
+        must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
+    fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() =
+        bounded(2, bottom_half_drops_the_last_handle);
+    fn the_end_of_a_queue_must_not_unwind() =
+        must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
     fn queue_dropped_by_its_own_item_is_destroyed_completely() =
         bounded(2, item_drops_its_own_queue);
     fn deferred_cleanup_must_wake_the_manager() =

@@ -13,59 +13,30 @@ fn flush_races_with_a_worker() {
     wind_up(queue);
 }
 
-models! {
-    fn queue_flush_sees_writes_of_the_run() = bounded(2, flush_races_with_a_worker);
-    fn flush_must_adopt_the_injector() =
-        must_fail("flush: forgets the injector", || bounded(2, flush_races_with_a_worker));
-    fn last_item_of_a_color_must_notify() =
-        must_fail("flush: the last item of a color does not notify",
-            || bounded(2, flush_races_with_a_worker));
-}
-
-/// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
-/// a worker first, so the joiner cannot take the item off its list.
+/// A joiner runs its item during a flush. If `adopted`, the joiner cannot take the item off its
+/// list.
 fn flush_races_with_a_helper(adopted: bool) {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    // No worker is requested until a thread calls `help_out`.
-    machine.pretend_busy(true);
+    let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::new({
-        let done = done.clone();
-        move || done.store(true, Ordering::Relaxed)
-    });
+    let ended = done.clone();
+    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
     queue.enqueue(&work);
     if adopted {
         queue.spawn_detached(|| ()).unwrap();
     }
     let flusher = spawn_with((machine.clone(), queue.clone()), move |(machine, queue)| {
         if adopted {
-            machine.pretend_busy(false);
-            machine.help_out();
+            go(&machine);
         }
         queue.flush().unwrap();
         assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
     });
     work.flush().unwrap();
     if !adopted {
-        machine.pretend_busy(false);
-        machine.help_out();
+        go(&machine);
     }
     flusher.join().unwrap();
     wind_up(queue);
-}
-
-models! {
-    fn flush_waits_for_all_items_queued_before_it() =
-        bounded(3, || flush_races_with_a_helper(false));
-    fn flush_must_check_for_helpers_after_the_injector() =
-        must_fail("flush: no fence", || bounded(3, || flush_races_with_a_helper(false)));
-    fn a_flush_must_wait_for_helpers() =
-        must_fail("flush: forgets the helpers", || bounded(3, || flush_races_with_a_helper(false)));
-    fn last_helper_must_notify() = must_fail("flush: the last helper does not notify",
-            || bounded(3, || flush_races_with_a_helper(false)));
-    fn flush_waits_for_a_helper_whose_link_a_worker_popped() =
-        bounded(2, || flush_races_with_a_helper(true));
 }
 
 /// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
@@ -79,18 +50,15 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
     })
 }
 
-/// A worker pops an item while its joiner runs it, during a flush that may have begun before that
-/// run. The run itself acts as the worker, which saves the model a thread.
+/// A worker pops an item while its joiner runs it, during a flush. The run itself acts as the
+/// worker.
 fn worker_races_with_a_helped_item() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
         let (machine, done) = (machine.clone(), done.clone());
         move || {
-            machine.pretend_busy(false);
-            machine.help_out();
+            go(&machine);
             done.store(true, Ordering::Relaxed);
         }
     });
@@ -100,27 +68,17 @@ fn worker_races_with_a_helped_item() {
     wind_up(queue);
 }
 
-models! {
-    fn flush_waits_for_a_helper_that_started_after_it() = bounded(2, worker_races_with_a_helped_item);
-    fn tombstone_of_a_helped_item_must_count_until_the_run_ends() =
-        must_fail("item: forgets a helper's link", || bounded(2, worker_races_with_a_helped_item));
-}
-
-/// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
-/// count. The run itself acts as the worker and as the enqueuer.
+/// A helped run queues its item elsewhere, which moves its list link and in-flight count.
 fn helped_and_queued_elsewhere() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    let (machine, queue) = held(true);
     let other = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::with_handle({
         let (machine, done) = (machine.clone(), done.clone());
         let mut other = Some(other.clone());
         move |this| {
             if let Some(other) = other.take() {
-                machine.pretend_busy(false);
-                machine.help_out();
+                go(&machine);
                 machine.pretend_busy(true);
                 assert!(other.enqueue(this));
                 done.store(true, Ordering::Relaxed);
@@ -129,18 +87,10 @@ fn helped_and_queued_elsewhere() {
     });
     let flusher = enqueue_and_flush(&queue, &work, done);
     work.flush().unwrap();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     flusher.join().unwrap();
     wind_up(queue);
     drop(other);
-}
-
-models! {
-    fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() =
-        bounded(2, helped_and_queued_elsewhere);
-    fn flush_must_check_helpers_again_after_a_tombstone_removal() =
-        must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
 }
 
 /// Each of two flushes has its own earlier item. With two colors, one flush may have to wait.
@@ -160,18 +110,10 @@ fn two_flushes() {
     wind_up(queue);
 }
 
-models! {
-    fn overlapping_flushes_wait_each_for_earlier_items() = bounded(1, two_flushes);
-}
-
 /// An item is queued again while it may be running, and is flushed with its queue.
 fn flush_of_a_requeued_item() {
     let (_machine, queue) = queue(2, false);
-    let count = Arc::new(Plain::default());
-    let work = Work::new({
-        let count = count.clone();
-        move || count.set(count.get() + 1)
-    });
+    let (work, count) = counting();
     let nr_queued = u32::from(queue.enqueue(&work)) + u32::from(queue.enqueue(&work));
     queue.flush().unwrap();
     assert_eq!(count.get(), nr_queued);
@@ -179,5 +121,30 @@ fn flush_of_a_requeued_item() {
 }
 
 models! {
+    fn queue_flush_sees_writes_of_the_run() = bounded(2, flush_races_with_a_worker);
+    fn flush_must_adopt_the_injector() =
+        must_fail("flush: forgets the injector", || bounded(2, flush_races_with_a_worker));
+    fn last_item_of_a_color_must_notify() =
+        must_fail("flush: the last item of a color does not notify",
+            || bounded(2, flush_races_with_a_worker));
+    fn flush_waits_for_all_items_queued_before_it() =
+        bounded(3, || flush_races_with_a_helper(false));
+    fn flush_must_check_for_helpers_after_the_injector() =
+        must_fail("flush: no fence", || bounded(3, || flush_races_with_a_helper(false)));
+    fn a_flush_must_wait_for_helpers() =
+        must_fail("flush: forgets the helpers", || bounded(3, || flush_races_with_a_helper(false)));
+    fn last_helper_must_notify() = must_fail("flush: the last helper does not notify",
+        || bounded(3, || flush_races_with_a_helper(false)));
+    fn flush_waits_for_a_helper_whose_link_a_worker_popped() =
+        bounded(2, || flush_races_with_a_helper(true));
+    fn flush_waits_for_a_helper_that_started_after_it() =
+        bounded(2, worker_races_with_a_helped_item);
+    fn tombstone_of_a_helped_item_must_count_until_the_run_ends() =
+        must_fail("item: forgets a helper's link", || bounded(2, worker_races_with_a_helped_item));
+    fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() =
+        bounded(2, helped_and_queued_elsewhere);
+    fn flush_must_check_helpers_again_after_a_tombstone_removal() =
+        must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
+    fn overlapping_flushes_wait_each_for_earlier_items() = bounded(1, two_flushes);
     fn a_flush_waits_for_both_runs_of_an_item_queued_twice() = bounded(1, flush_of_a_requeued_item);
 }

@@ -4,13 +4,6 @@ use std::sync::Mutex;
 
 use crate::support::*;
 
-fn queue(nr_workers: usize) -> (Machine, Workqueue) {
-    let machine = machine(2, nr_workers);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(nr_workers);
-    (machine, queue)
-}
-
 /// The state that a future shares with its waker. No step of the model runs under the lock.
 #[derive(Default)]
 struct Shared {
@@ -49,19 +42,18 @@ impl Future for Lure {
     }
 }
 
-impl Drop for Lure {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            self.0.nr_dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+sync::on_drop!(Lure, this => this.0.nr_dropped.fetch_add(1, Ordering::Relaxed));
+
+fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::JoinHandle<u32>) {
+    let (machine, queue) = queue(nr_workers, false);
+    let shared = Arc::new(Shared::default());
+    let handle = queue.spawn_async(Lure(shared.clone()));
+    (machine, queue, shared, handle)
 }
 
 /// The wake arrives during the first poll or after it.
 fn wake_races_with_the_end_of_the_poll() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, handle) = lured(1);
     let waker = shared.waker();
     shared.ready.store(true, Ordering::Relaxed);
     waker.wake();
@@ -69,18 +61,9 @@ fn wake_races_with_the_end_of_the_poll() {
     wind_up(queue);
 }
 
-models! {
-    fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
-        bounded(2, wake_races_with_the_end_of_the_poll);
-    fn end_of_a_poll_must_check_for_a_wake() = must_fail("future: suspend forgets the wake",
-            || bounded(2, wake_races_with_the_end_of_the_poll));
-}
-
 /// The future is woken twice, and two workers may poll it. The second wake may find it pending.
 fn wake_races_with_wake() {
-    let (_machine, queue) = queue(2);
-    let shared = Arc::new(Shared::default());
-    let handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, handle) = lured(2);
     let waker = shared.waker();
     waker.wake_by_ref();
     shared.ready.store(true, Ordering::Relaxed);
@@ -90,17 +73,8 @@ fn wake_races_with_wake() {
     wind_up(queue);
 }
 
-models! {
-    fn next_poll_sees_writes_before_a_wake_of_a_pending_future() = bounded(1, wake_races_with_wake);
-    fn wake_that_finds_the_future_pending_must_be_a_transition() =
-        must_fail("future: pending is no transition", || bounded(1, wake_races_with_wake));
-}
-
-/// One thread wakes the future, and the other one cancels it.
 fn wake_races_with_cancel() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     let waker = shared.waker();
     let other = spawn_with(shared.clone(), move |shared| {
         shared.ready.store(true, Ordering::Relaxed);
@@ -117,15 +91,9 @@ fn wake_races_with_cancel() {
     wind_up(queue);
 }
 
-models! {
-    fn cancelled_future_is_dropped_once_despite_wakes() = bounded(1, wake_races_with_cancel);
-}
-
 /// No thread wakes. The cancel arrives before, during or after the first poll.
 fn cancel_races_with_the_end_of_the_poll() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -133,16 +101,9 @@ fn cancel_races_with_the_end_of_the_poll() {
     wind_up(queue);
 }
 
-#[test]
-fn cancelled_future_ends_without_a_wake() {
-    bounded(2, cancel_races_with_the_end_of_the_poll);
-}
-
 /// The cancel finds the future pending after its first poll, or in its second.
 fn cancel_follows_a_wake() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let (_machine, queue, shared, mut handle) = lured(1);
     shared.waker().wake();
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
@@ -150,18 +111,11 @@ fn cancel_follows_a_wake() {
     wind_up(queue);
 }
 
-models! {
-    fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() =
-        bounded(1, cancel_follows_a_wake);
-    fn a_cancel_that_moves_a_polled_future_is_found() =
-        must_fail("future: a cancel moves a polled future", || bounded(1, cancel_follows_a_wake));
-}
-
 /// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
 fn cancel_races_with_cancel() {
-    let (_machine, queue) = queue(1);
+    let (_machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let other = spawn(move || canceller.cancel());
     let is_cancelled = handle.cancel();
@@ -172,15 +126,11 @@ fn cancel_races_with_cancel() {
     wind_up(queue);
 }
 
-models! {
-    fn a_future_that_two_threads_cancel_ends_once() = bounded(1, cancel_races_with_cancel);
-}
-
 /// One thread awaits the future while another cancels it, and a worker may poll it first.
 fn cancel_races_with_a_task() {
-    let (machine, queue) = queue(1);
+    let (machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let canceller = spawn(move || assert!(canceller.cancel()));
     assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
@@ -192,20 +142,9 @@ fn cancel_races_with_a_task() {
     machine.reap();
 }
 
-models! {
-    fn a_task_gets_the_outcome_of_a_cancelled_future() = bounded(1, cancel_races_with_a_task);
-    fn a_cancel_that_does_not_wake_the_task_is_found() =
-        must_fail("future: a cancel forgets its task", || bounded(1, cancel_races_with_a_task));
-    fn a_cancelled_future_without_an_outcome_is_found() =
-        must_fail("future: a cancel ends it without an outcome",
-            || bounded(1, cancel_races_with_a_task));
-    fn cancel_that_only_sets_a_flag_would_be_missed() =
-        must_fail("future: a cancel is no wake", || bounded(2, cancel_races_with_the_end_of_the_poll));
-}
-
 /// The future completes while another thread drops its last waker, and no handle exists.
 fn last_waker_races_with_the_end() {
-    let (_machine, queue) = queue(1);
+    let (_machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
     shared.ready.store(true, Ordering::Relaxed);
     drop(queue.spawn_async(Lure(shared.clone())));
@@ -216,49 +155,59 @@ fn last_waker_races_with_the_end() {
     // Loom reports an item that is leaked or freed twice.
 }
 
-models! {
-    fn the_last_waker_and_the_end_of_a_future_free_it_once() = bounded(2, last_waker_races_with_the_end);
-    fn future_that_its_end_does_not_free_is_detected() =
-        must_fail("item: completion never frees", || bounded(2, last_waker_races_with_the_end));
-}
-
 /// The last waker is dropped while the future suspends, so no thread can wake it again.
 fn last_waker_races_with_the_suspension() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    drop(queue.spawn_async(Lure(shared.clone())));
+    let (_machine, queue, shared, handle) = lured(1);
+    drop(handle);
     drop(shared.waker());
     drop(queue);
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-models! {
-    fn unwakable_future_is_dropped_once_and_releases_its_queue() =
-        bounded(2, last_waker_races_with_the_suspension);
-    fn leaked_unwakable_future_would_be_detected() =
-        must_fail("future: suspend never frees", || bounded(2, last_waker_races_with_the_suspension));
-}
-
-/// The queue is dropped while a waker queues its future.
 fn wake_races_with_the_end_of_the_queue() {
-    let (_machine, queue) = queue(1);
-    let shared = Arc::new(Shared::default());
-    drop(queue.spawn_async(Lure(shared.clone())));
+    let (_machine, queue, shared, handle) = lured(1);
+    drop(handle);
     let waker = shared.waker();
     let waking = spawn_with(shared.clone(), move |shared| {
         shared.ready.store(true, Ordering::Relaxed);
         waker.wake();
     });
     drop(queue);
-    assert_eq!(
-        shared.nr_dropped.load(Ordering::Relaxed),
-        1,
-        "the queue was destroyed before its future had ended"
-    );
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1, "destroyed before its future");
     waking.join().unwrap();
 }
 
 models! {
+    fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
+        bounded(2, wake_races_with_the_end_of_the_poll);
+    fn end_of_a_poll_must_check_for_a_wake() = must_fail("future: suspend forgets the wake",
+        || bounded(2, wake_races_with_the_end_of_the_poll));
+    fn next_poll_sees_writes_before_a_wake_of_a_pending_future() = bounded(1, wake_races_with_wake);
+    fn wake_that_finds_the_future_pending_must_be_a_transition() =
+        must_fail("future: pending is no transition", || bounded(1, wake_races_with_wake));
+    fn cancelled_future_is_dropped_once_despite_wakes() = bounded(1, wake_races_with_cancel);
+    fn cancelled_future_ends_without_a_wake() = bounded(2, cancel_races_with_the_end_of_the_poll);
+    fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() =
+        bounded(1, cancel_follows_a_wake);
+    fn a_cancel_that_moves_a_polled_future_is_found() =
+        must_fail("future: a cancel moves a polled future", || bounded(1, cancel_follows_a_wake));
+    fn a_future_that_two_threads_cancel_ends_once() = bounded(1, cancel_races_with_cancel);
+    fn a_task_gets_the_outcome_of_a_cancelled_future() = bounded(1, cancel_races_with_a_task);
+    fn a_cancel_that_does_not_wake_the_task_is_found() =
+        must_fail("future: a cancel forgets its task", || bounded(1, cancel_races_with_a_task));
+    fn a_cancelled_future_without_an_outcome_is_found() =
+        must_fail("future: a cancel ends it without an outcome",
+            || bounded(1, cancel_races_with_a_task));
+    fn cancel_that_only_sets_a_flag_would_be_missed() = must_fail("future: a cancel is no wake",
+        || bounded(2, cancel_races_with_the_end_of_the_poll));
+    fn the_last_waker_and_the_end_of_a_future_free_it_once() =
+        bounded(2, last_waker_races_with_the_end);
+    fn future_that_its_end_does_not_free_is_detected() =
+        must_fail("item: completion never frees", || bounded(2, last_waker_races_with_the_end));
+    fn unwakable_future_is_dropped_once_and_releases_its_queue() =
+        bounded(2, last_waker_races_with_the_suspension);
+    fn leaked_unwakable_future_would_be_detected() = must_fail("future: suspend never frees",
+        || bounded(2, last_waker_races_with_the_suspension));
     fn queue_is_not_destroyed_before_its_futures_have_ended() =
         bounded(1, wake_races_with_the_end_of_the_queue);
     fn a_future_that_waits_must_keep_its_count() =

@@ -1,15 +1,8 @@
 //! Groups: the seats of two gates, their lending, and concurrent pauses, drains and cancels.
 
-use std::{sync::Arc, time::Duration};
+use afterwork::workqueue::{AffinityScope, Group, TaskOptions};
 
-use afterwork::workqueue::{
-    AffinityScope, Builder, CpuId, Group, JoinError, TaskOptions, Workqueue,
-    model::{Gates, Machine},
-};
-use loom::{sync::Mutex, thread};
-use sync::twin::must_fail;
-
-use crate::support::{Barred, Plain, bounded, exhaustive, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 fn group_of(max_active: u32, machine: &Machine) -> Group {
     let builder = Group::builder("group").max_active(max_active);
@@ -29,7 +22,6 @@ fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
     (machine, group, queues)
 }
 
-/// Drops two queues at the end of a model, without exploring their destruction.
 fn end([first, second]: [Workqueue; 2]) {
     wind_up(first);
     drop(second);
@@ -50,11 +42,6 @@ fn take_turns() {
     assert_eq!(group.nr_active(), 0);
 }
 
-#[test]
-fn queues_of_a_full_group_take_turns() {
-    exhaustive(take_turns);
-}
-
 /// Pwqs of two queues, one with three times the shares of the other, wait for a group.
 fn turns_by_shares() {
     let group = Gates::new(1);
@@ -66,20 +53,7 @@ fn turns_by_shares() {
     assert_eq!(served.collect::<Vec<_>>(), [0, 1, 2, 10, 3, 4, 5, 11]);
 }
 
-#[test]
-fn turns_in_a_full_group_follow_shares() {
-    exhaustive(turns_by_shares);
-    must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
-}
-
-#[test]
-fn turns_of_pwqs_instead_of_queues_are_found() {
-    must_fail("group: pwqs take turns", || exhaustive(take_turns));
-}
-
-/// One queue waits at its own gate, because it was paused. It is resumed while the item of the
-/// other queue is pending, holds a seat of the group, or has completed. The two items never run at
-/// the same time.
+/// A paused queue is resumed at any time during the item of another. The items never overlap.
 fn both_climb() {
     let (_machine, _group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
@@ -96,23 +70,6 @@ fn both_climb() {
     end([first, second]);
 }
 
-#[test]
-fn items_of_two_queues_share_one_seat_and_both_run() {
-    bounded(1, both_climb);
-}
-
-#[test]
-fn a_seat_that_is_passed_on_must_climb() {
-    must_fail("group: a passed seat does not climb", || {
-        bounded(1, both_climb);
-    });
-}
-
-#[test]
-fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
-    must_fail("active: no second check", || bounded(1, both_climb));
-}
-
 /// Returns an item that opens the first gate, and ends once the second one is opened.
 fn barred() -> (impl FnOnce() + Send + 'static, [Arc<Barred>; 2]) {
     let gates = [(); 2].map(|()| Arc::new(Barred::default()));
@@ -124,8 +81,8 @@ fn barred() -> (impl FnOnce() + Send + 'static, [Arc<Barred>; 2]) {
     (item, gates)
 }
 
-/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
-/// returned gate is opened.
+/// Returns once an item of `queue` runs, unexplored. The item ends once the returned gate is
+/// opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (item, [started, may_end]) = barred();
@@ -135,9 +92,8 @@ fn occupy(queue: &Workqueue) -> Arc<Barred> {
     may_end
 }
 
-/// The item of a queue is cancelled while the queue waits for a seat in its full group. The queue
-/// is drained, although the group stays full. If the flag is set, the queue waits at its own gate,
-/// and gets a seat there during the drain.
+/// A queue whose item was cancelled is drained while its group is full. If the flag is set, the
+/// queue gets a seat at its own gate during the drain.
 fn drained_in_a_full_group(is_paused: bool) {
     let (machine, _group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
@@ -148,20 +104,13 @@ fn drained_in_a_full_group(is_paused: bool) {
     let mut handle = second.spawn(|| ());
     // Before a worker runs this item, it sets the item above aside.
     let is_aside = Arc::new(Barred::default());
-    outside
-        .spawn_detached({
-            let is_aside = is_aside.clone();
-            move || is_aside.open()
-        })
-        .unwrap();
+    let opens = is_aside.clone();
+    outside.spawn_detached(move || opens.open()).unwrap();
     is_aside.pass();
     handle.cancel();
     // Removes the tombstone.
     assert_eq!(second.stats().nr_inactive, 0);
-    let drainer = spawn({
-        let second = second.clone();
-        move || second.drain().unwrap()
-    });
+    let drainer = spawn_with(second.clone(), move |second| second.drain().unwrap());
     if is_paused {
         second.resume();
     }
@@ -171,29 +120,8 @@ fn drained_in_a_full_group(is_paused: bool) {
     drop(outside);
 }
 
-#[test]
-fn queue_without_items_leaves_the_wait_for_its_group() {
-    bounded(1, || drained_in_a_full_group(false));
-    bounded(1, || drained_in_a_full_group(true));
-}
-
-#[test]
-fn an_emptied_queue_must_return_its_own_seat() {
-    must_fail("seats: an emptied pwq keeps them", || {
-        bounded(1, || drained_in_a_full_group(false));
-    });
-}
-
-#[test]
-fn an_emptied_queue_must_not_climb() {
-    must_fail("group: an emptied pwq climbs", || {
-        bounded(1, || drained_in_a_full_group(true));
-    });
-}
-
-/// A queue waits for a seat of its full group while both workers run items. The ceiling is raised
-/// and then lowered again, and one worker completes its item. That worker does not start the item
-/// of the queue.
+/// A queue waits for a seat of its full group. The ceiling is raised and lowered again, and a
+/// worker ends an item. It must not start the item of the queue.
 fn passed_seat_and_a_lower_ceiling() {
     let (machine, group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
@@ -214,20 +142,8 @@ fn passed_seat_and_a_lower_ceiling() {
     drop(outside);
 }
 
-#[test]
-fn lower_ceiling_holds_for_a_passed_seat() {
-    bounded(1, passed_seat_and_a_lower_ceiling);
-}
-
-#[test]
-fn a_passed_seat_must_be_checked_before_its_use() {
-    must_fail("group: a passed seat overlooks the ceiling", || {
-        bounded(1, passed_seat_and_a_lower_ceiling);
-    });
-}
-
-/// A group passes its only seat to a queue in a pool that has no worker, and no worker is started.
-/// A queue with a rescuer waits for that seat in another pool, which has a worker.
+/// A group passes its only seat to a queue in a pool without workers. A queue with a rescuer waits
+/// for that seat in another pool.
 fn passed_seat_without_a_worker() {
     loom::stop_exploring();
     let machine = machine(2, 1);
@@ -263,20 +179,8 @@ fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-#[test]
-fn pool_without_workers_returns_its_seats() {
-    bounded(1, passed_seat_without_a_worker);
-}
-
-#[test]
-fn a_pool_without_workers_must_return_its_seats() {
-    must_fail("mayday: a pool without workers keeps its seats", || {
-        bounded(1, passed_seat_without_a_worker);
-    });
-}
-
-/// The only worker runs an item of a queue in which another item waits. The joiner of an item of
-/// another queue needs the group's second seat, and then lets the first item end.
+/// The only worker runs an item of a queue in which another waits. The joiner of an item of another
+/// queue needs the group's second seat.
 fn second_seat_is_free() {
     let machine = machine(1, 1);
     let group = group_of(2, &machine);
@@ -296,18 +200,6 @@ fn second_seat_is_free() {
     end([first, second]);
 }
 
-#[test]
-fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() {
-    bounded(1, second_seat_is_free);
-}
-
-#[test]
-fn a_seat_must_be_requested_when_the_turn_comes() {
-    must_fail("group: a seat is held while the pwq waits for its turn", || {
-        bounded(1, second_seat_is_free);
-    });
-}
-
 /// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
 fn refused_helper() {
     let machine = machine(2, 2);
@@ -322,36 +214,20 @@ fn refused_helper() {
     end([narrow, other]);
 }
 
-#[test]
-fn helper_that_is_refused_keeps_no_seat_of_the_group() {
-    bounded(1, refused_helper);
-}
-
-#[test]
-fn a_refused_helper_must_leave_the_group() {
-    must_fail("group: a refused helper keeps its seat", || {
-        bounded(1, refused_helper);
-    });
-}
-
-/// An item waits for an item of another queue in its group. Then a third item gets the only seat,
-/// and blocks until the first has returned from its wait.
+/// An item waits for one of another queue. A third item then gets the only seat, and blocks until
+/// the first has returned from its wait.
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
     let may_end = Arc::new(Barred::default());
-    let outer = first.spawn({
-        let second = second.clone();
-        move || {
-            let inner = second.spawn(|| 7);
-            let after = second.spawn({
-                let may_end = may_end.clone();
-                move || may_end.pass()
-            });
-            let seven = inner.join().unwrap();
-            may_end.open();
-            after.join().unwrap();
-            seven
-        }
+    let to_second = second.clone();
+    let outer = first.spawn(move || {
+        let inner = to_second.spawn(|| 7);
+        let waits = may_end.clone();
+        let after = to_second.spawn(move || waits.pass());
+        let seven = inner.join().unwrap();
+        may_end.open();
+        after.join().unwrap();
+        seven
     });
     assert_eq!(outer.join().unwrap(), 7);
     loom::stop_exploring();
@@ -360,75 +236,27 @@ fn lends_and_comes_back() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-#[test]
-fn waiting_item_lends_its_seat_and_goes_on_at_once() {
-    bounded(1, lends_and_comes_back);
-}
-
-#[test]
-fn a_waiting_item_must_lend_its_seat() {
-    must_fail("group: a waiter keeps its seats", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
-#[test]
-fn a_returning_item_must_not_wait_for_a_seat() {
-    must_fail("group: a returning thread asks", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
-#[test]
-fn a_returning_item_must_count_once() {
-    must_fail("group: a returning thread counts twice", || {
-        bounded(1, lends_and_comes_back);
-    });
-}
-
-/// A queue joins while its group is paused by another thread.
 fn joins_beside_a_pause() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let pauser = spawn({
-        let group = group.clone();
-        move || group.pause()
-    });
+    let pauser = spawn_with(group.clone(), move |group| group.pause());
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
     pauser.join().unwrap();
     // This is a lock, because resuming a queue need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
-    let after = queue.spawn({
-        let is_paused = is_paused.clone();
-        move || *is_paused.lock().unwrap()
-    });
+    let reads = is_paused.clone();
+    let after = queue.spawn(move || *reads.lock().unwrap());
     *is_paused.lock().unwrap() = false;
     group.resume();
     assert!(!after.join().unwrap());
     wind_up(queue);
 }
 
-#[test]
-fn pause_holds_for_a_queue_that_joins() {
-    bounded(2, joins_beside_a_pause);
-}
-
-#[test]
-fn a_pause_must_reach_joining_queues() {
-    must_fail("group: a pause overlooks who joins", || {
-        bounded(2, joins_beside_a_pause);
-    });
-}
-
-/// A queue joins while another thread sets the shares of the group.
 fn joins_beside_new_shares() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let setter = spawn({
-        let group = group.clone();
-        move || group.set_shares(200).unwrap()
-    });
+    let setter = spawn_with(group.clone(), move |group| group.set_shares(200).unwrap());
     let queue = build(plain(), &group, &machine);
     setter.join().unwrap();
     assert!(machine.has_shares(), "the pool has no shares");
@@ -436,26 +264,13 @@ fn joins_beside_new_shares() {
     wind_up(queue);
 }
 
-#[test]
-fn new_shares_hold_for_a_queue_that_joins() {
-    bounded(2, joins_beside_new_shares);
-}
-
-#[test]
-fn new_shares_must_reach_joining_queues() {
-    must_fail("group: shares overlook who joins", || {
-        bounded(2, joins_beside_new_shares);
-    });
-}
-
-/// A queue joins while another thread begins to drain the group.
 fn joins_beside_a_drain() {
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
-    let builder = spawn({
-        let (group, registry) = (group.clone(), machine.registry().clone());
-        move || plain().group(&group).build_in(&registry).unwrap()
-    });
+    let builder =
+        spawn_with((group.clone(), machine.registry().clone()), move |(group, registry)| {
+            plain().group(&group).build_in(&registry).unwrap()
+        });
     let drain = group.begin_drain();
     let queue = builder.join().unwrap();
     assert!(queue.try_spawn(|| ()).is_err(), "open during a drain");
@@ -463,56 +278,25 @@ fn joins_beside_a_drain() {
     wind_up(queue);
 }
 
-#[test]
-fn drain_closes_a_queue_that_joins() {
-    bounded(2, joins_beside_a_drain);
-}
-
-#[test]
-fn a_drain_must_close_joining_queues() {
-    must_fail("group drain: overlooks who joins", || {
-        bounded(2, joins_beside_a_drain);
-    });
-}
-
 /// An item of the last queue queues one on the first, which may have been drained before.
 fn drain_of_a_chain() {
     let (_machine, group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
-    second
-        .spawn_detached({
-            let (first, plain) = (first.clone(), plain.clone());
-            move || {
-                first.spawn_detached(move || plain.set(1)).unwrap();
-            }
-        })
-        .unwrap();
+    let (to_first, word) = (first.clone(), plain.clone());
+    let outer = move || to_first.spawn_detached(move || word.set(1)).unwrap();
+    second.spawn_detached(outer).unwrap();
     group.drain_timeout(Duration::MAX).unwrap();
     assert_eq!(plain.get(), 1);
     end([first, second]);
 }
 
-#[test]
-fn drain_waits_for_items_that_pass_between_queues() {
-    bounded(1, drain_of_a_chain);
-}
-
-#[test]
-fn a_drain_must_check_all_queues_again() {
-    must_fail("group drain: checks each queue once", || {
-        bounded(1, drain_of_a_chain);
-    });
-}
-
 /// The destructor of a cancelled closure waits for a cancelled item of another queue.
 fn cancel_with_a_destructor_that_waits() {
     struct Joins(Option<afterwork::workqueue::JoinHandle<()>>);
-    impl Drop for Joins {
-        fn drop(&mut self) {
-            let outcome = self.0.take().map(|handle| handle.join());
-            assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
-        }
-    }
+    sync::on_drop!(Joins, this => {
+        let outcome = this.0.take().map(|handle| handle.join());
+        assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
+    });
     let machine = machine(1, 1);
     let group = group_of(1, &machine);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));
@@ -524,14 +308,61 @@ fn cancel_with_a_destructor_that_waits() {
     end(queues);
 }
 
-#[test]
-fn cancel_ends_the_items_of_all_queues_before_it_drops_one() {
-    bounded(1, cancel_with_a_destructor_that_waits);
-}
-
-#[test]
-fn a_cancel_must_take_the_items_of_all_queues_first() {
-    must_fail("group cancel: notifies before all are taken", || {
+models! {
+    fn a_seat_must_be_requested_when_the_turn_comes() =
+        must_fail("group: a seat is held while the pwq waits for its turn",
+            || bounded(1, second_seat_is_free));
+    fn queues_of_a_full_group_take_turns() = exhaustive(take_turns);
+    fn turns_in_a_full_group_follow_shares() =
+        exhaustive(turns_by_shares),
+        must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
+    fn turns_of_pwqs_instead_of_queues_are_found() =
+        must_fail("group: pwqs take turns", || exhaustive(take_turns));
+    fn items_of_two_queues_share_one_seat_and_both_run() = bounded(1, both_climb);
+    fn a_seat_that_is_passed_on_must_climb() =
+        must_fail("group: a passed seat does not climb", || bounded(1, both_climb));
+    fn waiting_for_a_seat_of_a_group_needs_a_second_check() =
+        must_fail("active: no second check", || bounded(1, both_climb));
+    fn queue_without_items_leaves_the_wait_for_its_group() =
+        bounded(1, || drained_in_a_full_group(false)), bounded(1, || drained_in_a_full_group(true));
+    fn an_emptied_queue_must_return_its_own_seat() = must_fail("seats: an emptied pwq keeps them",
+        || bounded(1, || drained_in_a_full_group(false)));
+    fn an_emptied_queue_must_not_climb() =
+        must_fail("group: an emptied pwq climbs", || bounded(1, || drained_in_a_full_group(true)));
+    fn lower_ceiling_holds_for_a_passed_seat() = bounded(1, passed_seat_and_a_lower_ceiling);
+    fn a_passed_seat_must_be_checked_before_its_use() =
+        must_fail("group: a passed seat overlooks the ceiling",
+            || bounded(1, passed_seat_and_a_lower_ceiling));
+    fn pool_without_workers_returns_its_seats() = bounded(1, passed_seat_without_a_worker);
+    fn a_pool_without_workers_must_return_its_seats() =
+        must_fail("mayday: a pool without workers keeps its seats",
+            || bounded(1, passed_seat_without_a_worker));
+    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() = bounded(1, second_seat_is_free);
+    fn helper_that_is_refused_keeps_no_seat_of_the_group() = bounded(1, refused_helper);
+    fn a_refused_helper_must_leave_the_group() =
+        must_fail("group: a refused helper keeps its seat", || bounded(1, refused_helper));
+    fn waiting_item_lends_its_seat_and_goes_on_at_once() = bounded(1, lends_and_comes_back);
+    fn a_waiting_item_must_lend_its_seat() =
+        must_fail("group: a waiter keeps its seats", || bounded(1, lends_and_comes_back));
+    fn a_returning_item_must_not_wait_for_a_seat() =
+        must_fail("group: a returning thread asks", || bounded(1, lends_and_comes_back));
+    fn a_returning_item_must_count_once() =
+        must_fail("group: a returning thread counts twice", || bounded(1, lends_and_comes_back));
+    fn pause_holds_for_a_queue_that_joins() = bounded(2, joins_beside_a_pause);
+    fn a_pause_must_reach_joining_queues() =
+        must_fail("group: a pause overlooks who joins", || bounded(2, joins_beside_a_pause));
+    fn new_shares_hold_for_a_queue_that_joins() = bounded(2, joins_beside_new_shares);
+    fn new_shares_must_reach_joining_queues() =
+        must_fail("group: shares overlook who joins", || bounded(2, joins_beside_new_shares));
+    fn drain_closes_a_queue_that_joins() = bounded(2, joins_beside_a_drain);
+    fn a_drain_must_close_joining_queues() =
+        must_fail("group drain: overlooks who joins", || bounded(2, joins_beside_a_drain));
+    fn drain_waits_for_items_that_pass_between_queues() = bounded(1, drain_of_a_chain);
+    fn a_drain_must_check_all_queues_again() =
+        must_fail("group drain: checks each queue once", || bounded(1, drain_of_a_chain));
+    fn cancel_ends_the_items_of_all_queues_before_it_drops_one() =
         bounded(1, cancel_with_a_destructor_that_waits);
-    });
+    fn a_cancel_must_take_the_items_of_all_queues_first() =
+        must_fail("group cancel: notifies before all are taken",
+            || bounded(1, cancel_with_a_destructor_that_waits));
 }

@@ -4,16 +4,6 @@ use std::sync::Mutex;
 
 use crate::support::*;
 
-/// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
-fn counting() -> (Work, Arc<Plain>) {
-    let count = Arc::new(Plain::default());
-    let work = Work::new({
-        let count = count.clone();
-        move || count.set(count.get() + 1)
-    });
-    (work, count)
-}
-
 fn flush_reads(help: bool) {
     let (_machine, queue) = queue(1, help);
     let (work, count) = counting();
@@ -21,15 +11,6 @@ fn flush_reads(help: bool) {
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
     wind_up(queue);
-}
-
-models! {
-    fn flush_sees_writes_of_the_run() = bounded(3, || flush_reads(false));
-    fn a_joiner_and_a_worker_run_the_item_once() = bounded(3, || flush_reads(true));
-    fn transitions_of_an_item_need_their_order() =
-        must_fail("item: relaxed transitions", || bounded(3, || flush_reads(false)));
-    fn end_of_a_run_must_wake_flushers() =
-        must_fail("item: completion forgets its sleepers", || bounded(3, || flush_reads(false)));
 }
 
 fn two_enqueuers() {
@@ -42,12 +23,6 @@ fn two_enqueuers() {
     assert!(mine || theirs);
     drop(queue);
     assert_eq!(count.get(), u32::from(mine) + u32::from(theirs));
-}
-
-models! {
-    fn each_successful_enqueue_causes_one_run_without_overlap() = bounded(1, two_enqueuers);
-    fn overlapping_runs_of_an_item_would_be_detected() =
-        must_fail("item: runs overlap", || bounded(1, two_enqueuers));
 }
 
 /// A thread writes a word and queues an item that may already be pending. A run sees the word.
@@ -69,13 +44,6 @@ fn enqueue_of_a_pending_item() {
     assert!(seen.load(Ordering::Relaxed), "no run saw the write");
 }
 
-models! {
-    fn run_sees_writes_before_an_enqueue_of_a_pending_item() =
-        bounded(2, enqueue_of_a_pending_item);
-    fn enqueue_of_a_pending_item_must_be_a_transition() =
-        must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
-}
-
 /// A cancel races with the worker. If `requeues`, the item is queued again afterwards.
 fn cancel_races_with_pop(requeues: bool) {
     let (_machine, queue) = queue(1, false);
@@ -89,11 +57,6 @@ fn cancel_races_with_pop(requeues: bool) {
     wind_up(queue);
 }
 
-models! {
-    fn item_is_either_cancelled_or_runs() =
-        bounded(3, || cancel_races_with_pop(false)), bounded(2, || cancel_races_with_pop(true));
-}
-
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
 fn reaped_during_an_enqueue() {
     let (_machine, queue) = queue(1, false);
@@ -101,21 +64,14 @@ fn reaped_during_an_enqueue() {
     let (second, count_second) = counting();
     queue.enqueue(&first);
     queue.enqueue(&second);
-    let other = {
-        let (queue, second) = (queue.clone(), second.clone());
-        spawn(move || (second.cancel(), queue.enqueue(&second)))
-    };
+    let other = spawn_with((queue.clone(), second.clone()), |(queue, second)| {
+        (second.cancel(), queue.enqueue(&second))
+    });
     let cancelled = first.cancel();
     let (other_cancelled, again) = other.join().unwrap();
     drop(queue);
     assert_eq!(count_first.get(), u32::from(!cancelled));
     assert_eq!(count_second.get(), u32::from(!other_cancelled) + u32::from(again));
-}
-
-models! {
-    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_during_an_enqueue);
-    fn tombstone_removal_must_see_enqueuers() =
-        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_during_an_enqueue));
 }
 
 /// The item queues itself again until `cancel_sync` stops it.
@@ -144,10 +100,6 @@ fn cancel_sync_ends_it() {
     assert_eq!(count.get(), 0);
 }
 
-models! {
-    fn nothing_runs_after_cancel_sync() = bounded(2, cancel_sync_ends_it);
-}
-
 /// Disabling races with queueing, and with the run.
 fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
@@ -163,18 +115,10 @@ fn disable_races_with_enqueue() {
     assert_eq!(count.get(), 0);
 }
 
-models! {
-    fn disabled_item_is_not_and_cannot_be_pending() = bounded(2, disable_races_with_enqueue);
-    fn disable_must_wait_for_an_earlier_enqueuer() =
-        must_fail("cancel: overlooks a claim", || bounded(2, disable_races_with_enqueue));
-}
-
-/// Flushes a run that queues its own item and cancels it again. This thread is the worker. The run
-/// starts the flusher, so that the model has no flush before the run.
+/// A run queues its own item and cancels it again, during a flush that it has started. This thread
+/// is the worker.
 fn flush_races_with_a_cancel() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(false);
     let flusher = Arc::new(Mutex::new(None));
     let work = Work::with_handle({
         let (queue, flusher) = (queue.clone(), flusher.clone());
@@ -192,17 +136,10 @@ fn flush_races_with_a_cancel() {
         }
     });
     queue.enqueue(&work);
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     let flusher = flusher.lock().unwrap().take().expect("it has run");
     flusher.join().unwrap();
     wind_up(queue);
-}
-
-models! {
-    fn flush_waits_for_the_run_when_the_requeue_is_cancelled() = bounded(2, flush_races_with_a_cancel);
-    fn cancel_must_not_count_as_the_end_of_the_run() =
-        must_fail("item: a cancel ends the run", || bounded(2, flush_races_with_a_cancel));
 }
 
 /// The last handle is dropped before, during or after the run.
@@ -216,32 +153,18 @@ fn last_handle() {
     // Loom reports an item that is leaked or freed twice.
 }
 
-models! {
-    fn a_dropped_item_is_freed_once() = bounded(3, last_handle);
-    fn leaked_item_is_detected() =
-        must_fail("item: completion never frees", || bounded(3, last_handle));
-}
-
 /// The run clones the handle that it borrows while the last other handle is dropped.
 fn cloned_in_the_run() {
     let (_machine, queue) = queue(1, false);
     let kept = Arc::new(Mutex::new(None));
-    let work = Work::with_handle({
-        let kept = kept.clone();
-        move |this| *kept.lock().unwrap() = Some(this.clone())
-    });
+    let place = kept.clone();
+    let work = Work::with_handle(move |this| *place.lock().unwrap() = Some(this.clone()));
     queue.enqueue(&work);
     drop(work);
     drop(queue);
     let work = kept.lock().unwrap().take().expect("it has run");
     assert!(!work.is_busy());
     assert!(!work.is_orphaned());
-}
-
-models! {
-    fn a_handle_cloned_in_the_run_keeps_the_item() = bounded(3, cloned_in_the_run);
-    fn clone_must_wait_for_the_dropped_handle() =
-        must_fail("item: a clone does not wait", || bounded(3, cloned_in_the_run));
 }
 
 fn spawn_and_join(help: bool) {
@@ -251,23 +174,12 @@ fn spawn_and_join(help: bool) {
     wind_up(queue);
 }
 
-models! {
-    fn joiner_gets_the_return_value_of_the_closure() =
-        bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
-}
-
 /// The handle is dropped or cancels the closure, before, during or after the run.
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
-    let dropped = Arc::new(AtomicUsize::new(0));
-    struct Counted(Arc<AtomicUsize>, Plain);
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            if !sync::twin::torn_down() {
-                self.0.fetch_add(1 + self.1.get() as usize, Ordering::Relaxed);
-            }
-        }
-    }
+    let dropped = Arc::new(AtomicU32::new(0));
+    struct Counted(Arc<AtomicU32>, Plain);
+    sync::on_drop!(Counted, this => this.0.fetch_add(1 + this.1.get(), Ordering::Relaxed));
     let argument = Counted(dropped.clone(), Plain::default());
     let mut handle = queue.spawn(move || {
         argument.1.set(0);
@@ -281,32 +193,12 @@ fn handle_is_dropped(cancel: bool) {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }
 
-models! {
-    fn a_closure_and_its_result_are_dropped_once() =
-        bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
-}
-
-#[test]
-fn last_handle_must_free_an_idle_item() {
-    must_fail("item: the last handle leaves an idle item", || {
-        bounded(3, || handle_is_dropped(false))
-    });
-}
-
-struct Task(Unparker);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// A task polls a handle twice before it sleeps.
 fn polled() {
     let (_machine, queue) = queue(1, false);
     let mut handle = queue.spawn(|| 42);
     let mut parker = Parker::new();
-    let waker = Waker::from(Arc::new(Task(parker.unparker())));
+    let waker = foreign_waker(parker.unparker());
     let mut context = Context::from_waker(&waker);
     let mut poll = || Pin::new(&mut handle).poll(&mut context);
     let result = loop {
@@ -322,36 +214,17 @@ fn polled() {
     wind_up(queue);
 }
 
-models! {
-    fn a_task_that_polled_is_woken() = bounded(3, polled);
-    fn the_end_of_a_run_must_wake_the_task() =
-        must_fail("item: completion forgets its task", || bounded(3, polled));
-}
-
 /// The queue is dropped while a joiner or a worker runs one of its items.
 fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::new({
-        let done = done.clone();
-        move || done.store(true, Ordering::Relaxed)
-    });
+    let ended = done.clone();
+    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
     queue.enqueue(&work);
     let helper = spawn(move || work.flush().unwrap());
     drop(queue);
     assert!(done.load(Ordering::Relaxed), "the queue was destroyed before its item had run");
     helper.join().unwrap();
-}
-
-models! {
-    fn queue_is_not_destroyed_before_its_items_have_run() =
-        bounded(1, || queue_is_destroyed_during_a_helper(1));
-    fn drain_must_check_the_seats_after_the_injector() =
-        must_fail("drain: no fence", || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
-            || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
-            || bounded(2, || queue_is_destroyed_during_a_helper(0)));
 }
 
 /// Two workers run two items of a queue that runs one item at a time.
@@ -371,10 +244,6 @@ fn one_at_a_time() {
     assert_eq!(inside.get(), 2);
 }
 
-models! {
-    fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
-}
-
 /// One of the items of an ordered queue is cancelled, which removes it from its list.
 fn ordered_cancel() {
     let machine = machine(2, 1);
@@ -390,10 +259,6 @@ fn ordered_cancel() {
     assert_eq!(count_second.get(), 1);
 }
 
-models! {
-    fn an_ordered_item_is_cut_out_or_runs() = bounded(2, ordered_cancel);
-}
-
 /// A cancelled item whose tombstone is on one queue's list is queued on another queue.
 fn moved_to_another_queue() {
     let machine = machine(2, 1);
@@ -407,10 +272,6 @@ fn moved_to_another_queue() {
     assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
 }
 
-models! {
-    fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);
-}
-
 /// The same happens in a pool where only the enqueuer can remove the tombstone from the injector.
 fn moved_from_a_stuck_pool() {
     let machine = machine(1, 1);
@@ -419,14 +280,65 @@ fn moved_from_a_stuck_pool() {
     let (work, count) = counting();
     assert!(first.enqueue(&work) && work.cancel());
     assert!(second.enqueue(&work));
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     assert_eq!(count.get(), 1);
     wind_up(first);
     drop(second);
 }
 
 models! {
+    fn flush_sees_writes_of_the_run() = bounded(3, || flush_reads(false));
+    fn a_joiner_and_a_worker_run_the_item_once() = bounded(3, || flush_reads(true));
+    fn transitions_of_an_item_need_their_order() =
+        must_fail("item: relaxed transitions", || bounded(3, || flush_reads(false)));
+    fn end_of_a_run_must_wake_flushers() =
+        must_fail("item: completion forgets its sleepers", || bounded(3, || flush_reads(false)));
+    fn each_successful_enqueue_causes_one_run_without_overlap() = bounded(1, two_enqueuers);
+    fn overlapping_runs_of_an_item_would_be_detected() =
+        must_fail("item: runs overlap", || bounded(1, two_enqueuers));
+    fn run_sees_writes_before_an_enqueue_of_a_pending_item() =
+        bounded(2, enqueue_of_a_pending_item);
+    fn enqueue_of_a_pending_item_must_be_a_transition() =
+        must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
+    fn item_is_either_cancelled_or_runs() =
+        bounded(3, || cancel_races_with_pop(false)), bounded(2, || cancel_races_with_pop(true));
+    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_during_an_enqueue);
+    fn tombstone_removal_must_see_enqueuers() =
+        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_during_an_enqueue));
+    fn nothing_runs_after_cancel_sync() = bounded(2, cancel_sync_ends_it);
+    fn disabled_item_is_not_and_cannot_be_pending() = bounded(2, disable_races_with_enqueue);
+    fn disable_must_wait_for_an_earlier_enqueuer() =
+        must_fail("cancel: overlooks a claim", || bounded(2, disable_races_with_enqueue));
+    fn flush_waits_for_the_run_when_the_requeue_is_cancelled() =
+        bounded(2, flush_races_with_a_cancel);
+    fn cancel_must_not_count_as_the_end_of_the_run() =
+        must_fail("item: a cancel ends the run", || bounded(2, flush_races_with_a_cancel));
+    fn a_dropped_item_is_freed_once() = bounded(3, last_handle);
+    fn leaked_item_is_detected() =
+        must_fail("item: completion never frees", || bounded(3, last_handle));
+    fn a_handle_cloned_in_the_run_keeps_the_item() = bounded(3, cloned_in_the_run);
+    fn clone_must_wait_for_the_dropped_handle() =
+        must_fail("item: a clone does not wait", || bounded(3, cloned_in_the_run));
+    fn joiner_gets_the_return_value_of_the_closure() =
+        bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
+    fn a_closure_and_its_result_are_dropped_once() =
+        bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
+    fn last_handle_must_free_an_idle_item() = must_fail("item: the last handle leaves an idle item",
+        || bounded(3, || handle_is_dropped(false)));
+    fn a_task_that_polled_is_woken() = bounded(3, polled);
+    fn the_end_of_a_run_must_wake_the_task() =
+        must_fail("item: completion forgets its task", || bounded(3, polled));
+    fn queue_is_not_destroyed_before_its_items_have_run() =
+        bounded(1, || queue_is_destroyed_during_a_helper(1));
+    fn drain_must_check_the_seats_after_the_injector() =
+        must_fail("drain: no fence", || bounded(1, || queue_is_destroyed_during_a_helper(1)));
+    fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
+        || bounded(1, || queue_is_destroyed_during_a_helper(1)));
+    fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
+        || bounded(2, || queue_is_destroyed_during_a_helper(0)));
+    fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
+    fn an_ordered_item_is_cut_out_or_runs() = bounded(2, ordered_cancel);
+    fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);
     fn tombstone_is_removed_from_a_pool_without_workers() = bounded(2, moved_from_a_stuck_pool);
     fn removing_a_tombstone_must_check_the_injector() =
         must_fail("cut out: forgets the injector", || bounded(2, moved_from_a_stuck_pool));

@@ -10,7 +10,7 @@ struct Got {
 }
 
 impl Got {
-    fn take(&mut self, items: Vec<Pushed>) {
+    fn take(&mut self, items: impl IntoIterator<Item = Pushed>) {
         for (from, number) in items.into_iter().map(Pushed::open) {
             assert_eq!(number, self.next[from], "out of the order of producer {from}");
             self.next[from] += 1;
@@ -19,28 +19,18 @@ impl Got {
     }
 }
 
-/// One producer pushes single items, and another one a chain. The consumer starts last, because
-/// loom checks for a conflict only at the last access to a word.
+/// The consumer starts last, because loom checks for a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
-    let singles = spawn({
-        let injected = injected.clone();
-        move || {
-            injected.push(0, 0);
-            injected.push(0, 1);
-        }
+    let singles = spawn_with(injected.clone(), move |injected| {
+        injected.push(0, 0);
+        injected.push(0, 1);
     });
-    let chain = spawn({
-        let injected = injected.clone();
-        move || injected.push_chain(1, 2)
-    });
-    let taker = spawn({
-        let injected = injected.clone();
-        move || {
-            let mut got = Got::default();
-            got.take(injected.take());
-            got
-        }
+    let chain = spawn_with(injected.clone(), move |injected| injected.push_chain(1, 2));
+    let taker = spawn_with(injected.clone(), move |injected| {
+        let mut got = Got::default();
+        got.take(injected.take());
+        got
     });
     singles.join().unwrap();
     chain.join().unwrap();
@@ -54,64 +44,36 @@ fn take_back() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let (own, _) = injected.push(1, 0);
-    let producer = spawn({
-        let injected = injected.clone();
-        move || injected.push(2, 0).1
-    });
-    let taker = spawn({
-        let injected = injected.clone();
-        move || injected.take()
-    });
+    let producer = spawn_with(injected.clone(), move |injected| injected.push(2, 0).1);
+    let taker = spawn_with(injected.clone(), move |injected| injected.take());
     let back = injected.take_back(own);
     producer.join().unwrap();
     let mut got = Got::default();
-    got.take(back.into_iter().collect());
+    got.take(back);
     got.take(taker.join().unwrap());
     got.take(injected.take());
     assert_eq!(got.total, 3);
 }
 
-models! {
-    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
-    fn recalled_item_leaves_no_gap() = exhaustive(take_back);
-    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
-    fn taking_injected_items_needs_acquire() =
-        must_fail("stack: relaxed take", || exhaustive(inject));
-}
-
-/// A thread that knows an item before its push, for example from its state, takes it back while it
-/// is pushed above another one. That thread starts last: see `inject`.
+/// A thread takes an item back while it is pushed above another one. It starts last: see `inject`.
 fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let item = Injected::make(1, 0);
-    let other = spawn({
-        let injected = injected.clone();
-        move || injected.take_back(item)
-    });
+    let other = spawn_with(injected.clone(), move |injected| injected.take_back(item));
     injected.push_made(item);
     let back = other.join().unwrap();
     let mut got = Got::default();
-    got.take(back.into_iter().collect());
+    got.take(back);
     got.take(injected.take());
     assert_eq!(got.total, 2);
-}
-
-models! {
-    fn item_recalled_during_its_push_leaves_no_gap() =
-        exhaustive(recall_races_with_the_push);
-    fn recalling_an_item_must_see_its_push() =
-        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
 }
 
 /// A thread releases the only seat while another requests it, and finds it or receives it.
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
-    let other = spawn({
-        let gates = gates.clone();
-        move || gates.enter_or_queue(7)
-    });
+    let other = spawn_with(gates.clone(), move |gates| gates.enter_or_queue(7));
     let passed = gates.leave();
     let seated = other.join().unwrap();
     assert!(seated || passed == Some(7), "the seat is free while a pwq waits for it");
@@ -123,34 +85,17 @@ fn one_seat() {
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());
-    let other = spawn({
-        let gates = gates.clone();
-        move || gates.enter_or_queue(7)
-    });
-    let changer = spawn({
-        let gates = gates.clone();
-        move || {
-            let mut seated = gates.set_max(1);
-            seated.extend(gates.set_max(2));
-            seated
-        }
+    let other = spawn_with(gates.clone(), move |gates| gates.enter_or_queue(7));
+    let changer = spawn_with(gates.clone(), move |gates| {
+        let mut seated = gates.set_max(1);
+        seated.extend(gates.set_max(2));
+        seated
     });
     let mut passed: Vec<_> = gates.leave().into_iter().collect();
     let seated = other.join().unwrap();
     passed.extend(changer.join().unwrap());
     assert!(seated || passed == [7], "a seat is free while a pwq waits for it");
     assert_eq!(gates.nr_active(), 2);
-}
-
-models! {
-    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
-    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
-    fn joining_the_gates_wait_queue_needs_a_recheck() =
-        must_fail("active: no second check", || exhaustive(one_seat));
-    fn leaked_seat_is_detected() =
-        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
-    fn seat_granted_twice_is_detected() =
-        must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
 /// Acquires all four seats. Seats that are released then stay in the seat cache of their node.
@@ -179,12 +124,9 @@ fn stock_races_with_a_waiter() {
 fn stock_races_with_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
-    let runner = spawn({
-        let (gates, has_run) = (gates.clone(), has_run.clone());
-        move || {
-            has_run.store(1, Ordering::Relaxed);
-            gates.leave_last()
-        }
+    let runner = spawn_with((gates.clone(), has_run.clone()), move |(gates, has_run)| {
+        has_run.store(1, Ordering::Relaxed);
+        gates.leave_last()
     });
     let idle = gates.is_idle();
     let seen = has_run.load(Ordering::Relaxed);
@@ -199,12 +141,9 @@ fn stock_races_with_a_flush() {
     assert!(gates.try_enter(), "and the stocks are open");
     assert_eq!(gates.leave(), None, "and one seat is kept");
     let helps = gates.help().unwrap();
-    let helper = spawn({
-        let (gates, has_run) = (gates.clone(), has_run.clone());
-        move || {
-            has_run.store(1, Ordering::Relaxed);
-            gates.end_help(helps)
-        }
+    let helper = spawn_with((gates.clone(), has_run.clone()), move |(gates, has_run)| {
+        has_run.store(1, Ordering::Relaxed);
+        gates.end_help(helps)
     });
     let flush = gates.flush();
     let ended = flush.has_ended();
@@ -215,32 +154,14 @@ fn stock_races_with_a_flush() {
     assert!(flush.has_ended());
 }
 
-models! {
-    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
-    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
-    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
-    fn stocks_that_are_not_closed_are_found() =
-        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
-        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
-    fn closing_stocks_must_see_writes_and_be_notified() =
-        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
-        must_fail("stock: the last helper does not notify", || exhaustive(stock_races_with_a_flush));
-}
-
-/// Two threads free one block each, while the owner allocates twice. The owner starts last, because
-/// loom checks for a conflict only at the last access to a word.
+/// Two threads free a block each while the owner allocates. It starts last: see `inject`.
 fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     let blocks = Arc::new(Blocks::new(false));
     let freers = [0, 1].map(|nth| {
         let blocks = blocks.clone();
         spawn(move || blocks.free(nth))
     });
-    let owner = spawn({
-        let blocks = blocks.clone();
-        move || [alloc(&blocks), alloc(&blocks)]
-    });
+    let owner = spawn_with(blocks.clone(), move |blocks| [alloc(&blocks), alloc(&blocks)]);
     for freer in freers {
         freer.join().unwrap();
     }
@@ -252,29 +173,12 @@ fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     }
 }
 
-#[test]
-fn freed_blocks_are_seen_and_found() {
-    for alloc in [Blocks::alloc, Blocks::alloc_lowest] {
-        exhaustive(move || freers_meet_owner(alloc));
-    }
-    for twin in ["chunk: relaxed free", "chunk: relaxed take", "chunk: clears the ready bit late"] {
-        must_fail(twin, || {
-            exhaustive(|| freers_meet_owner(Blocks::alloc_lowest));
-        });
-    }
-}
-
 /// The owner allocates and frees blocks while the scanner scans. No block and no page is lost.
 fn owner_races_with_scanner() {
     let blocks = Arc::new(Blocks::new(true));
-    let owner = spawn({
-        let blocks = blocks.clone();
-        move || {
-            let has = blocks.alloc();
-            (0..2).filter(|nth| has[*nth]).for_each(|nth| {
-                blocks.free(nth);
-            });
-        }
+    let owner = spawn_with(blocks.clone(), move |blocks| {
+        let has = blocks.alloc();
+        (0..2).filter(|nth| has[*nth]).for_each(|nth| _ = blocks.free(nth));
     });
     blocks.scan();
     owner.join().unwrap();
@@ -282,17 +186,6 @@ fn owner_races_with_scanner() {
     assert_eq!(blocks.alloc_lowest(), [true; 2], "the blocks are found");
 }
 
-#[test]
-fn scanner_has_the_chunks_that_it_discards() {
-    exhaustive(owner_races_with_scanner);
-    for twin in
-        ["chunk: relaxed claim", "chunk: claims blocks in use", "chunk: is clean after its return"]
-    {
-        must_fail(twin, || exhaustive(owner_races_with_scanner));
-    }
-}
-
-/// Two threads free the blocks of a chunk while the scanner scans.
 fn freers_meet_scanner() {
     let blocks = Arc::new(Blocks::new(false));
     let freers = [0, 1].map(|nth| {
@@ -301,16 +194,52 @@ fn freers_meet_scanner() {
     });
     let is_discarded = blocks.scan();
     let notified = freers.map(|freer| freer.join().unwrap());
-    assert!(
-        is_discarded || notified.contains(&true),
-        "the chunk is free, and no scan is scheduled"
-    );
+    assert!(is_discarded || notified.contains(&true), "no scan is scheduled for a free chunk");
 }
 
-#[test]
-fn freed_chunk_is_scanned_or_notified() {
-    exhaustive(freers_meet_scanner);
-    for twin in ["chunk: notifies without a fence", "chunk: scans without a fence"] {
-        must_fail(twin, || exhaustive(freers_meet_scanner));
-    }
+models! {
+    fn freed_blocks_are_seen_and_found() =
+        exhaustive(|| freers_meet_owner(Blocks::alloc)),
+        exhaustive(|| freers_meet_owner(Blocks::alloc_lowest)),
+        must_fail("chunk: relaxed free", || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest))),
+        must_fail("chunk: relaxed take", || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest))),
+        must_fail("chunk: clears the ready bit late",
+            || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest)));
+    fn scanner_has_the_chunks_that_it_discards() =
+        exhaustive(owner_races_with_scanner),
+        must_fail("chunk: relaxed claim", || exhaustive(owner_races_with_scanner)),
+        must_fail("chunk: claims blocks in use", || exhaustive(owner_races_with_scanner)),
+        must_fail("chunk: is clean after its return", || exhaustive(owner_races_with_scanner));
+    fn freed_chunk_is_scanned_or_notified() =
+        exhaustive(freers_meet_scanner),
+        must_fail("chunk: notifies without a fence", || exhaustive(freers_meet_scanner)),
+        must_fail("chunk: scans without a fence", || exhaustive(freers_meet_scanner));
+    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
+    fn recalled_item_leaves_no_gap() = exhaustive(take_back);
+    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
+    fn taking_injected_items_needs_acquire() =
+        must_fail("stack: relaxed take", || exhaustive(inject));
+    fn item_recalled_during_its_push_leaves_no_gap() = exhaustive(recall_races_with_the_push);
+    fn recalling_an_item_must_see_its_push() =
+        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
+    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
+    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
+    fn joining_the_gates_wait_queue_needs_a_recheck() =
+        must_fail("active: no second check", || exhaustive(one_seat));
+    fn leaked_seat_is_detected() =
+        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
+    fn seat_granted_twice_is_detected() =
+        must_fail("active: a seat given twice", || exhaustive(one_seat));
+    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
+    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
+    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
+    fn stocks_that_are_not_closed_are_found() =
+        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
+        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
+    fn closing_stocks_must_see_writes_and_be_notified() =
+        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
+        must_fail("stock: the last helper does not notify",
+            || exhaustive(stock_races_with_a_flush));
 }

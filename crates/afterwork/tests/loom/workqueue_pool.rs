@@ -4,9 +4,7 @@ use crate::support::*;
 
 /// An item is queued while a worker is about to park. The item runs.
 fn one_worker_one_item() {
-    let machine = machine(2, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
+    let (_machine, queue) = queue(1, false);
     let work = Work::new(|| ());
     assert!(queue.enqueue(&work));
     // Deadlocks if the item is left to a sleeping worker.
@@ -14,12 +12,9 @@ fn one_worker_one_item() {
     wind_up(queue);
 }
 
-/// An item is queued while a worker is about to park and a thread flushes the queue. The flusher
-/// may take the item out of the injector just when the worker checks it.
+/// A flusher may take the item out of the injector just when the parking worker checks it.
 fn flush_adopts() {
-    let machine = machine(2, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
+    let (_machine, queue) = queue(1, false);
     let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
     let work = Work::new(|| ());
     queue.enqueue(&work);
@@ -28,8 +23,7 @@ fn flush_adopts() {
     wind_up(queue);
 }
 
-/// An urgent item is queued while a worker is about to park and a thread adopts items in order to
-/// flush the queue. The pwq then has a seat and waits for the worker.
+/// Like [`flush_adopts`], with an urgent item, whose pwq then has a seat and waits for the worker.
 fn flush_adopts_urgent() {
     let machine = machine(2, 1);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -41,6 +35,42 @@ fn flush_adopts_urgent() {
     work.flush().unwrap();
     flusher.join().unwrap();
     drop(urgent);
+    wind_up(queue);
+}
+
+/// An item is queued for a busy pool while the monitor is about to disarm itself.
+fn pushed_while_the_monitor_ends() {
+    let mut machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    machine.watch();
+    assert!(machine.was_notified());
+    let work = Work::new(|| ());
+    let producer =
+        spawn_with((queue.clone(), work.clone()), move |(queue, work)| queue.enqueue(&work));
+    machine.tick();
+    producer.join().unwrap();
+    // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
+    assert!(machine.is_watching(), "work waits and no monitor runs");
+    go(&machine);
+    drop(queue);
+}
+
+/// A worker is kicked and culled at the same time. A missing worker is created again.
+fn kick_races_with_cull(nr_workers: usize) {
+    let mut machine = machine(2, 2);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    let ((count, nr_runs), notifier) = (counter(), machine.notifier());
+    let work = Work::new(move || {
+        count();
+        notifier.unpark();
+    });
+    let culler = machine.culler();
+    let culler = spawn(move || culler.cull());
+    queue.enqueue(&work);
+    machine.serve_until(|| nr_runs.load(Ordering::Relaxed) == 1);
+    culler.join().unwrap();
     wind_up(queue);
 }
 
@@ -62,59 +92,13 @@ models! {
     fn taking_needs_its_fence() =
         must_fail("take: no fence", || bounded(1, || first_waits_for_second(2, Barred::pass)));
     fn taking_needs_the_chained_kick() = must_fail("take: no chained kick",
-            || bounded(1, || first_waits_for_second(2, Barred::pass)));
+        || bounded(1, || first_waits_for_second(2, Barred::pass)));
     fn forgotten_wake_up_is_detected() =
         must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
-}
-
-/// An item is queued for a pool whose only worker is busy, while the monitor is about to disarm
-/// itself.
-fn pushed_while_the_monitor_ends() {
-    let mut machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    machine.watch();
-    assert!(machine.was_notified());
-    let work = Work::new(|| ());
-    let producer =
-        spawn_with((queue.clone(), work.clone()), move |(queue, work)| queue.enqueue(&work));
-    machine.tick();
-    producer.join().unwrap();
-    // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
-    assert!(machine.is_watching(), "work waits and no monitor runs");
-    machine.pretend_busy(false);
-    machine.help_out();
-    drop(queue);
-}
-
-models! {
     fn stuck_work_is_seen_by_the_monitor() = exhaustive(pushed_while_the_monitor_ends);
     fn monitor_needs_its_fence() =
         must_fail("watch: no fence", || exhaustive(pushed_while_the_monitor_ends));
-}
-
-/// A worker is kicked and culled at the same time. A missing worker is created again.
-fn kick_races_with_cull(nr_workers: usize) {
-    let mut machine = machine(2, 2);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(nr_workers);
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let work = Work::new({
-        let (nr_runs, notifier) = (nr_runs.clone(), machine.notifier());
-        move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-            notifier.unpark();
-        }
-    });
-    let culler = machine.culler();
-    let culler = spawn(move || culler.cull());
-    queue.enqueue(&work);
-    machine.serve_until(|| nr_runs.load(Ordering::Relaxed) == 1);
-    culler.join().unwrap();
-    wind_up(queue);
-}
-
-models! {
-    fn a_kicked_worker_is_never_culled_and_its_item_is_run() = bounded(2, || kick_races_with_cull(1));
+    fn a_kicked_worker_is_never_culled_and_its_item_is_run() =
+        bounded(2, || kick_races_with_cull(1));
     fn a_kick_must_claim() = must_fail("kick: no claim", || bounded(2, || kick_races_with_cull(1)));
 }

@@ -3,8 +3,7 @@
 
 use crate::support::*;
 
-/// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
-/// are a race, and so are a run and a read of the count when the item should be idle.
+/// A user's structure: an item, and a count of its runs that the model checks for races.
 #[repr(C)]
 struct Job {
     work: RawWork,
@@ -45,7 +44,6 @@ impl There {
         unsafe { RawWork::cancel_sync(self.work()) }.unwrap()
     }
 
-    /// Frees the job and returns its count.
     fn free(self) -> Arc<Plain> {
         // SAFETY: `job` created the box, and no other thread accesses the job, as the model checks.
         unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
@@ -90,16 +88,6 @@ fn flush_then_free(help: bool) {
     wind_up(queue);
 }
 
-models! {
-    fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() =
-        bounded(2, || flush_then_free(false));
-    fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true));
-    fn waiter_for_a_start_must_wait_for_the_run_after_it() =
-        must_fail("raw: a start forgets its waiters", || bounded(2, || flush_then_free(false)));
-    fn waiter_must_make_a_transition() =
-        must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
-}
-
 /// The item is queued again, possibly during its run, and flushed, perhaps by helping.
 fn queued_during_a_run(help: bool) {
     let (_machine, queue) = queue(1, help);
@@ -110,12 +98,6 @@ fn queued_during_a_run(help: bool) {
     let nr_runs = job.free();
     assert_eq!(nr_runs.get(), 1 + u32::from(again));
     wind_up(queue);
-}
-
-models! {
-    fn raw_item_is_not_helped_during_its_run() = bounded(2, || queued_during_a_run(true));
-    fn run_must_be_recorded_before_its_start() = must_fail("raw: a run is noted after its start",
-            || bounded(2, || queued_during_a_run(true)));
 }
 
 /// The item is cancelled while a worker may start it, then freed.
@@ -129,11 +111,6 @@ fn cancel_then_free() {
     wind_up(queue);
 }
 
-models! {
-    fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() = bounded(2, cancel_then_free);
-}
-
-/// A run frees its item.
 fn freed_by_its_run() {
     let (_machine, queue) = queue(1, false);
     let job = job(count_and_free, None);
@@ -142,10 +119,6 @@ fn freed_by_its_run() {
     assert!(job.queue(&queue));
     drop(queue);
     assert_eq!(nr_runs.get(), 1);
-}
-
-models! {
-    fn a_raw_item_may_be_freed_by_its_run() = bounded(2, freed_by_its_run);
 }
 
 fn two_enqueuers() {
@@ -160,14 +133,6 @@ fn two_enqueuers() {
     assert_eq!(nr_runs.get(), u32::from(mine) + u32::from(theirs));
 }
 
-models! {
-    fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);
-    fn overlapping_runs_of_a_raw_item_would_be_detected() =
-        must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
-    fn item_deferred_to_a_run_must_be_put_back() =
-        must_fail("raw: an end forgets a deferred item", || bounded(1, two_enqueuers));
-}
-
 /// The item queues itself again until `cancel_sync` stops it. Then it is freed.
 fn cancel_ends_requeueing(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, false);
@@ -177,11 +142,6 @@ fn cancel_ends_requeueing(nr_workers: usize) {
     // Races with any run that has not ended.
     job.free().set(0);
     wind_up(queue);
-}
-
-models! {
-    fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() =
-        bounded(1, || cancel_ends_requeueing(1)), bounded(1, || cancel_ends_requeueing(2));
 }
 
 /// One thread flushes while another cancels. The flush ends.
@@ -198,6 +158,25 @@ fn cancelled_during_a_flush() {
 }
 
 models! {
+    fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() =
+        bounded(2, || flush_then_free(false));
+    fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true));
+    fn waiter_for_a_start_must_wait_for_the_run_after_it() =
+        must_fail("raw: a start forgets its waiters", || bounded(2, || flush_then_free(false)));
+    fn waiter_must_make_a_transition() =
+        must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
+    fn raw_item_is_not_helped_during_its_run() = bounded(2, || queued_during_a_run(true));
+    fn run_must_be_recorded_before_its_start() = must_fail("raw: a run is noted after its start",
+        || bounded(2, || queued_during_a_run(true)));
+    fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() = bounded(2, cancel_then_free);
+    fn a_raw_item_may_be_freed_by_its_run() = bounded(2, freed_by_its_run);
+    fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);
+    fn overlapping_runs_of_a_raw_item_would_be_detected() =
+        must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
+    fn item_deferred_to_a_run_must_be_put_back() =
+        must_fail("raw: an end forgets a deferred item", || bounded(1, two_enqueuers));
+    fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() =
+        bounded(1, || cancel_ends_requeueing(1)), bounded(1, || cancel_ends_requeueing(2));
     fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() = bounded(1, cancelled_during_a_flush);
     fn cancel_must_notify_flushers() =
         must_fail("raw: a cancel forgets the waiters", || bounded(1, cancelled_during_a_flush));

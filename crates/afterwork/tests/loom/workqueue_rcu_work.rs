@@ -2,43 +2,27 @@
 
 use crate::support::*;
 
-/// Creates a machine without workers, an item, and its count of runs. The model runs the items.
-fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
-    rcu::synchronize();
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let count = Arc::new(AtomicU32::new(0));
-    let runs = count.clone();
-    let work = RcuWork::new(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
-    (machine, queue, work, count)
-}
-
-/// Ends the grace period on another thread while `meet` acts. Returns the run count and the result
-/// of `meet`.
+/// Ends the grace period while `meet` acts. Returns the run count and the result of `meet`.
 fn end_during<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
-    let (machine, queue, work, count) = one_item();
+    rcu::synchronize();
+    let (machine, queue) = held(false);
+    let (runs, count) = counter();
+    let work = RcuWork::new(runs);
     assert!(queue.task().enqueue_rcu(&work));
     let sweeping = spawn(sweep);
     let met = meet(&queue, &work);
     sweeping.join().unwrap();
     sweep();
     machine.fire_timers(std::time::Duration::from_millis(10));
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     assert!(!work.is_pending());
     wind_up(queue);
     (count.load(Ordering::Relaxed), met)
 }
 
-#[test]
-fn cancel_prevents_or_undoes_queueing_by_a_grace_period() {
-    bounded(2, || {
-        let (nr_runs, cancelled) = end_during(|_, work| work.cancel());
-        assert_eq!(nr_runs, u32::from(!cancelled));
-    });
+fn cancel_races_with_the_end() {
+    let (nr_runs, cancelled) = end_during(|_, work| work.cancel());
+    assert_eq!(nr_runs, u32::from(!cancelled));
 }
 
 fn requeue_races_with_the_end() {
@@ -47,18 +31,9 @@ fn requeue_races_with_the_end() {
     assert_eq!((nr_runs, queued), (1, false));
 }
 
-models! {
-    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_races_with_the_end);
-    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
-        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_races_with_the_end));
-}
-
-/// Flushes an item while another thread queues it.
 fn flush_races_with_queueing() {
     rcu::synchronize();
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(true);
     let has_run = Arc::new(AtomicBool::new(false));
     let runs = has_run.clone();
     let work = RcuWork::new(move || runs.store(true, Ordering::Relaxed));
@@ -78,13 +53,18 @@ fn flush_races_with_queueing() {
     let _ = rcu::start_poll();
     queueing.join().unwrap();
     sweep();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     wind_up(queue);
 }
 
 models! {
-    fn flush_waits_for_an_item_with_an_unsubmitted_callback() = bounded(2, flush_races_with_queueing);
+    fn cancel_prevents_or_undoes_queueing_by_a_grace_period() =
+        bounded(2, cancel_races_with_the_end);
+    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_races_with_the_end);
+    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
+        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_races_with_the_end));
+    fn flush_waits_for_an_item_with_an_unsubmitted_callback() =
+        bounded(2, flush_races_with_queueing);
     fn flush_must_ask_until_the_item_waits_no_more() =
         must_fail("rcu_work: flush asks once", || bounded(2, flush_races_with_queueing));
 }

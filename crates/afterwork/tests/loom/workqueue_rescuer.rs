@@ -25,13 +25,8 @@ fn late_worker_arrives() {
     let machine = machine(1, 1);
     let queue = plain().with_rescuer().max_active(1);
     let queue = queue.build_in(machine.registry()).unwrap();
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let work = Work::new({
-        let nr_runs = nr_runs.clone();
-        move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+    let (count, nr_runs) = counter();
+    let work = Work::new(count);
     queue.enqueue(&work);
     machine.mayday(0);
     machine.mayday(LONG_NS);
@@ -47,8 +42,7 @@ models! {
     fn call_reaches_a_rescuer_that_prepares_to_sleep() = bounded(3, called_to_sleep);
     fn call_that_notifies_before_it_writes_is_lost() =
         must_fail("mayday: notifies before it writes", || bounded(3, called_to_sleep));
-    fn rescuer_and_a_late_worker_share_the_work() =
-        bounded(1, late_worker_arrives);
+    fn rescuer_and_a_late_worker_share_the_work() = bounded(1, late_worker_arrives);
     fn rescuer_must_release_its_seat() =
         must_fail("rescue: keeps its seat", || bounded(1, late_worker_arrives));
 }

@@ -8,28 +8,18 @@ fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
 
 /// One item was queued earlier, and another is being queued. No item runs before the end.
 fn cancel_all_races_with_queueing() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(false);
     let before = queue.spawn(|| ());
     let other = spawn_with(queue.clone(), move |queue| queue.spawn(|| 7));
     let nr_cancelled = queue.cancel_all();
     assert!(before.is_finished(), "it was queued before");
     assert!(is_cancelled(&before.join()));
     let beside = other.join().unwrap();
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     let beside = beside.join();
     assert_eq!(nr_cancelled, 1 + usize::from(is_cancelled(&beside)));
     assert!(is_cancelled(&beside) || matches!(beside, Ok(7)));
     wind_up(queue);
-}
-
-models! {
-    fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
-        bounded(3, cancel_all_races_with_queueing);
-    fn cancel_all_must_check_the_injector() =
-        must_fail("cancel all: forgets the injector", || bounded(3, cancel_all_races_with_queueing));
 }
 
 /// A worker takes items that are being cancelled. Each is reported once.
@@ -46,11 +36,6 @@ fn cancel_all_races_with_a_worker() {
     wind_up(queue);
 }
 
-#[test]
-fn item_that_a_worker_takes_during_a_cancel_ends_once() {
-    bounded(2, cancel_all_races_with_a_worker);
-}
-
 /// The first of two items in a worker's local batch cancels all items.
 fn item_cancels_the_local_batch_of_its_worker() {
     let params = Params { max_workers: 1, max_batch: 2, ..Params::default() };
@@ -60,37 +45,21 @@ fn item_cancels_the_local_batch_of_its_worker() {
     let own = queue.clone();
     let first = queue.spawn(move || own.cancel_all());
     let second = queue.spawn(|| ());
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     assert_eq!(first.join().unwrap(), 1);
     assert!(is_cancelled(&second.join()));
     wind_up(queue);
 }
 
-models! {
-    fn items_of_a_local_batch_are_cancelled() =
-        bounded(2, item_cancels_the_local_batch_of_its_worker);
-    fn cancel_all_must_check_the_local_batches() = must_fail("cancel all: forgets the local batches",
-            || bounded(2, item_cancels_the_local_batch_of_its_worker));
-}
-
 /// A joiner claims an item of a paused queue, finds no seat, and puts the item back.
 fn cancel_all_races_with_a_helper() {
-    let machine = machine(1, 1);
-    let queue = plain().help(true).build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (_machine, queue) = held(true);
     queue.pause();
     let handle = queue.spawn(|| ());
     let joiner = spawn(move || handle.join());
     queue.cancel_all();
     assert!(is_cancelled(&joiner.join().unwrap()));
     wind_up(queue);
-}
-
-models! {
-    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_races_with_a_helper);
-    fn item_released_by_a_helper_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items", || bounded(3, cancel_all_races_with_a_helper));
 }
 
 /// A pwq receives a seat for an item, and its queue is paused again before the run.
@@ -120,15 +89,8 @@ fn pause_races_with_a_transferred_seat() {
     wind_up(queue);
 }
 
-models! {
-    fn item_that_waits_after_a_pause_does_not_start() =
-        bounded(3, pause_races_with_a_transferred_seat);
-    fn transferred_seat_must_respect_a_pause() =
-        must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
-}
-
-/// A running item was queued again when all items are cancelled. If the flag is set, it was queued
-/// and cancelled before, and may be in its old position.
+/// A running item was queued again when all items are cancelled. If `anew`, it was also cancelled
+/// before, and may be in its old position.
 fn cancel_all_races_with_a_run(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -152,8 +114,7 @@ fn cancel_all_races_with_a_run(anew: bool) {
                 queue.enqueue(work);
             }
             let worker = spawn(move || {
-                machine.pretend_busy(false);
-                machine.help_out();
+                go(&machine);
             });
             queue.cancel_all();
             // A panic here would be caught, so the failure is counted.
@@ -174,32 +135,10 @@ fn cancel_all_races_with_a_run(anew: bool) {
     wind_up(queue);
 }
 
-fn cancel_all_races_with_a_run_of_an_item() {
-    cancel_all_races_with_a_run(false);
-}
-
-fn cancel_all_races_with_a_run_of_a_requeued_item() {
-    cancel_all_races_with_a_run(true);
-}
-
-models! {
-    fn item_requeued_during_its_run_is_cancelled() =
-        bounded(2, cancel_all_races_with_a_run_of_a_requeued_item);
-    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
-            || bounded(2, cancel_all_races_with_a_run_of_a_requeued_item));
-    fn item_queued_behind_a_run_is_cancelled() = bounded(2, cancel_all_races_with_a_run_of_an_item);
-    fn item_deferred_to_a_run_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items", || bounded(2, cancel_all_races_with_a_run_of_an_item));
-    fn running_item_must_not_be_ended() =
-        must_fail("cancel all: ends a running item", || bounded(2, cancel_all_races_with_a_run_of_an_item));
-}
-
 /// A timer fires while all items are cancelled. No item runs.
 fn cancel_all_races_with_firing() {
     let soon = Duration::from_millis(1);
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
+    let (machine, queue) = held(false);
     let work = DelayedWork::new(|| unreachable!("cancelled"));
     assert!(queue.enqueue_after(&work, soon));
     let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * soon));
@@ -207,15 +146,8 @@ fn cancel_all_races_with_firing() {
     assert!(!work.is_pending(), "it was armed before");
     firing.join().unwrap();
     assert!(!work.is_pending());
-    machine.pretend_busy(false);
-    machine.help_out();
+    go(&machine);
     wind_up(queue);
-}
-
-models! {
-    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
-    fn cancel_all_must_outlast_firing_timers() =
-        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));
 }
 
 /// A thread that may have seen the queue open arms a timer while the queue is destroyed.
@@ -235,28 +167,12 @@ fn destroy_races_with_arming() {
     wind_up(queue);
 }
 
-models! {
-    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_races_with_arming);
-    fn destroy_must_be_visible_to_later_arming() =
-        must_fail("destroy: forgets arming timers", || bounded(3, destroy_races_with_arming));
-}
-
-/// A waker that may block, as far as the library knows, so a reaper calls it.
-struct WakeFlag(Unparker);
-
-impl Wake for WakeFlag {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// A task awaits a drain while a worker runs the items.
 fn a_drain_is_awaited() {
     let (mut machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let runs = ran.clone();
     queue.spawn_detached(move || runs.set(1)).unwrap();
-    let waker = Waker::from(Arc::new(WakeFlag(machine.notifier())));
+    let waker = foreign_waker(machine.notifier());
     let mut context = Context::from_waker(&waker);
     // An earlier notification would end the wait below, and hide a lost wake-up.
     machine.was_notified();
@@ -273,6 +189,40 @@ fn a_drain_is_awaited() {
 }
 
 models! {
+    fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
+        bounded(3, cancel_all_races_with_queueing);
+    fn cancel_all_must_check_the_injector() = must_fail("cancel all: forgets the injector",
+        || bounded(3, cancel_all_races_with_queueing));
+    fn item_that_a_worker_takes_during_a_cancel_ends_once() =
+        bounded(2, cancel_all_races_with_a_worker);
+    fn items_of_a_local_batch_are_cancelled() =
+        bounded(2, item_cancels_the_local_batch_of_its_worker);
+    fn cancel_all_must_check_the_local_batches() =
+        must_fail("cancel all: forgets the local batches",
+            || bounded(2, item_cancels_the_local_batch_of_its_worker));
+    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_races_with_a_helper);
+    fn item_released_by_a_helper_must_be_cancelled() =
+        must_fail("cancel all: forgets returned items",
+            || bounded(3, cancel_all_races_with_a_helper));
+    fn item_that_waits_after_a_pause_does_not_start() =
+        bounded(3, pause_races_with_a_transferred_seat);
+    fn transferred_seat_must_respect_a_pause() =
+        must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
+    fn item_requeued_during_its_run_is_cancelled() =
+        bounded(2, || cancel_all_races_with_a_run(true));
+    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
+        || bounded(2, || cancel_all_races_with_a_run(true)));
+    fn item_queued_behind_a_run_is_cancelled() = bounded(2, || cancel_all_races_with_a_run(false));
+    fn item_deferred_to_a_run_must_be_cancelled() = must_fail("cancel all: forgets returned items",
+        || bounded(2, || cancel_all_races_with_a_run(false)));
+    fn running_item_must_not_be_ended() = must_fail("cancel all: ends a running item",
+        || bounded(2, || cancel_all_races_with_a_run(false)));
+    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
+    fn cancel_all_must_outlast_firing_timers() =
+        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));
+    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_races_with_arming);
+    fn destroy_must_be_visible_to_later_arming() =
+        must_fail("destroy: forgets arming timers", || bounded(3, destroy_races_with_arming));
     fn a_task_that_awaits_a_drain_is_woken() = bounded(2, a_drain_is_awaited);
     fn end_of_an_awaited_drain_must_wake_the_task() =
         must_fail("settled: tasks are not woken", || bounded(2, a_drain_is_awaited));

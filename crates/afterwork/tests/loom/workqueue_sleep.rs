@@ -6,7 +6,6 @@ use crate::support::*;
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// Records whether its waker was fired.
 struct Task(Parker);
 
 impl Task {
@@ -41,12 +40,6 @@ fn poll_races_with_firing() {
     assert!(last.poll(&mut sleep).is_ready());
 }
 
-models! {
-    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_races_with_firing);
-    fn poll_must_register_its_own_waker() =
-        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_races_with_firing));
-}
-
 fn drop_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (one, mut other) = (Task::new(), Task::new());
@@ -59,14 +52,6 @@ fn drop_races_with_firing() {
     firing.join().unwrap();
     machine.fire_timers(2 * LATER);
     assert!(!other.was_woken(), "fired after its drop");
-}
-
-models! {
-    fn sleep_dropped_early_wakes_no_task() = bounded(3, drop_races_with_firing);
-    fn drop_must_remove_the_timer() =
-        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_races_with_firing));
-    fn expiry_must_publish_the_removal_of_the_timer() =
-        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
 }
 
 /// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
@@ -83,36 +68,16 @@ fn block_on_races_with_the_manager() {
     managing.join().unwrap();
 }
 
-models! {
-    fn manager_is_notified_of_the_first_sleep_and_ends_it() =
-        bounded(3, block_on_races_with_the_manager);
-    fn manager_must_be_notified_of_the_first_sleep() =
-        must_fail("sleep: the first wakes no thread", || bounded(3, block_on_races_with_the_manager));
-}
-
-struct Life(Arc<AtomicU32>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if !torn_down() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// A run is about to arm its timer again while the periodic work is dropped.
 fn drop_races_with_the_end_of_a_run() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let (nr_runs, nr_dropped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (runs, life) = (nr_runs.clone(), Life(nr_dropped.clone()));
-    let ticks = queue
-        .every(SOON, move || {
-            let _life = &life;
-            runs.fetch_add(1, Ordering::Relaxed);
-        })
-        .unwrap();
+    let (machine, queue) = held(false);
+    let ((count, nr_runs), nr_dropped) = (counter(), Arc::new(AtomicU32::new(0)));
+    let life = Life(nr_dropped.clone());
+    let run = move || {
+        let _life = &life;
+        count();
+    };
+    let ticks = queue.every(SOON, run).unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
     let running = spawn_with(machine.clone(), move |machine| machine.help_out());
@@ -124,21 +89,10 @@ fn drop_races_with_the_end_of_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn dropped_periodic_work_does_not_run_again() =
-        bounded(2, drop_races_with_the_end_of_a_run);
-    fn end_of_a_run_must_check_whether_the_work_was_dropped() =
-        must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
-}
-
 /// A run is about to arm its timer again while all items of its queue are cancelled.
 fn cancel_all_races_with_the_end_of_a_run() {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    let nr_runs = Arc::new(AtomicU32::new(0));
-    let runs = nr_runs.clone();
-    let count = move || _ = runs.fetch_add(1, Ordering::Relaxed);
+    let (machine, queue) = held(false);
+    let (count, nr_runs) = counter();
     let ticks = queue.every(SOON, count).unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
@@ -155,7 +109,23 @@ fn cancel_all_races_with_the_end_of_a_run() {
 }
 
 models! {
-    fn cancelled_periodic_work_does_not_run_again() = bounded(2, cancel_all_races_with_the_end_of_a_run);
-    fn the_end_of_a_run_must_check_for_a_cancel_all() =
-        must_fail("every: arms a cancelled item", || bounded(2, cancel_all_races_with_the_end_of_a_run));
+    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_races_with_firing);
+    fn poll_must_register_its_own_waker() =
+        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_races_with_firing));
+    fn sleep_dropped_early_wakes_no_task() = bounded(3, drop_races_with_firing);
+    fn drop_must_remove_the_timer() =
+        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_races_with_firing));
+    fn expiry_must_publish_the_removal_of_the_timer() =
+        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
+    fn manager_is_notified_of_the_first_sleep_and_ends_it() =
+        bounded(3, block_on_races_with_the_manager);
+    fn manager_must_be_notified_of_the_first_sleep() = must_fail("sleep: the first wakes no thread",
+        || bounded(3, block_on_races_with_the_manager));
+    fn dropped_periodic_work_does_not_run_again() = bounded(2, drop_races_with_the_end_of_a_run);
+    fn end_of_a_run_must_check_whether_the_work_was_dropped() =
+        must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
+    fn cancelled_periodic_work_does_not_run_again() =
+        bounded(2, cancel_all_races_with_the_end_of_a_run);
+    fn the_end_of_a_run_must_check_for_a_cancel_all() = must_fail("every: arms a cancelled item",
+        || bounded(2, cancel_all_races_with_the_end_of_a_run));
 }

@@ -2,19 +2,6 @@
 
 use crate::support::*;
 
-/// Creates a queue whose workers do nothing until `help_out`.
-fn held() -> (Arc<Machine>, Workqueue) {
-    let machine = Arc::new(machine(1, 1));
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.pretend_busy(true);
-    (machine, queue)
-}
-
-fn go(machine: &Machine) {
-    machine.pretend_busy(false);
-    machine.help_out();
-}
-
 /// Two threads spawn on one strand; loom checks the accesses to the state.
 fn two_spawners() {
     let (_machine, queue) = queue(1, false);
@@ -38,24 +25,11 @@ fn two_spawners() {
     drop(queue);
 }
 
-#[test]
-fn closures_of_a_strand_run_in_order_and_none_is_lost() {
-    bounded(1, two_spawners);
-}
-
-#[test]
-fn a_run_of_a_strand_must_see_a_late_push() {
-    must_fail("strand: forgets a late push", || bounded(1, two_spawners));
-}
-
 /// A spawn returns while another one queues the strand. No worker runs it yet.
 fn spawn_meets_spawn() {
-    let (machine, queue) = held();
+    let (machine, queue) = held(false);
     let strand = queue.strand(());
-    let other = spawn({
-        let strand = strand.clone();
-        move || strand.spawn_detached(|()| ()).unwrap()
-    });
+    let other = spawn_with(strand.clone(), move |strand| strand.spawn_detached(|()| ()).unwrap());
     strand.spawn_detached(|()| ()).unwrap();
     // Adopts the injector, as a flush does.
     let nr_waiting = queue.stats().nr_inactive;
@@ -64,18 +38,6 @@ fn spawn_meets_spawn() {
     go(&machine);
     drop(strand);
     wind_up(queue);
-}
-
-#[test]
-fn a_closure_of_a_strand_is_in_flight_after_its_spawn() {
-    bounded(3, spawn_meets_spawn);
-}
-
-#[test]
-fn spawns_must_wait_for_the_one_that_queues_the_strand() {
-    for twin in ["strand: returns before it is queued", "strand: relaxed count"] {
-        must_fail(twin, || bounded(3, spawn_meets_spawn));
-    }
 }
 
 /// A closure is cancelled while the strand pops it; then the queue ends.
@@ -92,24 +54,16 @@ fn cancel_races_with_pop() {
     }
 }
 
-models! {
-    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
-    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
-        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
-}
-
 /// A strand has closures before and after a bulk cancel, which races with its run.
 fn bulk_cancel_races_with_a_run() {
-    let (machine, queue) = held();
+    let (machine, queue) = held(false);
     let strand: Strand<Plain> = queue.strand(Plain::default());
     let started = Arc::new(AtomicBool::new(false));
     let first = strand.spawn(|state| state.set(1));
-    let second = strand.spawn({
-        let started = started.clone();
-        move |state| {
-            started.store(true, Ordering::Relaxed);
-            state.set(2);
-        }
+    let starts = started.clone();
+    let second = strand.spawn(move |state| {
+        starts.store(true, Ordering::Relaxed);
+        state.set(2);
     });
     // The canceller starts last, because loom checks for a conflict only at the last access to a
     // word.
@@ -130,29 +84,23 @@ fn bulk_cancel_races_with_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn bulk_cancel_leaves_no_pending_closure_of_a_strand() = bounded(2, bulk_cancel_races_with_a_run);
-}
-
-/// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
-/// strand again and then runs all remaining closures. One of these closures cancels all of them
-/// again.
+/// The first bulk cancel closes the color of its run, which queues the strand again and runs all
+/// closures. One of these cancels all of them again.
 fn bulk_cancels_inside_a_run() {
-    let (machine, queue) = held();
+    let (machine, queue) = held(false);
     let strand = queue.strand(());
     let later = Arc::new(std::sync::Mutex::new(None));
     let (own, canceller, place) = (strand.clone(), queue.clone(), later.clone());
-    strand
-        .spawn_detached(move |()| {
+    let first = move |_: &mut ()| {
+        canceller.cancel_all();
+        let last = own.clone();
+        own.spawn_detached(move |()| {
             canceller.cancel_all();
-            let last = own.clone();
-            own.spawn_detached(move |()| {
-                canceller.cancel_all();
-                *place.lock().unwrap() = Some(last.spawn(|()| 7));
-            })
-            .unwrap();
+            *place.lock().unwrap() = Some(last.spawn(|()| 7));
         })
         .unwrap();
+    };
+    strand.spawn_detached(first).unwrap();
     go(&machine);
     let later = later.lock().unwrap().take().expect("it was spawned");
     assert_eq!(later.join().unwrap(), 7);
@@ -160,15 +108,9 @@ fn bulk_cancels_inside_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
-    fn a_strand_that_runs_must_stay_queued() =
-        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
-}
-
 /// All items are cancelled while the first closure runs.
 fn bulk_cancel_inside_a_run() {
-    let (machine, queue) = held();
+    let (machine, queue) = held(false);
     let strand = queue.strand(());
     let own = queue.clone();
     let first = strand.spawn(move |()| own.cancel_all());
@@ -180,25 +122,14 @@ fn bulk_cancel_inside_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
-        bounded(1, bulk_cancel_inside_a_run);
-    fn closure_must_see_a_bulk_cancel() =
-        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
-}
-
 /// A flush begins while a strand with two closures runs.
 fn flush_races_with_a_run() {
-    let (machine, queue) = held();
+    let (machine, queue) = held(false);
     let strand = queue.strand(());
-    let nr_run = Arc::new(AtomicU32::new(0));
+    let (count, nr_run) = counter();
     for _ in 0..2 {
-        let nr_run = nr_run.clone();
-        strand
-            .spawn_detached(move |()| {
-                nr_run.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+        let count = count.clone();
+        strand.spawn_detached(move |()| count()).unwrap();
     }
     let flusher = spawn_with(queue.clone(), move |queue| {
         queue.flush().unwrap();
@@ -210,14 +141,27 @@ fn flush_races_with_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_waits_for_the_closures_of_a_strand() {
-    bounded(3, flush_races_with_a_run);
-}
-
-#[test]
-fn a_strand_must_not_end_its_run_during_a_flush() {
-    must_fail("strand: ends during a flush", || {
-        bounded(3, flush_races_with_a_run);
-    });
+models! {
+    fn spawns_must_wait_for_the_one_that_queues_the_strand() =
+        must_fail("strand: returns before it is queued", || bounded(3, spawn_meets_spawn)),
+        must_fail("strand: relaxed count", || bounded(3, spawn_meets_spawn));
+    fn closures_of_a_strand_run_in_order_and_none_is_lost() = bounded(1, two_spawners);
+    fn a_run_of_a_strand_must_see_a_late_push() =
+        must_fail("strand: forgets a late push", || bounded(1, two_spawners));
+    fn a_closure_of_a_strand_is_in_flight_after_its_spawn() = bounded(3, spawn_meets_spawn);
+    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
+    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
+        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
+    fn bulk_cancel_leaves_no_pending_closure_of_a_strand() =
+        bounded(2, bulk_cancel_races_with_a_run);
+    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
+    fn a_strand_that_runs_must_stay_queued() =
+        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
+    fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
+        bounded(1, bulk_cancel_inside_a_run);
+    fn closure_must_see_a_bulk_cancel() =
+        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
+    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(3, flush_races_with_a_run);
+    fn a_strand_must_not_end_its_run_during_a_flush() =
+        must_fail("strand: ends during a flush", || bounded(3, flush_races_with_a_run));
 }

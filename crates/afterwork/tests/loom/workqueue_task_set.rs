@@ -2,16 +2,6 @@
 
 use crate::support::*;
 
-struct Life(Arc<AtomicUsize>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if !torn_down() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// One item ends while the set's owner checks it, registers its waker, or sleeps.
 fn end_races_with_join_next() {
     let (_machine, queue) = queue(1, false);
@@ -21,12 +11,6 @@ fn end_races_with_join_next() {
     assert!(block_on(set.join_next()).is_none());
     drop(set);
     wind_up(queue);
-}
-
-models! {
-    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_races_with_join_next);
-    fn item_must_be_listed_before_the_check_for_a_waiter() =
-        must_fail("task set: checks for a waiter first", || bounded(2, end_races_with_join_next));
 }
 
 /// Two items end at the same time, while their owner waits.
@@ -44,15 +28,10 @@ fn two_ends_race_with_join_next() {
     wind_up(queue);
 }
 
-models! {
-    fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
-}
-
-/// An item starts or ends while all items are being cancelled. The set still returns cancelled
-/// items.
+/// All items are cancelled while one starts or ends. The set still returns cancelled items.
 fn end_races_with_abort() {
     let (machine, queue) = queue(1, false);
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let nr_dropped = Arc::new(AtomicU32::new(0));
     let mut set = TaskSet::new(&queue);
     let (closure, future) = (Life(nr_dropped.clone()), Life(nr_dropped.clone()));
     set.spawn(move || drop(closure));
@@ -70,14 +49,9 @@ fn end_races_with_abort() {
     machine.reap();
 }
 
-models! {
-    fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_races_with_abort);
-}
-
-/// The set is dropped while an item ends.
 fn end_races_with_drop() {
     let (_machine, queue) = queue(1, false);
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let nr_dropped = Arc::new(AtomicU32::new(0));
     let mut set = TaskSet::new(&queue);
     let life = Life(nr_dropped.clone());
     set.spawn(move || life);
@@ -88,5 +62,10 @@ fn end_races_with_drop() {
 }
 
 models! {
+    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_races_with_join_next);
+    fn item_must_be_listed_before_the_check_for_a_waiter() =
+        must_fail("task set: checks for a waiter first", || bounded(2, end_races_with_join_next));
+    fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
+    fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_races_with_abort);
     fn set_dropped_as_an_item_ends_drops_the_result_once() = bounded(2, end_races_with_drop);
 }

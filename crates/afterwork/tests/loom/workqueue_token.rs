@@ -9,22 +9,13 @@ fn cancel_races_with_a_waiter() {
     canceller.join().unwrap();
 }
 
-models! {
-    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
-    fn waiter_must_check_under_the_lock() =
-        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
-}
-
-#[test]
-fn child_is_cancelled_whenever_it_is_created() {
-    exhaustive(|| {
-        let token = CancellationToken::new();
-        let canceller = spawn_with(token.clone(), move |token| token.cancel());
-        let child = token.child();
-        drop(token.child());
-        canceller.join().unwrap();
-        assert!(child.is_cancelled());
-    });
+fn cancel_races_with_a_child() {
+    let token = CancellationToken::new();
+    let canceller = spawn_with(token.clone(), move |token| token.cancel());
+    let child = token.child();
+    drop(token.child());
+    canceller.join().unwrap();
+    assert!(child.is_cancelled());
 }
 
 /// A closure waits for its token, and its handle cancels it before, during or after that.
@@ -44,6 +35,10 @@ fn cancel_races_with_an_item() {
 }
 
 models! {
+    fn child_is_cancelled_whenever_it_is_created() = exhaustive(cancel_races_with_a_child);
+    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
+    fn waiter_must_check_under_the_lock() =
+        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
     fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_races_with_an_item);
     fn token_must_see_an_earlier_cancel() =
         must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_races_with_an_item));

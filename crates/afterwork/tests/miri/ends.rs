@@ -53,14 +53,10 @@ fn tombstones_are_reaped_while_others_cancel_and_queue() {
 /// Queues an item and cancels it when its thread exits.
 struct AtExit(Option<(Workqueue, Work)>);
 
-impl Drop for AtExit {
-    fn drop(&mut self) {
-        if let Some((queue, work)) = self.0.take() {
-            queue.enqueue(&work);
-            work.cancel_sync();
-        }
-    }
-}
+sync::on_drop!(AtExit, this => if let Some((queue, work)) = this.0.take() {
+    queue.enqueue(&work);
+    work.cancel_sync();
+});
 
 thread_local! {
     static AT_EXIT: RefCell<AtExit> = const { RefCell::new(AtExit(None)) };

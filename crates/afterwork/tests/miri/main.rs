@@ -11,10 +11,7 @@ use std::{
     cell::RefCell,
     future::{pending, poll_fn},
     pin::pin,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, atomic::*},
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::Duration,

@@ -10,8 +10,7 @@ fn registry() -> Registry {
     Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap()
 }
 
-/// Builds a queue in a registry that most tests share, because Miri takes a long time to create
-/// one.
+/// The registry is shared, because Miri takes a long time to create one.
 fn build(builder: Builder) -> Workqueue {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
     builder.build_in(REGISTRY.get_or_init(registry)).unwrap()
@@ -233,8 +232,7 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let theirs = count.clone();
     let work = DelayedWork::new(move || theirs.add());
     queue.enqueue_after(&work, Duration::from_millis(1));
-    // The count is read without an ordering, so the state that is read next may still be the old
-    // one.
+    // The count is read without an ordering, so the state that is read next may be old.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
         thread::sleep(Duration::from_millis(1));
     }

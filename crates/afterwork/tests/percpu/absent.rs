@@ -2,8 +2,7 @@
 
 use crate::support::*;
 
-/// Returns data that has ten times the CPU's number in each slot, the sum drained from absent CPUs,
-/// and a receiver of the numbers of drained CPUs.
+/// Returns slots with ten times the CPU's number, the sum of drained values, and drained CPUs.
 fn watched(qpw: Qpw) -> (Arc<PerCpu<u64>>, impl Sized, Arc<AtomicU64>, mpsc::Receiver<CpuId>) {
     let slots = builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10);
     let slots = Arc::new(slots.unwrap());

@@ -145,11 +145,7 @@ fn items_behind_a_panicking_handler_run() {
 #[test]
 fn handler_whose_drop_panics_harms_no_other_thread() {
     struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic_any("the drop of a handler");
-        }
-    }
+    sync::on_drop!(Bomb, this => panic_any("the drop of a handler"));
     let bomb = Bomb;
     let builder = builder(Qpw::Queue).on_panic(move |_| _ = &bomb);
     drop(builder.build(|_| 0).unwrap());
@@ -183,12 +179,10 @@ fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
 #[test]
 fn work_for_a_forgotten_owner_is_dropped_with_the_data() {
     struct Bomb(Arc<AtomicU64>);
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            panic_any("the drop of work");
-        }
-    }
+    sync::on_drop!(Bomb, this => {
+        this.0.fetch_add(1, Ordering::Relaxed);
+        panic_any("the drop of work");
+    });
     let hits = Arc::new(builder(Qpw::Queue).build(|_| 0).unwrap());
     let theirs = hits.clone();
     let owner = std::thread::spawn(move || {
@@ -269,14 +263,9 @@ fn an_owner_whose_thread_exists_is_not_taken_over() {
     assert_eq!(hits.run_on(cpu(1), |hits| *hits), 0);
 }
 
-/// Sets a flag when it is dropped.
 struct Leaves(Arc<AtomicBool>);
 
-impl Drop for Leaves {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
+sync::on_drop!(Leaves, this => this.0.store(true, Ordering::SeqCst));
 
 #[test]
 fn caller_that_must_not_sleep_waits_for_the_end_of_its_section() {

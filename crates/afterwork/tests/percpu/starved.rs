@@ -3,15 +3,12 @@
 
 use crate::support::*;
 
-/// The duration of one operation.
 const OPERATION: Duration = Duration::from_micros(200);
 
-/// The number of calls of one caller.
 const NR_CALLS: usize = 20;
 
-/// The largest number of operations that the owner may begin while all calls run. If callers that
-/// have waited for a millisecond announce themselves, each call takes about 10 operations, or 40 on
-/// a busy machine. Otherwise each call takes hundreds of operations.
+/// The owner's limit of operations. A call takes about 10, or 40 on a busy machine, if callers that
+/// have waited for a millisecond announce themselves; otherwise hundreds.
 const MOST_OPERATIONS: usize = 5_000;
 
 fn burn(time: Duration) {
@@ -81,9 +78,8 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     }
 }
 
-/// The largest number of calls that may begin while the owner performs its operations. If an owner
-/// that has waited for a millisecond announces itself, about 10 calls run per operation. Otherwise
-/// thousands of calls run per operation.
+/// The callers' limit of calls. About 10 run per operation if an owner that has waited for a
+/// millisecond announces itself; otherwise thousands.
 const MOST_CALLS: usize = 5_000;
 
 /// Lets `nr_callers` threads call back to back until the owner has called `operate` often enough.

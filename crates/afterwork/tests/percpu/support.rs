@@ -2,11 +2,7 @@
 
 pub use std::{
     panic::{AssertUnwindSafe, catch_unwind, panic_any},
-    sync::{
-        Arc, Barrier, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, atomic::*, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -65,8 +61,7 @@ pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     });
 }
 
-/// Runs `elsewhere` while another thread owns the slot of CPU 1 and is between two operations. The
-/// owner does not poll, so a call that waits for it would hang.
+/// Runs `elsewhere` while another thread owns the slot of CPU 1 and does not poll.
 pub fn beside_owner<T: Send>(
     slots: &PerCpu<T>,
     before: impl FnOnce(&mut Owner<'_, T>) + Send,

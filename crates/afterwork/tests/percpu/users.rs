@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Calls `body` on four threads at once.
 fn by_threads(body: impl Fn() + Sync) {
     thread::scope(|scope| {
         for _ in 0..4 {

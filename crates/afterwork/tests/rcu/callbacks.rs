@@ -87,11 +87,9 @@ fn closures_and_heads_of_a_thread_run_in_call_order() {
 fn callbacks_of_an_exiting_thread_run() {
     static NR_RUN: AtomicUsize = AtomicUsize::new(0);
     struct Last;
-    impl Drop for Last {
-        fn drop(&mut self) {
-            (0..3).for_each(|_| rcu::call(|| _ = NR_RUN.fetch_add(1, Ordering::Relaxed)));
-        }
-    }
+    sync::on_drop!(Last, this => {
+        (0..3).for_each(|_| rcu::call(|| _ = NR_RUN.fetch_add(1, Ordering::Relaxed)));
+    });
     thread_local!(static LAST: Last = const { Last });
     for is_first in [true, false] {
         thread::spawn(move || {
@@ -197,11 +195,7 @@ fn panic_of_a_batch_runner_loses_no_callback() {
 #[test]
 fn deferred_drop_happens_once() {
     struct Counted(Run);
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            self.0.callback()();
-        }
-    }
+    sync::on_drop!(Counted, this => this.0.callback()());
     let dropped = Run::default();
     (0..100).for_each(|_| rcu::call_drop(Counted(dropped.clone())));
     rcu::barrier();

@@ -22,22 +22,16 @@ fn call_head(callback: Callback) {
     unsafe { rcu::raw::call_c(node.cast(), run) };
 }
 
-/// Runs a callback when it is dropped.
 struct Last(Option<Callback>);
 
-impl Drop for Last {
-    fn drop(&mut self) {
-        if let Some(callback) = self.0.take() {
-            callback();
-        }
-    }
-}
+sync::on_drop!(Last, this => if let Some(callback) = this.0.take() {
+    callback();
+});
 
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Last {}
 
-/// Calls `make` to create an owner of a thread. On that thread, a closure waits for all callbacks
-/// once it may begin. Drops the owner in each kind of callback.
+/// Drops an owner of a thread in each kind of callback. Its closure waits for all callbacks.
 fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     let nested = |domain: &Domain, callback: Callback| {
         let inner = domain.clone();

@@ -4,11 +4,9 @@ use std::env;
 
 use crate::*;
 
-/// Set in a process that was started to run one test.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
-/// Runs a test in its own process with the tunables `text`. Returns `None` in that process.
-/// `inside` is the path of a function in the test.
+/// Runs the test with the function path `inside` in its own process, and returns `None` there.
 pub fn alone(inside: &str, text: &str) -> Option<Output> {
     let test = inside.split_once("::").and_then(|it| it.1.rsplit_once("::"));
     let test = test.unwrap().0;

@@ -3,7 +3,6 @@
 use crate::*;
 use crate::{callbacks::alone, stall::tuned};
 
-/// Queues callbacks that count themselves, and waits for them.
 fn run_some() {
     let run = Run::default();
     (0..100).for_each(|_| rcu::call(run.callback()));
@@ -53,16 +52,9 @@ fn executor_that_waits_for_callbacks_panics_and_loses_none() {
     assert_eq!(message, "barrier inside a callback waits for itself");
 }
 
-/// Panics when it is dropped.
 struct Bomb;
 
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            panic!("on purpose");
-        }
-    }
-}
+sync::on_drop!(Bomb, this => panic!("on purpose"));
 
 #[test]
 fn an_executor_whose_drop_panics_stops_nothing() {
@@ -85,14 +77,11 @@ fn an_executor_whose_drop_panics_stops_nothing() {
 
 #[test]
 fn executor_that_waits_for_callbacks_in_its_drop_panics() {
-    /// Waits for callbacks when it is dropped.
     struct Waits(mpsc::Sender<&'static str>);
-    impl Drop for Waits {
-        fn drop(&mut self) {
-            let refused = catch_unwind(rcu::barrier).unwrap_err();
-            self.0.send(*refused.downcast::<&str>().unwrap()).ok();
-        }
-    }
+    sync::on_drop!(Waits, this => {
+        let refused = catch_unwind(rcu::barrier).unwrap_err();
+        this.0.send(*refused.downcast::<&str>().unwrap()).ok();
+    });
     let _alone = alone();
     let (sender, messages) = mpsc::channel();
     let waits = Waits(sender);

@@ -4,12 +4,10 @@ use crate::*;
 
 const MARK: usize = 100;
 const TUNED: &str = "rcu.qhimark=100";
-/// The waits at three marks. The flood passes seven marks. The list is taken at most once, and then
-/// starts with the first mark again.
+/// The waits at three of seven marks: the list is taken at most once, and then starts again.
 const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
-/// The number of one-word closures that pass seven marks. A bag holds 126 of them and counts as 63.
+/// One-word closures that pass seven marks. A bag holds 126 of them and counts as 63.
 const NR_CLOSURES: usize = 15 * MARK;
-/// The number of heads that pass seven marks.
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
@@ -75,7 +73,6 @@ fn a_flood_of_callbacks_is_slowed_down_and_reported() {
     assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
 }
 
-/// Returns a value that calls `last` when it is dropped.
 fn scopeguard(last: impl FnOnce() + Send + 'static) -> impl Send + 'static {
     struct Last<F: FnOnce()>(Option<F>);
     impl<F: FnOnce()> Drop for Last<F> {

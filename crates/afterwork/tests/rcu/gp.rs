@@ -129,26 +129,21 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
         resident_kib().saturating_sub(before)
     };
     start_and_exit(400);
-    // If each thread leaked a slot of two cache lines, a round would leak 250 KiB. A leak of bags
-    // would be 1000 KiB. In the first rounds the process grows by the largest number of bags that
-    // wait at once.
+    // A leaked slot per thread would be 250 KiB a round, and a leaked bag 1000 KiB. The first
+    // rounds grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());
     let grown_kib: Vec<_> = times.take_while(|grown| *grown >= 100).collect();
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");
 }
 
-/// Enters a section when it is dropped.
 struct ReadsAtExit;
 
-impl Drop for ReadsAtExit {
-    fn drop(&mut self) {
-        let outer = rcu::read();
-        drop(rcu::read());
-        drop(outer);
-    }
-}
+sync::on_drop!(ReadsAtExit, this => {
+    let outer = rcu::read();
+    drop(rcu::read());
+    drop(outer);
+});
 
-/// Keeps a section open until the thread's locals are dropped.
 struct HoldsToTheEnd(#[expect(dead_code, reason = "dropped at the thread's end")] rcu::Guard);
 
 #[test]
@@ -170,25 +165,22 @@ fn a_section_in_a_thread_local_destructor_is_a_section() {
 /// When it is dropped, it waits for the section that it keeps open.
 struct WaitsForItself(Option<rcu::Guard>, mpsc::Sender<[bool; 3]>);
 
-impl Drop for WaitsForItself {
-    fn drop(&mut self) {
-        let cookie = rcu::get_state();
-        let is_refused = [rcu::synchronize, rcu::barrier, rcu::synchronize_expedited]
-            .map(|wait| std::panic::catch_unwind(wait).is_err());
-        assert!(!rcu::poll_state(cookie));
-        self.1.send(is_refused).unwrap();
-        self.0.take();
-        rcu::cond_synchronize(cookie);
-    }
-}
+sync::on_drop!(WaitsForItself, this => {
+    let cookie = rcu::get_state();
+    let is_refused = [rcu::synchronize, rcu::barrier, rcu::synchronize_expedited]
+        .map(|wait| std::panic::catch_unwind(wait).is_err());
+    assert!(!rcu::poll_state(cookie));
+    this.1.send(is_refused).unwrap();
+    this.0.take();
+    rcu::cond_synchronize(cookie);
+});
 
 #[test]
 fn waiting_within_a_section_of_an_ending_thread_panics() {
     thread_local!(static LATE: std::cell::OnceCell<WaitsForItself> = const { std::cell::OnceCell::new() });
     let (sender, is_refused) = mpsc::channel();
     let reader = thread::spawn(move || {
-        // The local is registered before the thread's slot. The order in which the two are dropped
-        // is unspecified.
+        // The order in which the local and the thread's slot are dropped is unspecified.
         LATE.with(|_| ());
         let waits = WaitsForItself(Some(rcu::read()), sender);
         LATE.with(|late| assert!(late.set(waits).is_ok()));

@@ -6,20 +6,15 @@ use crate::*;
 enum Event {
     /// The callback thread waits for its own section.
     Stalled,
-    /// A version was dropped.
     Dropped,
 }
 
 struct Version(Sender<Event>);
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        self.0.send(Event::Dropped).ok();
-    }
-}
+sync::on_drop!(Version, this => this.0.send(Event::Dropped).ok());
 
-/// Replaces the version that a callback saw in a section, which it leaves open with `leave_open`.
-/// Runs in its own process, where no later grace period can end.
+/// Replaces the version that a callback saw in a section, which `leave_open` leaves open. No later
+/// grace period can end in this process.
 fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();
@@ -39,7 +34,6 @@ fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     is_open.recv().unwrap();
     CELL.get().unwrap().replace(Version(sender));
     assert_eq!(events.recv().unwrap(), Event::Stalled);
-    // A second grace period also stalls.
     let cookie = rcu::get_state();
     std::thread::spawn(rcu::synchronize);
     assert_eq!(events.recv().unwrap(), Event::Stalled);

@@ -40,7 +40,7 @@ use std::{
     process::{Command, Output},
     sync::{
         Arc, Barrier, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::*,
         mpsc::{self, Sender},
     },
     task::{Context, Wake},
@@ -59,7 +59,6 @@ use afterwork::{
     workqueue::Workqueue,
 };
 
-/// Counts the runs of its callbacks.
 #[derive(Clone, Default)]
 struct Run(Arc<AtomicUsize>);
 

@@ -5,11 +5,7 @@ use crate::*;
 /// A version that sets a flag when it is dropped.
 struct Version(Arc<AtomicBool>);
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
+sync::on_drop!(Version, this => this.0.store(true, Ordering::Release));
 
 fn version() -> (Version, Arc<AtomicBool>) {
     let is_dropped = Arc::new(AtomicBool::new(false));
@@ -95,7 +91,6 @@ fn offline_reader_delays_no_grace_period() {
     }
     wake.send(()).unwrap();
     reading.done.recv().unwrap();
-    // The reader is online again.
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     rcu_has_passed(&reading, cookie);
@@ -190,14 +185,12 @@ fn readers_of_loops_and_sections_see_no_freed_version() {
 #[test]
 fn reader_in_a_thread_local_destructor_may_change_its_state() {
     struct ReadsAtExit;
-    impl Drop for ReadsAtExit {
-        fn drop(&mut self) {
-            let mut reader = Reader::new();
-            reader.quiescent();
-            reader.offline(|| ());
-            reader.quiescent();
-        }
-    }
+    sync::on_drop!(ReadsAtExit, this => {
+        let mut reader = Reader::new();
+        reader.quiescent();
+        reader.offline(|| ());
+        reader.quiescent();
+    });
     thread_local!(static EARLY: ReadsAtExit = const { ReadsAtExit });
     thread_local!(static LATE: std::cell::RefCell<Option<Reader>> = const { std::cell::RefCell::new(None) });
     for _ in 0..20 {

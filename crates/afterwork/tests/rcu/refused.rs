@@ -24,12 +24,10 @@ impl NoThreads {
     }
 }
 
-impl Drop for NoThreads {
-    fn drop(&mut self) {
-        set(self.0);
-        thread::spawn(|| ()).join().unwrap();
-    }
-}
+sync::on_drop!(NoThreads, this => {
+    set(this.0);
+    thread::spawn(|| ()).join().unwrap();
+});
 
 fn set(limit: libc::rlimit) {
     // SAFETY: `limit` outlives the call.
@@ -70,8 +68,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
     flood(100_000);
     assert_eq!(run.nr(), 0, "run by who calls");
     drop(no_threads);
-    // The loop needs no pause, because a call tries again a few milliseconds after the last
-    // failure.
+    // A call tries again a few milliseconds after the last failure.
     while run.nr() == 0 {
         flood(100);
     }

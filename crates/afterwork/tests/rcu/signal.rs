@@ -14,14 +14,12 @@ const NOT_ARMED: u32 = u32::MAX;
 
 /// The instruction of the stepped function at which the handler acts.
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
-/// The number of instructions that have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static NR_ASKED: AtomicU32 = AtomicU32::new(0);
 static NR_WAITED: AtomicU32 = AtomicU32::new(0);
 static NR_UNPROTECTED: AtomicU32 = AtomicU32::new(0);
 
-/// Runs after each instruction while the trap flag is set. At instruction `AT` it opens a section,
-/// and another thread waits for a grace period.
+/// Opens a section at instruction `AT`, while another thread waits for a grace period.
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes the registers of the interrupted thread.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
@@ -32,8 +30,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         let nr_asked = NR_ASKED.fetch_add(1, Ordering::SeqCst) + 1;
         let has_waited = || NR_WAITED.load(Ordering::SeqCst) >= nr_asked;
         for _ in 0..16 {
-            // The handler calls only `yield_now` here, because that call accesses no memory of the
-            // library.
+            // This call accesses no memory of the library.
             thread::yield_now();
             if has_waited() {
                 NR_UNPROTECTED.fetch_add(1, Ordering::SeqCst);

@@ -12,11 +12,7 @@ pub fn tuned(tunables: Tunables) -> Tuned {
     Tuned(alone)
 }
 
-impl Drop for Tuned {
-    fn drop(&mut self) {
-        rcu::set_tunables(Tunables::default());
-    }
-}
+sync::on_drop!(Tuned, this => rcu::set_tunables(Tunables::default()));
 
 #[test]
 fn a_reader_that_stalls_a_grace_period_is_named() {
@@ -109,8 +105,7 @@ fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
     let start = Instant::now();
     let waiter = thread::spawn(rcu::synchronize);
     reports.recv().unwrap();
-    // The shell resumes the process more than once, because the first signal may arrive before the
-    // process has stopped.
+    // The first signals may arrive before the process has stopped.
     let resume = "for i in 1 2 3 4 5; do sleep 3; kill -CONT $PPID; done";
     let mut resumer = Command::new("sh").args(["-c", resume]).spawn().unwrap();
     let before = Instant::now();

@@ -18,7 +18,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     pin::Pin,
     sync::{Arc, OnceLock},
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -46,9 +46,22 @@ use shuttle::{
 
 use sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::*,
     models,
     twin::{must_deadlock, must_fail},
 };
 
 use topology::{CpuId, Topology};
+
+/// Starts `nr` threads, which call `body` with their numbers.
+fn spawn_each<R: Send + 'static>(
+    nr: usize,
+    body: impl Fn(usize) -> R + Clone + Send + 'static,
+) -> Vec<thread::JoinHandle<R>> {
+    let bodies = std::iter::repeat_n(body, nr).enumerate();
+    bodies.map(|(number, body)| thread::spawn(move || body(number))).collect()
+}
+
+fn join_all<R>(threads: Vec<thread::JoinHandle<R>>) -> Vec<R> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}

@@ -13,66 +13,48 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     let builder = builder.escalate(escalate, Duration::ZERO);
     let slots = Arc::new(builder.build(|_| 0u64).unwrap());
     let expected = Arc::new(AtomicU64::new(0));
-    let owners: Vec<_> = (0..NR_CPUS - 1)
-        .map(|cpu| {
-            let (slots, expected) = (slots.clone(), expected.clone());
-            thread::spawn(move || {
-                let mut owner = slots.attach(CpuId::new(cpu)).unwrap();
-                for _ in 0..3 {
-                    owner.with(|data| *data += 1);
-                    expected.fetch_add(1, Ordering::Relaxed);
-                    match thread_rng().gen_range(0..4) {
-                        0 => owner.poll(),
-                        1 => owner = owner.park().unpark(),
-                        2 => owner.while_parked(|| slots.drain_all(|_, data| *data += 1)),
-                        _ => continue,
-                    }
+    let (theirs, added) = (slots.clone(), expected.clone());
+    let owners = spawn_each(NR_CPUS as usize - 1, move |cpu| {
+        let mut owner = theirs.attach(CpuId::new(cpu as u32)).unwrap();
+        for _ in 0..3 {
+            owner.with(|data| *data += 1);
+            added.fetch_add(1, Ordering::Relaxed);
+            match thread_rng().gen_range(0..4) {
+                0 => owner.poll(),
+                1 => owner = owner.park().unpark(),
+                2 => owner.while_parked(|| theirs.drain_all(|_, data| *data += 1)),
+                _ => continue,
+            }
+        }
+    });
+    let (theirs, added) = (slots.clone(), expected.clone());
+    let callers = spawn_each(3, move |_| {
+        for _ in 0..2 {
+            let cpu = CpuId::new(thread_rng().gen_range(0..NR_CPUS));
+            let add = |data: &mut u64| *data += 1;
+            let mut is_added = true;
+            match thread_rng().gen_range(0..4) {
+                0 => theirs.run_on(cpu, add),
+                1 => {
+                    theirs.queue_percpu_work(cpu, add);
+                    theirs.flush(cpu);
                 }
-            })
-        })
-        .collect();
-    let callers: Vec<_> = (0..3)
-        .map(|_| {
-            let (slots, expected) = (slots.clone(), expected.clone());
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    let cpu = CpuId::new(thread_rng().gen_range(0..NR_CPUS));
-                    let added = match thread_rng().gen_range(0..4) {
-                        0 => {
-                            slots.run_on(cpu, |data| *data += 1);
-                            1
-                        }
-                        1 => {
-                            slots.queue_percpu_work(cpu, |data| *data += 1);
-                            slots.flush(cpu);
-                            1
-                        }
-                        2 => {
-                            let wait = Duration::from_secs(1);
-                            let ran = slots.try_run_on(cpu, wait, |data| *data += 1);
-                            u64::from(ran.is_ok())
-                        }
-                        _ => {
-                            slots.queue_percpu_work(cpu, |data| *data += 1);
-                            1
-                        }
-                    };
-                    expected.fetch_add(added, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    for thread in owners.into_iter().chain(callers) {
-        thread.join().unwrap();
-    }
+                2 => is_added = theirs.try_run_on(cpu, Duration::from_secs(1), add).is_ok(),
+                _ => theirs.queue_percpu_work(cpu, add),
+            }
+            added.fetch_add(is_added.into(), Ordering::Relaxed);
+        }
+    });
+    join_all(owners);
+    join_all(callers);
     let sum = slots.sum_over(|data| *data);
     let before = expected.load(Ordering::Relaxed);
     // A drain adds one to each slot.
     assert!(sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)), "{sum}, {before}");
 }
 
-/// A drain announces itself to the busy owner of CPU 1, and then gets the slot of CPU 0, where its
-/// call waits for that owner.
+/// A drain announced to the busy owner of CPU 1 gets the slot of CPU 0, where its call waits for
+/// that owner.
 fn drain_that_waits_for_an_owner() {
     let machine = Topology::synthetic("2 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(Qpw::EveryOp);
@@ -111,8 +93,8 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers sleep until the owner ends an operation, or until their queued calls have run. No
-/// sleep times out here, so each caller must be woken.
+/// Two callers sleep until the owner ends an operation or runs their calls. No sleep times out
+/// here.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);
@@ -139,27 +121,6 @@ fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     assert_eq!(slots.run_on(cpu, |data| *data), 4);
 }
 
-/// [`callers_asleep_next_to_an_owner`] in each mode.
-const ASLEEP: [fn(); 3] = [
-    || callers_asleep_next_to_an_owner(Qpw::Queue),
-    || callers_asleep_next_to_an_owner(Qpw::OnDemand),
-    || callers_asleep_next_to_an_owner(Qpw::EveryOp),
-];
-
-#[test]
-fn callers_asleep_next_to_an_owner_are_woken() {
-    for model in ASLEEP {
-        explore(1_000, model);
-    }
-}
-
-#[test]
-fn transferring_the_slot_needs_its_wake_up() {
-    for model in ASLEEP {
-        must_fail("percpu: hands over to no thread", || explore(1_000, model));
-    }
-}
-
 fn wait_for(condition: &AtomicBool) {
     while !condition.load(Ordering::Relaxed) {
         thread::yield_now();
@@ -167,6 +128,17 @@ fn wait_for(condition: &AtomicBool) {
 }
 
 models! {
+    fn callers_asleep_next_to_an_owner_are_woken() =
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::Queue)),
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::OnDemand)),
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::EveryOp));
+    fn transferring_the_slot_needs_its_wake_up() =
+        must_fail("percpu: hands over to no thread",
+            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::Queue))),
+        must_fail("percpu: hands over to no thread",
+            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::OnDemand))),
+        must_fail("percpu: hands over to no thread",
+            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::EveryOp)));
     fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() =
         explore(500, drain_that_waits_for_an_owner);
     fn drain_that_stays_announced_inside_a_call_is_detected() =

@@ -65,12 +65,10 @@ impl Versions {
             }
             _ => {
                 let (theirs, freed) = (self.clone(), Arc::new(AtomicBool::new(false)));
-                rcu::call({
-                    let freed = freed.clone();
-                    move || {
-                        theirs.free(old);
-                        freed.store(true, Ordering::Relaxed);
-                    }
+                let frees = freed.clone();
+                rcu::call(move || {
+                    theirs.free(old);
+                    frees.store(true, Ordering::Relaxed);
                 });
                 rcu::barrier();
                 assert!(freed.load(Ordering::Relaxed), "a barrier returned too early");
@@ -91,18 +89,10 @@ fn versions() {
             }
         }
     });
-    let mut threads = Vec::new();
-    for _ in 0..NR_READERS {
-        let versions = versions.clone();
-        threads.push(thread::spawn(move || (0..3).for_each(|_| versions.read())));
-    }
-    for _ in 0..NR_UPDATERS {
-        let versions = versions.clone();
-        threads.push(thread::spawn(move || {
-            (0..NR_UPDATES).for_each(|_| versions.update());
-        }));
-    }
-    threads.into_iter().for_each(|it| it.join().unwrap());
+    let (read, updated) = (versions.clone(), versions.clone());
+    let readers = spawn_each(NR_READERS, move |_| (0..3).for_each(|_| read.read()));
+    join_all(spawn_each(NR_UPDATERS, move |_| (0..NR_UPDATES).for_each(|_| updated.update())));
+    join_all(readers);
     rcu::barrier();
     let freed = versions.is_freed.iter();
     let nr_freed = freed.filter(|freed| freed.load(Ordering::Relaxed)).count();

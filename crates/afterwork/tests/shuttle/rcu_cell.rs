@@ -17,30 +17,21 @@ impl Version {
     }
 }
 
-impl Drop for Version {
-    fn drop(&mut self) {
-        self.nr_alive.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+sync::on_drop!(Version, this => this.nr_alive.fetch_sub(1, Ordering::Relaxed));
 
 /// Three threads each add one twice, and read. Every version but the last is dropped once.
 fn updated() {
     let nr_alive = Arc::new(AtomicUsize::new(0));
     let domain = Domain::new();
     let cell = Arc::new(Rcu::new_in(Version::new(0, &nr_alive), domain.clone()));
-    let threads: Vec<_> = (0..3)
-        .map(|_| {
-            let cell = cell.clone();
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    cell.update(|old| Version::new(old.number + 1, &old.nr_alive));
-                    let guard = cell.read();
-                    assert!(cell.load(&guard).number >= 1);
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|it| it.join().unwrap());
+    let theirs = cell.clone();
+    join_all(spawn_each(3, move |_| {
+        for _ in 0..2 {
+            theirs.update(|old| Version::new(old.number + 1, &old.nr_alive));
+            let guard = theirs.read();
+            assert!(theirs.load(&guard).number >= 1);
+        }
+    }));
     let last = cell.load(&cell.read()).number;
     assert_eq!(last, 6, "an update was lost");
     domain.barrier();

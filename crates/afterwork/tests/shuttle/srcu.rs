@@ -46,8 +46,7 @@ impl Versions {
     }
 }
 
-/// Three readers, two of which sometimes update with a callback, and one updater that waits share
-/// the versions.
+/// Three readers, two of which also update by callback, and an updater that waits.
 fn versions() {
     let versions = Arc::new(Versions {
         domain: Domain::new(),
@@ -56,30 +55,24 @@ fn versions() {
         travelling: Mutex::new(Vec::new()),
     });
     let next = Arc::new(AtomicUsize::new(1));
-    let readers: Vec<_> = (0..3)
-        .map(|number| {
-            let (versions, next) = (versions.clone(), next.clone());
-            thread::spawn(move || {
-                versions.read();
-                versions.read();
-                if number > 0 {
-                    let new = next.fetch_add(1, Ordering::Relaxed);
-                    let old = versions.current.swap(new, Ordering::AcqRel);
-                    let theirs = versions.clone();
-                    versions
-                        .domain
-                        .call(move || theirs.is_freed[old].store(true, Ordering::Relaxed));
-                }
-            })
-        })
-        .collect();
+    let (shared, numbers) = (versions.clone(), next.clone());
+    let readers = spawn_each(3, move |number| {
+        shared.read();
+        shared.read();
+        if number > 0 {
+            let new = numbers.fetch_add(1, Ordering::Relaxed);
+            let old = shared.current.swap(new, Ordering::AcqRel);
+            let theirs = shared.clone();
+            shared.domain.call(move || theirs.is_freed[old].store(true, Ordering::Relaxed));
+        }
+    });
     for _ in 0..2 {
         let new = next.fetch_add(1, Ordering::Relaxed);
         let old = versions.current.swap(new, Ordering::AcqRel);
         versions.domain.synchronize();
         versions.is_freed[old].store(true, Ordering::Relaxed);
     }
-    readers.into_iter().for_each(|it| it.join().unwrap());
+    join_all(readers);
     // A guard that no thread dropped would block the barrier.
     versions.travelling.lock().clear();
     versions.domain.barrier();
@@ -88,8 +81,8 @@ fn versions() {
     assert_eq!(nr_freed, 4, "an old version is left");
 }
 
-/// The runner suspends a grace period, and runs a callback that blocks it until another thread's
-/// wait for that grace period ends.
+/// The runner suspends a grace period, and runs a callback that blocks until a waiter's grace
+/// period ends.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

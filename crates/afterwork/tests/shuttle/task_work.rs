@@ -1,7 +1,5 @@
 //! Mailboxes with more posters, more items and more kinds of waiting than loom can afford.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::*;
 
 const NR_RUNS: usize = 20_000;
@@ -60,26 +58,13 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
     threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
-models! {
-    fn thread_is_woken_for_all_items_and_receives_them_in_order() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
-        shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
-    fn lifo_backlog_keeps_the_same_promises() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
-    fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
-        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2),
-        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
-}
-
-struct Runner(Unparker);
-
-impl Wake for Runner {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 fn a_task_owns() {
+    struct Runner(Unparker);
+    impl Wake for Runner {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
     let mut parker = Parker::new();
     let waker = Waker::from(Arc::new(Runner(parker.unparker())));
     let cx = &mut Context::from_waker(&waker);
@@ -88,11 +73,9 @@ fn a_task_owns() {
     let mut next = [0; NR_POSTERS];
     loop {
         match mailbox.poll_ready(cx, 5) {
-            std::task::Poll::Ready(Ok(())) => {
-                mailbox.drain(6).for_each(|item| check(&mut next, item))
-            }
-            std::task::Poll::Ready(Err(Closed)) => break,
-            std::task::Poll::Pending => {
+            Poll::Ready(Ok(())) => mailbox.drain(6).for_each(|item| check(&mut next, item)),
+            Poll::Ready(Err(Closed)) => break,
+            Poll::Pending => {
                 thread::yield_now();
                 parker.park();
             }
@@ -102,43 +85,22 @@ fn a_task_owns() {
     threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
-#[test]
-fn task_is_woken_for_all_items_and_receives_them_in_order() {
-    shuttle::check_random(a_task_owns, NR_RUNS);
-}
-
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 fn the_owner_ends_in_the_middle() {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let alive = Arc::new(());
     let mut mailbox = Mailbox::builder().capacity(4).build();
-    let threads: Vec<_> = (0..3)
-        .map(|_| {
-            let (poster, dropped) = (mailbox.poster(), dropped.clone());
-            thread::spawn(move || {
-                (0..3).for_each(|_| drop(poster.post(Counted(dropped.clone()))));
-                poster
-            })
+    let threads = [(); 3].map(|()| {
+        let (poster, item) = (mailbox.poster(), alive.clone());
+        thread::spawn(move || {
+            (0..3).for_each(|_| drop(poster.post(item.clone())));
+            poster
         })
-        .collect();
+    });
     mailbox.wait(2).unwrap();
     drop(mailbox.try_recv());
     drop(mailbox);
-    let posters: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(dropped.load(Ordering::Relaxed), 9, "an item remains in a dead queue");
+    let posters = join_all(threads.into());
+    assert_eq!(Arc::strong_count(&alive), 1, "an item remains in a dead queue");
     drop(posters);
-}
-
-#[test]
-fn no_item_outlives_its_owner() {
-    shuttle::check_random(the_owner_ends_in_the_middle, NR_RUNS);
-    shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
 }
 
 /// Threads and tasks wait for capacity or cancel. The owner waits for more than the capacity.
@@ -176,10 +138,23 @@ fn posters_wait_for_capacity(capacity: usize) {
     senders.into_iter().for_each(|it| it.join().unwrap());
 }
 
-#[test]
-fn waiting_senders_are_admitted_in_order() {
-    for capacity in [1, 2] {
-        shuttle::check_random(move || posters_wait_for_capacity(capacity), NR_RUNS / 2);
-        shuttle::check_pct(move || posters_wait_for_capacity(capacity), NR_RUNS / 4, 3);
-    }
+models! {
+    fn task_is_woken_for_all_items_and_receives_them_in_order() =
+        shuttle::check_random(a_task_owns, NR_RUNS);
+    fn no_item_outlives_its_owner() =
+        shuttle::check_random(the_owner_ends_in_the_middle, NR_RUNS),
+        shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
+    fn waiting_senders_are_admitted_in_order() =
+        shuttle::check_random(|| posters_wait_for_capacity(1), NR_RUNS / 2),
+        shuttle::check_pct(|| posters_wait_for_capacity(1), NR_RUNS / 4, 3),
+        shuttle::check_random(|| posters_wait_for_capacity(2), NR_RUNS / 2),
+        shuttle::check_pct(|| posters_wait_for_capacity(2), NR_RUNS / 4, 3);
+    fn thread_is_woken_for_all_items_and_receives_them_in_order() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
+        shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
+    fn lifo_backlog_keeps_the_same_promises() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
+    fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2),
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }

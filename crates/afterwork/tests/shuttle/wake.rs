@@ -8,22 +8,17 @@ fn turns() {
     const NR_WAITERS: usize = 8;
     let event = Arc::new(EventCount::new());
     let count = Arc::new(AtomicUsize::new(0));
-    let waiters: Vec<_> = (1..=NR_WAITERS)
-        .map(|turn| {
-            let (event, count) = (event.clone(), count.clone());
-            thread::spawn(move || event.wait_until(|| count.load(Ordering::Acquire) >= turn))
-        })
-        .collect();
-    for _ in 0..4 {
-        let (event, count) = (event.clone(), count.clone());
-        thread::spawn(move || {
-            for _ in 0..NR_WAITERS / 4 {
-                count.fetch_add(1, Ordering::Release);
-                event.notify_all();
-            }
-        });
-    }
-    waiters.into_iter().for_each(|it| it.join().unwrap());
+    let (awaited, counted) = (event.clone(), count.clone());
+    let waiters = spawn_each(NR_WAITERS, move |turn| {
+        awaited.wait_until(|| counted.load(Ordering::Acquire) > turn);
+    });
+    spawn_each(4, move |_| {
+        for _ in 0..NR_WAITERS / 4 {
+            count.fetch_add(1, Ordering::Release);
+            event.notify_all();
+        }
+    });
+    join_all(waiters);
 }
 
 /// Six parked threads are on a list. Three others remove some under a lock, and wake them later.
@@ -36,19 +31,16 @@ fn collected() {
             thread::spawn(move || parker.park())
         })
         .collect();
-    for _ in 0..3 {
-        let sleepers = sleepers.clone();
-        thread::spawn(move || {
-            let mut wakeq = WakeQ::new();
-            let mut locked = sleepers.lock();
-            for _ in 0..2 {
-                wakeq.push(locked.pop().expect("two for each"));
-            }
-            drop(locked);
-            wakeq.fire();
-        });
-    }
-    parked.into_iter().for_each(|it| it.join().unwrap());
+    spawn_each(3, move |_| {
+        let mut wakeq = WakeQ::new();
+        let mut locked = sleepers.lock();
+        for _ in 0..2 {
+            wakeq.push(locked.pop().expect("two for each"));
+        }
+        drop(locked);
+        wakeq.fire();
+    });
+    join_all(parked);
 }
 
 models! {

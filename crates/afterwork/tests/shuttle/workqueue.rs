@@ -22,7 +22,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
 /// A machine whose manager is a thread of the model.
 pub struct Managed {
     registry: Registry,
-    notifier: afterwork::wake::Unparker,
+    notifier: Unparker,
     is_over: Arc<AtomicBool>,
     manager: thread::JoinHandle<()>,
     culler: Culler,
@@ -38,18 +38,12 @@ impl Managed {
         let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
         let params = Params { max_workers: nr_workers, ..params };
         let mut machine = Machine::new(&topology, params);
-        let queues = max_active
-            .iter()
-            .enumerate()
-            .map(|(number, &max_active)| {
-                Workqueue::builder("model")
-                    .affinity(AffinityScope::System)
-                    .max_active(max_active)
-                    .help(number == 0)
-                    .build_in(machine.registry())
-                    .unwrap()
-            })
-            .collect();
+        let build = |(number, &max_active): (usize, &u32)| {
+            let builder = Workqueue::builder("model").affinity(AffinityScope::System);
+            let builder = builder.max_active(max_active).help(number == 0);
+            builder.build_in(machine.registry()).unwrap()
+        };
+        let queues = max_active.iter().enumerate().map(build).collect();
         machine.start_workers(1);
         let is_over = Arc::new(AtomicBool::new(false));
         let (notifier, culler) = (machine.notifier(), machine.culler());
@@ -62,7 +56,6 @@ impl Managed {
         (managed, queues)
     }
 
-    /// Returns the registry, to build more queues in.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -122,46 +115,38 @@ fn mix() {
     let (managed, queues) = Managed::new(&[2, 1], 4);
     let items: Arc<[Counted]> = (0..3).map(|_| Counted::new()).collect();
     let nr_detached = Arc::new(AtomicU32::new(0));
-    let producers: Vec<_> = (0..3)
-        .map(|_| {
-            let (queues, items, culler) = (queues.clone(), items.clone(), managed.culler.clone());
-            let nr_detached = nr_detached.clone();
-            thread::spawn(move || {
-                let mut nr_spawned = 0;
-                for number in 0..NR_STEPS {
-                    let queue = &queues[thread_rng().gen_range(0..queues.len())];
-                    let item = &items[thread_rng().gen_range(0..items.len())];
-                    match thread_rng().gen_range(0..14) {
-                        0..=3 => item.queue(queue),
-                        4 => {
-                            item.work.flush().unwrap();
-                        }
-                        5 => item.note_cancelled(item.work.cancel()),
-                        6 => item.note_cancelled(item.work.cancel_sync()),
-                        7 => assert_eq!(queue.spawn(move || number).join().unwrap(), number),
-                        8 => drop(queue.spawn(move || number)),
-                        9 => {
-                            nr_spawned += 1;
-                            let nr_detached = nr_detached.clone();
-                            queue
-                                .spawn_detached(move || {
-                                    nr_detached.fetch_add(1, Ordering::Relaxed);
-                                })
-                                .unwrap();
-                        }
-                        10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
-                        11 => queue
-                            .set_attrs(|attrs| attrs.nice = thread_rng().gen_range(0..2))
-                            .unwrap(),
-                        12 => queue.flush().unwrap(),
-                        _ => culler.cull(),
-                    }
+    let (shared, theirs, culler) = (queues.clone(), items.clone(), managed.culler.clone());
+    let runs = nr_detached.clone();
+    let producers = spawn_each(3, move |_| {
+        let mut nr_spawned = 0;
+        for number in 0..NR_STEPS {
+            let queue = &shared[thread_rng().gen_range(0..shared.len())];
+            let item = &theirs[thread_rng().gen_range(0..theirs.len())];
+            match thread_rng().gen_range(0..14) {
+                0..=3 => item.queue(queue),
+                4 => _ = item.work.flush().unwrap(),
+                5 => item.note_cancelled(item.work.cancel()),
+                6 => item.note_cancelled(item.work.cancel_sync()),
+                7 => assert_eq!(queue.spawn(move || number).join().unwrap(), number),
+                8 => drop(queue.spawn(move || number)),
+                9 => {
+                    nr_spawned += 1;
+                    let runs = runs.clone();
+                    let item = move || _ = runs.fetch_add(1, Ordering::Relaxed);
+                    queue.spawn_detached(item).unwrap();
                 }
-                nr_spawned
-            })
-        })
-        .collect();
-    let nr_spawned: u32 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
+                10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
+                11 => {
+                    let nice = thread_rng().gen_range(0..2);
+                    queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
+                }
+                12 => queue.flush().unwrap(),
+                _ => culler.cull(),
+            }
+        }
+        nr_spawned
+    });
+    let nr_spawned: u32 = join_all(producers).into_iter().sum();
     managed.end(queues);
     items.iter().for_each(Counted::check);
     assert_eq!(nr_detached.load(Ordering::Relaxed), nr_spawned);
@@ -170,77 +155,60 @@ fn mix() {
 /// Three producers queue items on a queue with two seats. At most two run at once; none is lost.
 fn two_seats() {
     let (managed, queues) = Managed::new(&[256, 2], 4);
-    let queue = queues[1].clone();
-    let nr_inside = Arc::new(AtomicU32::new(0));
     let nr_runs = Arc::new(AtomicU32::new(0));
-    let producers: Vec<_> = (0..3)
-        .map(|_| {
-            let (queue, nr_inside, nr_runs) = (queue.clone(), nr_inside.clone(), nr_runs.clone());
-            thread::spawn(move || {
-                for _ in 0..12 {
-                    let (nr_inside, nr_runs) = (nr_inside.clone(), nr_runs.clone());
-                    queue
-                        .spawn_detached(move || {
-                            assert!(nr_inside.fetch_add(1, Ordering::Relaxed) < 2, "three at once");
-                            nr_runs.fetch_add(1, Ordering::Relaxed);
-                            nr_inside.fetch_sub(1, Ordering::Relaxed);
-                        })
-                        .unwrap();
-                }
-            })
-        })
-        .collect();
-    producers.into_iter().for_each(|it| it.join().unwrap());
-    drop(queue);
+    let (queue, nr_inside, runs) =
+        (queues[1].clone(), Arc::new(AtomicU32::new(0)), nr_runs.clone());
+    join_all(spawn_each(3, move |_| {
+        for _ in 0..12 {
+            let (nr_inside, runs) = (nr_inside.clone(), runs.clone());
+            let item = move || {
+                assert!(nr_inside.fetch_add(1, Ordering::Relaxed) < 2, "three at once");
+                runs.fetch_add(1, Ordering::Relaxed);
+                nr_inside.fetch_sub(1, Ordering::Relaxed);
+            };
+            queue.spawn_detached(item).unwrap();
+        }
+    }));
     managed.end(queues);
     assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
 }
 
 /// Three threads queue, cancel and help items. After a flush, all items they queued have ended.
 fn flushes() {
-    let (managed, mut queues) = Managed::new(&[3], 3);
-    let queue = queues.remove(0);
-    let producers: Vec<_> = (0..3)
-        .map(|_| {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                let items: Vec<_> = (0..3).map(|_| Counted::new()).collect();
-                for _ in 0..3 {
-                    for item in &items {
-                        item.queue(&queue);
-                        match thread_rng().gen_range(0..6) {
-                            0 => item.note_cancelled(item.work.cancel()),
-                            1 => drop(thread::spawn({
-                                let work = item.work.clone();
-                                move || work.flush().unwrap()
-                            })),
-                            2 => item.queue(&queue),
-                            _ => {}
-                        }
+    let (managed, queues) = Managed::new(&[3], 3);
+    let queue = queues[0].clone();
+    join_all(spawn_each(3, move |_| {
+        let items: Vec<_> = (0..3).map(|_| Counted::new()).collect();
+        for _ in 0..3 {
+            for item in &items {
+                item.queue(&queue);
+                match thread_rng().gen_range(0..6) {
+                    0 => item.note_cancelled(item.work.cancel()),
+                    1 => {
+                        let work = item.work.clone();
+                        thread::spawn(move || work.flush().unwrap());
                     }
-                    queue.flush().unwrap();
-                    items.iter().for_each(Counted::check);
+                    2 => item.queue(&queue),
+                    _ => {}
                 }
-            })
-        })
-        .collect();
-    producers.into_iter().for_each(|it| it.join().unwrap());
-    queues.push(queue);
+            }
+            queue.flush().unwrap();
+            items.iter().for_each(Counted::check);
+        }
+    }));
     managed.end(queues);
 }
 
 /// Items wait for others of their queue, three levels deep. Each wait lets another worker run.
 fn nested() {
-    let (managed, mut queues) = Managed::new(&[256, 256], 4);
+    let (managed, queues) = Managed::new(&[256, 256], 4);
     // Joiners of the second queue sleep.
-    let queue = queues[1].clone();
-    let (inner, outer) = (queue.clone(), queue.clone());
-    let sum = queue.spawn(move || {
+    let [outer, inner] = [queues[1].clone(), queues[1].clone()];
+    let sum = queues[1].spawn(move || {
         let below = outer.spawn(move || inner.spawn(|| 1).join().unwrap() + 1);
         below.join().unwrap() + 1
     });
     assert_eq!(sum.join().unwrap(), 3);
-    queues.push(queue);
     managed.end(queues);
 }
 
@@ -248,22 +216,15 @@ fn nested() {
 fn chained() {
     let (managed, queues) = Managed::new(&[256, 256], 3);
     let barrier = Arc::new(shuttle::sync::Barrier::new(3));
-    let items: Vec<_> = (0..3)
-        .map(|_| {
-            let barrier = barrier.clone();
-            Work::new(move || {
-                barrier.wait();
-            })
-        })
-        .collect();
-    for item in &items {
-        queues[1].enqueue(item);
+    for _ in 0..3 {
+        let barrier = barrier.clone();
+        queues[1].enqueue(&Work::new(move || _ = barrier.wait()));
     }
     managed.end(queues);
 }
 
-/// Two threads queue the same two items on two queues, in opposite order, while a third cancels
-/// them. Without workers, only an enqueuer can remove an item from the other list.
+/// Two threads queue two items on two queues in opposite order, while a third cancels them. Without
+/// workers, only an enqueuer can remove an item from the other list.
 fn chains_in_opposite_order() {
     let topology = Topology::synthetic("1 core").unwrap();
     let machine = Machine::new(&topology, Params::default());
@@ -309,8 +270,7 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// An ordinary item waits among more urgent ones than may start before it, on a queue with one
-/// seat.
+/// An ordinary item waits among more urgent ones than may start before it.
 fn ordinary_among_urgent() {
     /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
@@ -318,22 +278,17 @@ fn ordinary_among_urgent() {
     let (managed, queues) = Managed::new(&[1, 1], 2);
     let queue = queues[1].clone();
     let nr_started = Arc::new(AtomicU32::new(0));
-    let urgent = thread::spawn({
-        let (urgent, nr_started) = (queue.urgent().unwrap(), nr_started.clone());
-        move || {
-            for _ in 0..NR_URGENT {
-                let nr_started = nr_started.clone();
-                urgent
-                    .spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed))
-                    .unwrap();
-            }
+    let (lane, starts) = (queue.urgent().unwrap(), nr_started.clone());
+    let urgent = thread::spawn(move || {
+        for _ in 0..NR_URGENT {
+            let starts = starts.clone();
+            lane.spawn_detached(move || _ = starts.fetch_add(1, Ordering::Relaxed)).unwrap();
         }
     });
     let at_start = Arc::new(AtomicU32::new(0));
     let (counts, noted) = (nr_started.clone(), at_start.clone());
-    queue
-        .spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed))
-        .unwrap();
+    let note = move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed);
+    queue.spawn_detached(note).unwrap();
     let when_queued = nr_started.load(Ordering::Relaxed);
     urgent.join().unwrap();
     drop(queue);
@@ -367,8 +322,7 @@ fn occupy(queue: &Workqueue) -> shuttle::sync::mpsc::Sender<()> {
     release
 }
 
-/// One of two queues with shares was busy alone while the other was idle. Afterwards they
-/// alternate. A worker takes one item at a time.
+/// Two queues with shares alternate, although one of them was busy alone before.
 fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params { max_batch: 1, ..Params::default() };
@@ -390,7 +344,7 @@ fn busy_next_to_idle() {
             }
         })
     });
-    producers.into_iter().for_each(|it| it.join().unwrap());
+    join_all(producers.into());
     // No item of either queue has run yet: the only worker is in the blocker item.
     release.send(()).unwrap();
     managed.end(queues);
@@ -403,8 +357,7 @@ fn busy_next_to_idle() {
     }
 }
 
-/// A queue was busy alone while a group of two queues was idle. Afterwards the queue and the group
-/// alternate, and so do the queues of the group.
+/// The same for a queue and a group of two queues, which alternate as well.
 fn busy_next_to_an_idle_group() {
     const NR_ITEMS: usize = 4;
     let params = Params { max_batch: 1, ..Params::default() };
@@ -431,7 +384,7 @@ fn busy_next_to_an_idle_group() {
             }
         })
     });
-    producers.into_iter().for_each(|it| it.join().unwrap());
+    join_all(producers.into());
     release.send(()).unwrap();
     managed.end(queues);
     let seen = seen.lock().unwrap();
@@ -446,8 +399,8 @@ fn busy_next_to_an_idle_group() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-/// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
-/// it ends. The waiting queue is served before the chain ends.
+/// A queue is served before the end of a chain of items on other queues, each of which queues the
+/// next.
 fn old_next_to_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
@@ -479,8 +432,8 @@ fn old_next_to_new() {
     assert_eq!(nr_left, 0, "all new queues go first");
 }
 
-/// A queue with few shares holds its only seat for one more item, and owes thousands of scheduling
-/// turns. Items of a queue with many shares cancel that item, and drain the first queue.
+/// A queue that owes thousands of turns holds its seat for one more item. Items of a queue with
+/// many shares cancel that item, and drain the queue.
 fn emptied_among_shares() {
     let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) = Managed::with(params, &[256, 1, 1], 1);
@@ -494,16 +447,12 @@ fn emptied_among_shares() {
         few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed)).unwrap();
     }
     let nr_cancelled = Arc::new(AtomicU32::new(0));
-    let producer = thread::spawn({
-        let (few, many, nr_cancelled) = (few.clone(), many.clone(), nr_cancelled.clone());
-        move || {
-            let drained = few.clone();
-            many.spawn_detached(move || {
-                nr_cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
-            })
-            .unwrap();
-            many.spawn_detached(move || drained.drain().unwrap()).unwrap();
-        }
+    let (few, many, cancelled) = (few.clone(), many.clone(), nr_cancelled.clone());
+    let producer = thread::spawn(move || {
+        let drained = few.clone();
+        let cancel = move || cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
+        many.spawn_detached(cancel).unwrap();
+        many.spawn_detached(move || drained.drain().unwrap()).unwrap();
     });
     producer.join().unwrap();
     release.send(()).unwrap();
@@ -515,8 +464,7 @@ fn emptied_among_shares() {
 models! {
     fn emptied_queue_waits_for_no_turn() = explore(200, emptied_among_shares);
     fn seat_kept_by_an_emptied_queue_would_be_detected() =
-        must_deadlock("seats: an emptied pwq keeps them",
-            || explore(200, emptied_among_shares));
+        must_deadlock("seats: an emptied pwq keeps them", || explore(200, emptied_among_shares));
     fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
     fn new_queues_that_precede_all_others_would_be_detected() =
         must_fail("shares: a new pwq begins as an idle one", || explore(200, old_next_to_new));
@@ -529,8 +477,7 @@ models! {
         must_fail("shares: idle time of a group is accumulated",
             || explore(400, busy_next_to_an_idle_group));
     fn groups_that_pay_for_nothing_would_be_detected() =
-        must_fail("shares: a group pays for nothing",
-            || explore(400, busy_next_to_an_idle_group));
+        must_fail("shares: a group pays for nothing", || explore(400, busy_next_to_an_idle_group));
     fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
     fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
     fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);
@@ -558,7 +505,7 @@ models! {
     fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
         explore(400, urgent_before_the_pause_ends);
     fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
-            || explore(4_000, urgent_before_the_pause_ends));
+        || explore(4_000, urgent_before_the_pause_ends));
     fn starved_ordinary_item_would_be_detected() =
         must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));
 }

@@ -1,22 +1,11 @@
 //! Groups: items that wait for each other three deep, and then need a lock.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{AffinityScope, Group, Workqueue};
-use shuttle::{
-    rand::{Rng, thread_rng},
-    sync::Mutex,
-    thread,
-};
-use sync::{
-    models,
-    twin::{must_deadlock, must_fail},
-};
+use shuttle::sync::Mutex;
 
 use crate::workqueue::{Managed, explore};
+use crate::*;
 
-/// Two threads wait for items of a group of one seat. Each of these items waits for an item of the
-/// next queue, three deep, and locks a counter afterwards.
+/// Items of a group of one seat wait for each other, three deep, and then lock a counter.
 fn joins_three_deep() {
     // At most four items wait, and each occupies a worker.
     let (managed, mut queues) = Managed::new(&[1], 5);
@@ -45,7 +34,7 @@ fn joins_three_deep() {
             outer.join().unwrap();
         })
     });
-    roots.into_iter().for_each(|root| root.join().unwrap());
+    join_all(roots.into());
     managed.end(queues);
     assert_eq!(*counter.lock().unwrap(), 6);
     let stats = group.stats();

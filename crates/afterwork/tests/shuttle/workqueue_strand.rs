@@ -1,21 +1,11 @@
 //! Strands with several spawners, whose closures are cancelled and flushed. A batch is one closure.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{JoinError, Strand, Workqueue};
-use shuttle::{
-    rand::{Rng, thread_rng},
-    thread,
-};
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
+use afterwork::workqueue::{JoinError, Strand};
 
 use crate::workqueue::{Managed, explore};
+use crate::*;
 
 const NR_SPAWNERS: usize = 3;
-/// Number of closures of each spawner.
 const NR_CLOSURES: u32 = 4;
 
 /// The number of the last closure of each spawner that has run.
@@ -28,8 +18,8 @@ struct Seen {
     nr_bulk_cancels: AtomicU32,
 }
 
-/// Spawns closures, cancels or joins some, and flushes the queue. Returns the number of closures
-/// that must have run, unless all were cancelled.
+/// Spawns closures, cancels or joins some, and flushes. Returns the number that must have run,
+/// unless all were cancelled.
 fn spawn_some(me: usize, strand: &Strand<Last>, queue: &Workqueue, seen: &Arc<Seen>) -> u32 {
     let alive = Arc::new(());
     let mut nr_cancelled = 0;
@@ -74,18 +64,13 @@ fn spawners() {
     let strand = queues[0].strand(Last::default());
     let other = queues[0].strand(0);
     let seen = Arc::<Seen>::default();
-    let threads: Vec<_> = (0..NR_SPAWNERS)
-        .map(|me| {
-            let (strand, queue, seen) = (strand.clone(), queues[0].clone(), seen.clone());
-            thread::spawn(move || spawn_some(me, &strand, &queue, &seen))
-        })
-        .collect();
-    drop(strand);
+    let (queue, theirs) = (queues[0].clone(), seen.clone());
+    let threads = spawn_each(NR_SPAWNERS, move |me| spawn_some(me, &strand, &queue, &theirs));
     for _ in 0..NR_CLOSURES {
         other.spawn_detached(|nr_runs| *nr_runs += 1).unwrap();
     }
     drop(other);
-    let nr_due: u32 = threads.into_iter().map(|it| it.join().unwrap()).sum();
+    let nr_due: u32 = join_all(threads).into_iter().sum();
     managed.end(queues);
     let nr_runs = seen.nr_runs.load(Ordering::Relaxed);
     if seen.nr_bulk_cancels.load(Ordering::Relaxed) == 0 {
@@ -95,19 +80,11 @@ fn spawners() {
     }
 }
 
-#[test]
-fn closures_of_many_spawners_run_once_in_order_or_are_cancelled() {
-    explore(1_500, spawners);
-}
-
-#[test]
-fn broken_strands_are_found() {
-    for twin in [
-        "strand: forgets a late push",
-        "strand: ends during a flush",
-        "strand: leaves its count to a later color",
-        "strand: is unqueued while it runs",
-    ] {
-        must_fail(twin, || explore(1_500, spawners));
-    }
+models! {
+    fn broken_strands_are_found() =
+        must_fail("strand: forgets a late push", || explore(1_500, spawners)),
+        must_fail("strand: ends during a flush", || explore(1_500, spawners)),
+        must_fail("strand: leaves its count to a later color", || explore(1_500, spawners)),
+        must_fail("strand: is unqueued while it runs", || explore(1_500, spawners));
+    fn closures_of_many_spawners_run_once_in_order_or_are_cancelled() = explore(1_500, spawners);
 }

@@ -17,7 +17,6 @@ fn is_name(name: &str) -> bool {
         && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
 }
 
-/// Parses the line of a sample.
 fn sample(line: &str) -> Result<Sample, &'static str> {
     let (series, value) = line.rsplit_once(' ').ok_or("a sample has no value")?;
     let value = value.parse().map_err(|_| "a value is not a number")?;

@@ -10,8 +10,7 @@ pub struct Crowded {
     capacity: usize,
 }
 
-/// A waker that wakes no thread. The next poll finds a granted permit, or the permit is
-/// transferred.
+/// A waker that wakes no thread. The next poll finds the permit, or the permit is transferred.
 struct Deaf;
 
 impl Wake for Deaf {
@@ -36,7 +35,6 @@ impl Crowded {
         Self { queue, capacity }
     }
 
-    /// Spawns an item in one of the ways that wait for capacity or fail without it.
     pub fn torture(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let queue = &self.queue;
         let life = Life::new(lives);
@@ -58,9 +56,7 @@ impl Crowded {
                 Err(error) => panic!("{error}"),
             },
             3 => {
-                let work = Work::new(move || {
-                    let _ = &item;
-                });
+                let work = Work::new(move || _ = &item);
                 let queued = queue.try_enqueue(&work);
                 assert_ne!(queued, Ok(false), "no other thread owns it");
                 match dice.below(3) {
@@ -94,7 +90,6 @@ impl Crowded {
         }
     }
 
-    /// Drains the queue, whose full capacity is free afterwards.
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(self.queue.report().free_capacity, Some(self.capacity), "a permit is lost");

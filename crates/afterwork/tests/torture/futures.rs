@@ -2,7 +2,7 @@
 
 use afterwork::workqueue::{JoinError, Workqueue};
 
-use crate::support::*;
+use crate::{queues::judge, support::*};
 
 /// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
 #[derive(Default)]
@@ -102,23 +102,11 @@ pub fn spawn(
         0 | 1 => drop(handle),
         2 => {
             handle.cancel();
-            judge(handle.join(), panics);
-        }
-        _ => {
-            if let Some(outcome) = handle.try_join() {
-                judge(outcome, panics);
+            match handle.join() {
+                Err(JoinError::Cancelled) => {}
+                outcome => judge(outcome, panics),
             }
         }
-    }
-}
-
-fn judge(outcome: Result<Life, JoinError>, panics: bool) {
-    match outcome {
-        Ok(_) => assert!(!panics),
-        // The queue was being drained.
-        Err(JoinError::Cancelled | JoinError::Closed) => {}
-        Err(JoinError::Panicked(payload))
-            if panics && payload.downcast_ref::<Planned>().is_some() => {}
-        Err(error) => panic!("{error}"),
+        _ => drop(handle.try_join().map(|outcome| judge(outcome, panics))),
     }
 }

@@ -7,16 +7,13 @@ use afterwork::{
     params::Params,
     workqueue::{Group, JoinError, Registry, Workqueue},
 };
-use topology::Topology;
 
-use crate::support::*;
+use crate::{queues::judge, support::*};
 
 /// The number of threads that use a group, and the number of acts of each thread.
 const NR_USERS: usize = 3;
 const NR_ACTS: usize = 30;
-/// Maximum depth of items that wait for each other.
 const DEPTH: usize = 3;
-/// Ceilings of groups.
 const CEILINGS: [u32; 4] = [1, 1, 2, 5];
 
 /// A group that its items can use. An item waits only for items of later queues.
@@ -38,23 +35,18 @@ thread_local! {
     static DEPTH_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A run of an item. An item that runs inside another one uses the seat of the outer item, even if
-/// the group is full.
-struct Run {
-    is_outermost: bool,
-}
+/// A run of an item.
+struct Run;
 
 impl Run {
-    fn begin() -> Self {
-        Self { is_outermost: DEPTH_HERE.replace(DEPTH_HERE.get() + 1) == 0 }
+    /// Also returns `true` for an outermost item. An inner item uses the seat of the outer one, even
+    /// if the group is full.
+    fn begin() -> (Self, bool) {
+        (Self, DEPTH_HERE.replace(DEPTH_HERE.get() + 1) == 0)
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        DEPTH_HERE.set(DEPTH_HERE.get() - 1);
-    }
-}
+sync::on_drop!(Run, this => DEPTH_HERE.set(DEPTH_HERE.get() - 1));
 
 /// A closure of an item. Its drop counts it if it has not run.
 struct Ticket {
@@ -63,15 +55,12 @@ struct Ticket {
     _life: Life,
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let count = if self.has_run { &self.club.nr_ran } else { &self.club.nr_dropped };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
+sync::on_drop!(Ticket, this => {
+    let count = if this.has_run { &this.club.nr_ran } else { &this.club.nr_dropped };
+    count.fetch_add(1, Ordering::Relaxed);
+});
 
-/// Creates a registry with enough workers for all items that wait, and a group. Lets some threads
-/// use the group, and checks that it is at rest at the end.
+/// Lets some threads use a group, in a registry with enough workers for all items that wait.
 pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
     let machine = dice.pick(&["1 core", "4 core", "2 llc x 2 core"]);
     let params = Params {
@@ -80,13 +69,9 @@ pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
         watch_tick_us: dice.pick(&[50, 1000]),
         ..Params::default()
     };
-    let registry = insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()));
+    let registry = registry_on(machine, params);
     use_group(&registry, lives, dice);
-    let mut shut = registry.shutdown();
-    while let Err(still) = shut {
-        thread::yield_now();
-        shut = still.registry.shutdown();
-    }
+    shut_down(registry);
 }
 
 fn use_group(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
@@ -137,7 +122,6 @@ fn use_group(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
 }
 
 impl Club {
-    /// Adds a queue.
     fn join(&self, registry: &Registry, dice: &mut Dice) {
         let max_active = 1 + dice.below(4) as u32;
         let builder = Workqueue::builder("of a group").group(&self.group).help(dice.below(2) == 0);
@@ -197,8 +181,7 @@ impl Club {
         }
     }
 
-    /// Spawns an item that waits for others, on a queue at or after `from`, and may wait for the
-    /// item.
+    /// Spawns an item that waits for others, on a queue at or after `from`.
     fn spawn(
         self: &Arc<Self>,
         from: usize,
@@ -214,8 +197,8 @@ impl Club {
         let mut handle = queue.spawn(move || {
             ticket.has_run = true;
             let club = &ticket.club;
-            let run = Run::begin();
-            if run.is_outermost {
+            let (_run, is_outermost) = Run::begin();
+            if is_outermost {
                 let now = club.nr_inside.fetch_add(1, Ordering::SeqCst) + 1;
                 let most = club.most.load(Ordering::SeqCst);
                 assert!(now <= most, "{now} items of a group began, {most} may run at most");
@@ -237,10 +220,8 @@ impl Club {
         match dice.below(8) {
             0 => drop(handle.cancel()),
             _ if waits => match handle.join() {
-                Ok(()) | Err(JoinError::Cancelled | JoinError::Closed) => {}
-                Err(JoinError::Panicked(payload))
-                    if panics && payload.downcast_ref::<Planned>().is_some() => {}
-                Err(error) => panic!("{error}"),
+                Err(JoinError::Cancelled) => {}
+                outcome => judge(outcome, panics),
             },
             _ => {}
         }

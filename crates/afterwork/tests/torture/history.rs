@@ -45,20 +45,16 @@ pub enum Act {
         was_pending: Option<bool>,
         refused: bool,
     },
-    /// The state of the item at one moment.
-    Busy {
-        pending: bool,
-        executing: bool,
-    },
-    /// All work that was queued or running at some moment has ended or been cancelled. The item's
-    /// own flush reports whether there was any. As in the kernel, the flush of a queue can overtake
-    /// a cancel that has not returned, and miss an item whose enqueuer has not returned.
+    /// Whether the item was pending and executing at one moment.
+    Busy(bool, bool),
+    /// The work of some moment has ended or been cancelled; an item's own flush reports whether
+    /// there was any. As in the kernel, the flush of a queue can overtake a cancel that has not
+    /// returned, and miss an item whose enqueuer has not returned.
     Flush(Option<bool>),
     Start,
     End,
 }
 
-/// An act and its time span, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub act: Act,
@@ -81,10 +77,7 @@ impl Log {
         let from_ns = now_ns();
         let answer = ask();
         let to_ns = now_ns();
-        if let Some(act) = act(answer) {
-            let event = Event { act, from_ns, to_ns };
-            self.0.push((item, event));
-        }
+        self.0.extend(act(answer).map(|act| (item, Event { act, from_ns, to_ns })));
     }
 }
 
@@ -121,7 +114,7 @@ struct Item {
 /// The progress of an act, from 0 to `DONE`.
 type Progress = u8;
 const DONE: Progress = u8::MAX;
-/// The progress of a flush that has read the state. Its flags are the conditions that it waits for.
+/// The progress of a flush that has read the state, with flags for the conditions that it awaits.
 const LOOKED: Progress = 4;
 const FOR_PENDING: Progress = 1;
 const FOR_RUN: Progress = 2;
@@ -131,7 +124,6 @@ const FOR_RUN: Progress = 2;
 struct Others {
     /// Set if a thread has queued the item, or is about to, and its call has not returned.
     queueing: bool,
-    /// Set if a thread is about to cancel the item.
     cancelling: bool,
 }
 
@@ -184,7 +176,7 @@ impl Act {
                     go(DONE, queued);
                 }
             }
-            Self::Busy { pending: was_pending, executing: was_executing }
+            Self::Busy(was_pending, was_executing)
                 if (was_pending, was_executing) == (pending, executing) =>
             {
                 go(DONE, item)
@@ -210,7 +202,6 @@ impl Act {
 }
 
 impl Place {
-    /// Returns the kinds of acts in progress.
     fn others(&self, acts: &[Option<Act>; NR_SLOTS]) -> Others {
         let mut others = Others::default();
         for (&progress, act) in self.progress.iter().zip(acts) {
@@ -248,7 +239,6 @@ impl Place {
     }
 }
 
-/// The possible states of the model, and the acts in progress.
 struct Search {
     places: HashSet<Place>,
     acts: [Option<Act>; NR_SLOTS],
@@ -287,21 +277,13 @@ impl Search {
             }
         }
         self.acts[slot] = None;
-        let done = reached.into_iter().filter(|place| place.progress[slot] == DONE);
-        self.places = done
-            .map(|mut place| {
-                place.progress[slot] = 0;
-                place
-            })
-            .collect();
+        reached.retain(|place| place.progress[slot] == DONE);
+        reached.iter_mut().for_each(|place| place.progress[slot] = 0);
+        self.places = reached.into_iter().collect();
     }
 }
 
-/// Checks the history of one item, which is idle before and after it.
-///
-/// # Errors
-///
-/// Returns the last acts up to the one that no order explains.
+/// Checks the history of an item that is idle before and after it, or returns its last acts.
 pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
     for event in &mut events {
         event.from_ns = event.from_ns.saturating_sub(SLACK_NS);
@@ -350,10 +332,7 @@ impl Unexplained {
 
 impl fmt::Display for Unexplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "no order explains how these acts ended, up to the last but those under way; times in ns:"
-        )?;
+        writeln!(f, "no order explains how the last of these acts ended; times in ns:")?;
         let first_ns = self.0.first().map_or(0, |event| event.to_ns);
         for event in &self.0 {
             let since = |at_ns: u64| i128::from(at_ns) - i128::from(first_ns);

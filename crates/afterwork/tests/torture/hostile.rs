@@ -30,6 +30,8 @@ macro_rules! acts {
     };
 }
 
+// An act that is named for user code makes that code misbehave. One that is named for a call of the
+// system makes the call fail.
 acts! {
     Panic = "panic",
     /// Destructors panic, including those of panic payloads.
@@ -38,35 +40,24 @@ acts! {
     Sleep = "sleep",
     /// Code queues on other users' queues and queues callbacks.
     Queue = "queue",
-    /// Code waits for other users' work.
     Wait = "wait",
     /// Code drops the last handle to another user's object.
     Drop = "drop",
-    /// Guards and handles are leaked.
     Leak = "leak",
     /// The process forks, and the child uses inherited objects.
     Fork = "fork",
-    /// Threads change their CPU.
     Affinity = "affinity",
-    /// Bottom-half items misbehave.
     Bh = "bh",
     /// Timer items, and the values that they capture, misbehave.
     Timer = "timer",
     /// Handlers of panics and reports, machine sources and executors misbehave.
     Handler = "handler",
-    /// Wakers misbehave.
     Waker = "waker",
-    /// Grace-period callbacks misbehave.
     Callback = "callback",
-    /// Thread-local destructors misbehave.
     Tls = "tls",
-    /// Thread creation fails.
     Thread = "thread",
-    /// `membarrier` fails.
     Membarrier = "membarrier",
-    /// The creation of eventfds fails.
     Eventfd = "eventfd",
-    /// Memory mappings fail.
     Mmap = "mmap",
     /// Futex waits return at once.
     Futex = "futex",
@@ -74,12 +65,11 @@ acts! {
 
 /// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// Number of the parent's naps after which a child counts as hung: five minutes, long enough for a
-/// busy machine. Naps are counted instead of time; see `NAP` in support.rs.
+/// Naps after which a child counts as hung: five minutes, for a busy machine. See `NAP` in
+/// support.rs.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
-/// Bit mask of enabled acts.
 static ON: AtomicU32 = AtomicU32::new(0);
 static OFF: AtomicU32 = AtomicU32::new(0);
 
@@ -95,19 +85,15 @@ pub fn names() -> Vec<&'static str> {
     ACTS.iter().map(|(name, _)| *name).collect()
 }
 
-/// Allows every act, if the build can inject faults.
 pub fn allow() -> Result<(), String> {
     if !cfg!(torture) {
-        return Err(
-            "--hostile: only a build with --cfg torture can be hostile, see cargo xtask torture"
-                .into(),
-        );
+        let build = "only a build with --cfg torture can be hostile, see cargo xtask torture";
+        return Err(format!("--hostile: {build}"));
     }
     ON.store(u32::MAX, Ordering::Relaxed);
     Ok(())
 }
 
-/// Forbids the acts named in `list`.
 pub fn forbid(list: &str) -> Result<(), String> {
     for name in list.split(',') {
         let known = options::find(name, &names()).map_err(|e| format!("--without: {e}"))?;
@@ -151,14 +137,12 @@ pub(super) fn begin(seed: u64) -> String {
     }
 }
 
-/// Returns `true` if any act is enabled.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
 }
 
 pub fn may(act: Act) -> bool {
-    let bit = 1 << act as u32;
-    ON.load(Ordering::Relaxed) & !OFF.load(Ordering::Relaxed) & bit != 0
+    ON.load(Ordering::Relaxed) & !OFF.load(Ordering::Relaxed) & (1 << act as u32) != 0
 }
 
 /// Returns `true` with probability 1 in `one_in` if `act` is allowed.
@@ -166,7 +150,6 @@ pub fn dares(act: Act, dice: &mut Dice, one_in: usize) -> bool {
     may(act) && dice.below(one_in) == 0
 }
 
-/// Returns `true` if this thread expects a panic.
 pub(super) fn expects_panics() -> bool {
     EXPECTS_PANICS.try_with(Cell::get).unwrap_or(false)
 }
@@ -236,8 +219,7 @@ fn show(dice: &mut Dice) {
     }
 }
 
-/// Publishes this process and hides it again. No other thread may do so at the same time. No file
-/// remains.
+/// Publishes this process, which no other thread may do, and hides it again. No file remains.
 fn show_alone() {
     if !may(Act::Mmap) {
         return;
@@ -265,15 +247,11 @@ pub fn hide(dice: &mut Dice, thing: impl Any + Send) {
 fn put(loot: &Loot, dice: &mut Dice, thing: Box<dyn Any + Send>) {
     let mut loot = loot.lock().unwrap();
     loot.push(thing);
-    let too_much = (loot.len() > MAX_LOOT).then(|| {
-        let at = dice.below(MAX_LOOT);
-        loot.swap_remove(at)
-    });
+    let too_much = (loot.len() > MAX_LOOT).then(|| loot.swap_remove(dice.below(MAX_LOOT)));
     drop(loot);
     contained(|| drop(too_much));
 }
 
-/// Drops a hidden object.
 fn rob(loot: &Loot, dice: &mut Dice) {
     // Releases the lock before the drop. In a forked child the lock may be held forever.
     let Ok(mut loot) = loot.try_lock() else {
@@ -288,13 +266,10 @@ fn rob(loot: &Loot, dice: &mut Dice) {
     drop(thing);
 }
 
-/// Drops all hidden objects.
 pub fn clean_up() {
     for loot in [&QUEUES, &REST] {
-        loop {
-            let Some(thing) = loot.lock().unwrap().pop() else {
-                break;
-            };
+        let next = || loot.lock().unwrap().pop();
+        while let Some(thing) = next() {
             contained(|| drop(thing));
         }
     }
@@ -309,27 +284,23 @@ pub struct Grenade {
 const INTACT: u32 = 0x5afe_5afe;
 
 impl Grenade {
-    /// Creates a grenade, armed if grenades are allowed.
     pub fn new(dice: &mut Dice) -> Self {
         Self { dice: Dice::new(dice.bits()), mark: Box::new(AtomicU32::new(INTACT)) }
     }
 
-    /// Fails if the grenade has been dropped.
     pub fn check(&self) {
         let mark = self.mark.load(Ordering::Relaxed);
         assert_eq!(mark, INTACT, "used after its drop");
     }
 }
 
-impl Drop for Grenade {
-    fn drop(&mut self) {
-        self.check();
-        self.mark.store(0, Ordering::Relaxed);
-        if may(Act::Bomb) {
-            misbehave(&mut self.dice);
-        }
+sync::on_drop!(Grenade, this => {
+    this.check();
+    this.mark.store(0, Ordering::Relaxed);
+    if may(Act::Bomb) {
+        misbehave(&mut this.dice);
     }
-}
+});
 
 /// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
 pub struct Rattle {
@@ -359,15 +330,11 @@ impl Wake for Rattle {
     }
 }
 
-/// Blocks on `future` with a waker that misbehaves.
 pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Output {
     loop {
-        let waker = if may(Act::Waker) {
-            Waker::from(Rattle::new(dice))
-        } else {
-            Waker::from(Arc::new(Unpark(thread::current())))
-        };
-        let polled = std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
+        let unpark = || Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = if may(Act::Waker) { Rattle::new(dice).into() } else { unpark() };
+        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
         contained(|| drop(waker));
         match polled {
             Poll::Ready(output) => return output,
@@ -376,7 +343,6 @@ pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Out
     }
 }
 
-/// A waker that unparks a thread.
 pub struct Unpark(pub thread::Thread);
 
 impl Wake for Unpark {
@@ -385,8 +351,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Starts a thread without the lock of the standard library, which another thread may have held at
-/// a fork. Retries until the system grants the thread.
+/// Starts a thread without the lock of the standard library, which may have been held at a fork.
 pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
     let body = Arc::new(Mutex::new(Some(body)));
     loop {
@@ -402,9 +367,8 @@ pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::Joi
     }
 }
 
-/// Forks. The child calls `body` and exits; a fault in the child is a fault here.
-///
-/// The child exits without destructors, so anything that it leaks, such as a guard, stays leaked.
+/// Forks. The child calls `body` and exits without destructors. A fault in the child is a fault
+/// here.
 pub fn in_child(what: &str, body: impl FnOnce()) {
     // SAFETY: this library and the C library's allocator support a fork.
     let pid = unsafe { libc::fork() };

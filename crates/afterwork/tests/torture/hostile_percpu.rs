@@ -14,7 +14,6 @@ use crate::{
 /// Time that a caller waits if the owner may be leaked or in another process.
 const PATIENCE: Duration = Duration::from_micros(200);
 
-/// Slots for hostile users.
 pub struct Den {
     slots: Arc<PerCpu<Vec<Grenade>>>,
     nr_queued: AtomicU64,
@@ -36,15 +35,13 @@ impl Den {
         }
     }
 
-    /// Completes all remaining work. No queued call may be lost.
     pub fn end(self) {
         hostile::clean_up();
         for cpu in self.slots.cpus().iter() {
             self.slots.flush(cpu);
         }
-        let (nr_queued, nr_ran) =
-            (self.nr_queued.into_inner(), self.nr_ran.load(Ordering::Relaxed));
-        assert_eq!(nr_ran, nr_queued, "mail that misbehaves was lost");
+        let nr_ran = self.nr_ran.load(Ordering::Relaxed);
+        assert_eq!(nr_ran, self.nr_queued.into_inner(), "mail that misbehaves was lost");
         let slots = self.slots;
         contained(|| drop(slots));
     }
@@ -100,11 +97,9 @@ impl Den {
             nr_ran.fetch_add(1, Ordering::Relaxed);
             grenade.check();
             if let Some(slots) = again {
-                // In a mode without a queue, a call that is queued to its own slot would wait for
-                // itself. The library panics instead.
-                let again =
-                    || slots.queue_percpu_work(cpu, move |_| misbehave(&mut Dice::new(seed)));
-                refusable(again);
+                // Without a queue, the call would wait for its own slot, so the library panics.
+                let mut inner = Dice::new(seed);
+                refusable(|| slots.queue_percpu_work(cpu, move |_| misbehave(&mut inner)));
             }
             touch(data, &mut own);
         });
@@ -138,7 +133,6 @@ fn slots(config: &str, dice: &mut Dice) -> PerCpu<Vec<Grenade>> {
     builder.build(|_| Vec::new()).expect("nothing of it is read from the machine")
 }
 
-/// Uses the data as hostile users do.
 fn touch(data: &mut Vec<Grenade>, dice: &mut Dice) {
     data.iter().for_each(Grenade::check);
     if data.len() < NR_CPUS as usize {

@@ -5,7 +5,7 @@
 //! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
 //! child.
 
-use afterwork::rcu::{self, Guard, Rcu, srcu::Domain};
+use afterwork::rcu::{self, Flavor, Guard, Rcu, srcu::Domain};
 
 use crate::support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable};
 use crate::support::*;
@@ -41,7 +41,6 @@ impl Den {
         }
     }
 
-    /// Completes all remaining work. No callback may be lost.
     pub fn end(self) {
         contained(|| rcu::run_callbacks_on(None));
         let Self { domain, theirs, ours, nr_called, nr_ran } = self;
@@ -67,8 +66,8 @@ impl Den {
 
     fn act(&self, dice: &mut Dice) {
         match dice.below(16) {
-            0..2 => self.replace(dice),
-            2..4 => self.replace_theirs(dice),
+            0..2 => replace(&self.ours, dice),
+            2..4 => replace(&self.theirs, dice),
             4..6 if may(Act::Callback) => self.call(dice),
             6..8 if may(Act::Callback) => self.call_theirs(dice),
             8 if may(Act::Leak) => hostile::hide(dice, self.domain.read_owned()),
@@ -85,34 +84,6 @@ impl Den {
             },
             _ => hostile::misbehave_at_length(dice),
         }
-    }
-
-    fn replace(&self, dice: &mut Dice) {
-        let (guard, new) = (self.ours.read(), Grenade::new(dice));
-        let seen = self.ours.load(&guard);
-        match dice.below(3) {
-            0 => drop(self.ours.compare_exchange(seen, new, &guard)),
-            // A panic ends the section.
-            1 => self.ours.update(|_| {
-                misbehave(dice);
-                Grenade::new(dice)
-            }),
-            _ => self.ours.replace(new),
-        }
-        contained(|| misbehave(dice));
-        seen.check();
-    }
-
-    fn replace_theirs(&self, dice: &mut Dice) {
-        let (guard, new) = (self.theirs.read(), Grenade::new(dice));
-        let seen = self.theirs.load(&guard);
-        if dice.below(2) == 0 {
-            self.theirs.replace(new);
-        } else {
-            drop(self.theirs.compare_exchange(seen, new, &guard));
-        }
-        contained(|| misbehave(dice));
-        seen.check();
     }
 
     /// Queues a callback that reads, queues another callback and misbehaves.
@@ -204,8 +175,24 @@ impl Den {
         refusable(|| self.domain.call(|| ()));
         drop(guard);
         refusable(|| self.domain.barrier());
-        self.replace(dice);
+        replace(&self.ours, dice);
     }
+}
+
+fn replace<F: Flavor>(cell: &Rcu<Grenade, F>, dice: &mut Dice) {
+    let (guard, new) = (cell.read(), Grenade::new(dice));
+    let seen = cell.load(&guard);
+    match dice.below(3) {
+        0 => drop(cell.compare_exchange(seen, new, &guard)),
+        // A panic ends the section.
+        1 => cell.update(|_| {
+            misbehave(dice);
+            Grenade::new(dice)
+        }),
+        _ => cell.replace(new),
+    }
+    contained(|| misbehave(dice));
+    seen.check();
 }
 
 /// Leaks a guard in a callback. The value that it protects is never freed.
@@ -227,7 +214,6 @@ fn leak_in_callback(dice: &mut Dice) {
     }
 }
 
-/// Uses the whole interface in a child.
 fn use_all(dice: &mut Dice) {
     let (cell, nr_ran) = (Rcu::new(Grenade::new(dice)), Arc::<AtomicU64>::default());
     for _ in 0..8 {

@@ -20,11 +20,9 @@ struct Parcel {
     from: usize,
     number: u64,
     grenade: Grenade,
-    /// Recipient of the grenade.
     to: Option<ReplyTo<Grenade>>,
 }
 
-/// Runs one mailbox from creation to drop.
 pub fn torture(dice: &mut Dice) {
     if dares(Act::Fork, dice, 16) {
         return fork(dice);
@@ -140,7 +138,6 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
     }
 }
 
-/// Receives items, and sleeps with wakers that misbehave.
 fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut Dice) {
     for _ in 0..dice.below(30) {
         match dice.below(4) {

@@ -25,7 +25,6 @@ const NR_RACES: usize = 20;
 const NR_TIMERS: usize = 3;
 const MAX_ITEMS: usize = 20;
 
-/// A registry with queues for hostile users.
 pub struct Lair {
     registry: Registry,
     queue: Workqueue,
@@ -43,14 +42,14 @@ struct Victim {
 
 impl Victim {
     /// Queues items that count their run, and then call the function that `act` returned.
-    fn new<F: FnOnce() + Send + 'static>(
+    fn new<F: FnMut() + Send + 'static>(
         queue: Workqueue,
         nr_items: usize,
         mut act: impl FnMut() -> F,
     ) -> Self {
         let nr_ran = Arc::<AtomicUsize>::default();
         for _ in 0..nr_items {
-            let (nr_ran, act) = (nr_ran.clone(), act());
+            let (nr_ran, mut act) = (nr_ran.clone(), act());
             let item = move || {
                 nr_ran.fetch_add(1, Ordering::Relaxed);
                 act();
@@ -68,7 +67,6 @@ impl Victim {
         assert_eq!(nr_ran, nr_items, "a queue was destroyed before its items had run");
     }
 
-    /// Returns a function that checks whether all items have run.
     fn watch(&self) -> impl Fn() -> bool + use<> {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         move || nr_ran.load(Ordering::Relaxed) == nr_items
@@ -79,8 +77,7 @@ impl Lair {
     pub fn new(dice: &mut Dice) -> Self {
         let machine = dice.pick(&["1 core", "2 core", "4 core"]);
         let params = Params { idle_timeout_ms: dice.pick(&[1, 20, 300_000]), ..Params::default() };
-        let make = || Registry::new(Topology::synthetic(machine).unwrap(), params.clone());
-        let registry = insist(make);
+        let registry = registry_on(machine, params);
         let build = |builder: afterwork::workqueue::Builder| builder.build_in(&registry).unwrap();
         Self {
             queue: build(Workqueue::builder("lair")),
@@ -96,7 +93,6 @@ impl Lair {
         }
     }
 
-    /// Only flushes timers, until `stop` is set.
     pub fn flush_timers(&self, dice: &mut Dice, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let timers = self.timers.lock().unwrap();
@@ -110,7 +106,6 @@ impl Lair {
         }
     }
 
-    /// Completes all remaining work.
     pub fn end(self) {
         let Self { registry, queue, bh, timers } = self;
         watched("dropping what is hostile", || {
@@ -122,13 +117,7 @@ impl Lair {
             hostile::clean_up();
             drop((queue, bh));
         });
-        watched("shutting hostile users down", || {
-            let mut shut = registry.shutdown();
-            while let Err(still) = shut {
-                thread::yield_now();
-                shut = still.registry.shutdown();
-            }
-        });
+        watched("shutting hostile users down", || shut_down(registry));
     }
 
     fn act(&self, dice: &mut Dice) {
@@ -159,10 +148,7 @@ impl Lair {
         let (rescues, max_active) = (dice.below(8) == 0, 1 + dice.below(3) as u32);
         let build = || {
             let mut builder = Workqueue::builder("victim");
-            builder = match is_bh {
-                true => builder.bh(),
-                false => builder.max_active(max_active),
-            };
+            builder = if is_bh { builder.bh() } else { builder.max_active(max_active) };
             if rescues && !is_bh {
                 builder = builder.with_rescuer();
             }
@@ -176,16 +162,9 @@ impl Lair {
             builder.build_in(&self.registry)
         };
         let queue = build_anyhow(build);
-        Victim::new(queue, dice.below(MAX_ITEMS), || {
-            let (grenade, mut dice) = (Grenade::new(dice), Dice::new(dice.bits()));
-            move || {
-                grenade.check();
-                misbehave(&mut dice);
-            }
-        })
+        Victim::new(queue, dice.below(MAX_ITEMS), || rude_item(dice))
     }
 
-    /// Creates a victim that ends quickly.
     fn brief_victim(&self, dice: &mut Dice) -> Victim {
         let queue = build_anyhow(|| Workqueue::builder("brief").build_in(&self.registry));
         Victim::new(queue, dice.below(3), || || ())
@@ -228,15 +207,13 @@ impl Lair {
 
     /// Arms an item that owns misbehaving values, and drops the item or its queue.
     fn arm(&self, dice: &mut Dice) {
-        let (grenade, seed) = (Grenade::new(dice), dice.bits());
-        let mut own = Dice::new(seed);
         // This handle to a queue is dropped with the last handle to the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
+        let mut act = rude_item(dice);
         let work = DelayedWork::new(move || {
-            grenade.check();
             let _ = &queue;
-            misbehave(&mut own);
+            act();
         });
         let delay = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
         match dice.below(4) {
@@ -257,7 +234,6 @@ impl Lair {
         }
     }
 
-    /// Spawns an item that misbehaves, and uses its handle in hostile ways.
     fn spawn(&self, dice: &mut Dice) {
         let (grenade, queue) = (Grenade::new(dice), self.queue.clone());
         let mut own = Dice::new(dice.bits());
@@ -294,7 +270,6 @@ impl Lair {
         }
     }
 
-    /// Sleeps with wakers that misbehave, and ends the sleep in a random way.
     fn sleep(&self, dice: &mut Dice) {
         let span = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
         let mut slept = self.registry.sleep(span);
@@ -313,17 +288,12 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
-        let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+        let act = rude_item(dice);
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));
         let queue = victim.as_ref().map_or(&self.queue, |victim| &victim.queue);
         let period = Duration::from_micros(1 + dice.below(500) as u64);
-        let work = queue.every(period, move || {
-            grenade.check();
-            misbehave(&mut own);
-        });
-        let work = work.unwrap();
+        let work = queue.every(period, act).unwrap();
         thread::sleep(2 * period);
         match (victim, dice.below(3)) {
             (Some(victim), 0) => {
@@ -340,17 +310,11 @@ impl Lair {
         }
     }
 
-    /// Adds misbehaving items to a set, takes some results, and drops it here or elsewhere.
     fn gather(&self, dice: &mut Dice) {
         let mut set = TaskSet::new(&self.queue);
         for _ in 0..dice.below(4) {
-            let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
-            set.spawn(move || {
-                grenade.check();
-                misbehave(&mut own);
-            });
-            let rude = Rude::new(dice);
-            set.spawn_async(rude);
+            set.spawn(rude_item(dice));
+            set.spawn_async(Rude::new(dice));
         }
         match dice.below(4) {
             0 => hostile::hide_queue(dice, set),
@@ -365,11 +329,7 @@ impl Lair {
     }
 
     fn queue_after_readers(&self, dice: &mut Dice) {
-        let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
-        let work = RcuWork::new(move || {
-            grenade.check();
-            misbehave(&mut own);
-        });
+        let work = RcuWork::new(rude_item(dice));
         if dice.below(2) == 0 {
             let victim = self.victim(dice);
             victim.queue.task().enqueue_rcu(&work);
@@ -415,18 +375,14 @@ impl Lair {
         hostile::hide_queue(dice, registry);
     }
 
-    /// Shuts down a registry in a destructor of a value that an armed timer of that registry owns,
-    /// on the reaper or thread that ends the timer's queue.
+    /// Shuts down a registry in the drop of a value that one of its armed timers owns.
     fn shut_down_by_drop(&self, dice: &mut Dice) {
         struct Shuts(Option<Registry>, Grenade);
-        impl Drop for Shuts {
-            fn drop(&mut self) {
-                drop(self.0.take().map(Registry::shutdown));
-                self.1.check();
-            }
-        }
-        let make = || Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
-        let registry = insist(make);
+        sync::on_drop!(Shuts, this => {
+            drop(this.0.take().map(Registry::shutdown));
+            this.1.check();
+        });
+        let registry = registry_on("1 core", Params::default());
         let queue = build_anyhow(|| Workqueue::builder("shut").build_in(&registry));
         for _ in 0..1 + dice.below(3) {
             let shuts = Shuts(Some(registry.clone()), Grenade::new(dice));
@@ -442,19 +398,17 @@ impl Lair {
     /// Leaves a thread-local value in a worker. It misbehaves and waits when the thread exits.
     fn leave_in_thread(&self, dice: &mut Dice) {
         struct Last(Dice, Option<(Workqueue, Grenade)>);
-        impl Drop for Last {
-            fn drop(&mut self) {
-                // If a panic escaped here, the standard library would abort the process.
-                contained(|| {
-                    let (queue, grenade) = self.1.take().expect("it is dropped once");
-                    grenade.check();
-                    if may(Act::Wait) {
-                        queue.spawn(|| ()).join().unwrap();
-                    }
-                    misbehave(&mut self.0);
-                });
-            }
-        }
+        sync::on_drop!(Last, this => {
+            // If a panic escaped here, the standard library would abort the process.
+            contained(|| {
+                let (queue, grenade) = this.1.take().expect("it is dropped once");
+                grenade.check();
+                if may(Act::Wait) {
+                    queue.spawn(|| ()).join().unwrap();
+                }
+                misbehave(&mut this.0);
+            });
+        });
         thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
         // This queue belongs to the process-wide registry, which exists as long as any thread.
         let Ok(queue) = Workqueue::builder("late").build() else {
@@ -468,7 +422,6 @@ impl Lair {
         contained(|| drop(item.join()));
     }
 
-    /// In a child, uses the child's queues and those of its parent.
     fn fork(&self, dice: &mut Dice) {
         let (inherited, seed) = (self.queue.clone(), dice.bits());
         let work = Work::new(|| ());
@@ -477,8 +430,7 @@ impl Lair {
             refusable(|| drop(inherited.spawn(|| ())));
             refusable(|| inherited.enqueue(&work));
             refusable(|| drop(inherited.flush()));
-            let make = || Registry::new(Topology::synthetic("2 core").unwrap(), Params::default());
-            let registry = insist(make);
+            let registry = registry_on("2 core", Params::default());
             let queue = build_anyhow(|| Workqueue::builder("child").build_in(&registry));
             let items: Vec<_> = (0..8).map(|i| queue.spawn(move || i)).collect();
             let sum: u32 = items.into_iter().map(|item| item.join().unwrap()).sum();
@@ -488,6 +440,15 @@ impl Lair {
             drop(inherited);
             hostile::misbehave_at_length(&mut dice);
         });
+    }
+}
+
+/// Returns a function that misbehaves. A call after its drop is detected.
+fn rude_item(dice: &mut Dice) -> impl FnMut() + Send + use<> {
+    let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+    move || {
+        grenade.check();
+        misbehave(&mut own);
     }
 }
 

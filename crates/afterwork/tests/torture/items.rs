@@ -1,6 +1,6 @@
 //! Reusable and delayed items under torture, and the log of the acts on them.
 
-use afterwork::workqueue::{DelayedWork, FlushError, Work};
+use afterwork::workqueue::{Busy, DelayedWork, FlushError, Work};
 use topology::CpuId;
 
 use crate::support::*;
@@ -48,11 +48,7 @@ struct Body {
     _life: Life,
 }
 
-impl Drop for Body {
-    fn drop(&mut self) {
-        *self.sink.lock().unwrap() = std::mem::take(&mut self.own);
-    }
-}
+sync::on_drop!(Body, this => *this.sink.lock().unwrap() = std::mem::take(&mut this.own));
 
 impl Body {
     fn run(&mut self, work: Handle<'_>) {
@@ -167,9 +163,7 @@ impl Subject {
             let slack = Duration::from_micros(dice.pick(&[0, 0, 100]));
             Kind::Delayed(work.with_slack(slack))
         } else {
-            Kind::Reusable(Work::with_handle(move |this| {
-                body.run(Handle::Reusable(this));
-            }))
+            Kind::Reusable(Work::with_handle(move |this| body.run(Handle::Reusable(this))))
         };
         Self { number, kind, home, runs }
     }
@@ -181,7 +175,6 @@ impl Subject {
         }
     }
 
-    /// Performs one act on the item, and logs it.
     pub fn torture(&self, places: &[Place], dice: &mut Dice, log: &mut Log) {
         let item = self.number;
         let place = &places[self.home.unwrap_or(dice.below(places.len()))];
@@ -197,11 +190,8 @@ impl Subject {
             84..88 => self.disable_and_enable(place, dice, log),
             _ => {
                 if let Handle::Reusable(work) = work {
-                    log.note(
-                        item,
-                        || work.busy(),
-                        |busy| Some(Act::Busy { pending: busy.pending, executing: busy.executing }),
-                    );
+                    let act = |busy: Busy| Some(Act::Busy(busy.pending, busy.executing));
+                    log.note(item, || work.busy(), act);
                 }
             }
         }

@@ -17,7 +17,6 @@ const MAX_SPAWNS: usize = 60;
 /// The longest wait for an action that another thread may be slow to complete.
 const NAP: Duration = Duration::from_micros(200);
 
-/// Runs one set or one worker from creation to drop.
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
     let place = Place { wakes: WakeCounter::default(), lives: lives.clone() };
@@ -46,7 +45,6 @@ impl From<Woken> for Mail {
     }
 }
 
-/// Wakers stored by futures.
 #[derive(Clone, Default)]
 struct WakeCounter(Arc<Mutex<Vec<Waker>>>);
 
@@ -76,11 +74,7 @@ struct Place {
 /// Fails if it is dropped on a thread other than its creator's.
 struct Bound(thread::ThreadId, #[expect(dead_code, reason = "counts its drop")] Life);
 
-impl Drop for Bound {
-    fn drop(&mut self) {
-        assert_eq!(self.0, thread::current().id(), "dropped elsewhere");
-    }
-}
+sync::on_drop!(Bound, this => assert_eq!(this.0, thread::current().id(), "dropped elsewhere"));
 
 /// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {
@@ -206,9 +200,8 @@ fn own(place: &Place, dice: &mut Dice) {
         let set = LocalSet::new(&mailbox);
         for _ in 0..nr_futures {
             let handle = set.spawn_local(Weary::new(place, dice));
-            match dice.below(4) {
-                0 => drop(handle),
-                _ => drop(give.send(handle)),
+            if dice.below(4) > 0 {
+                give.send(handle).ok();
             }
         }
         let (mut next, mut nr_polls) = (0, 0);
@@ -231,14 +224,8 @@ fn own(place: &Place, dice: &mut Dice) {
             assert_eq!(next, MAX_NUMBERS);
         }
         match dice.below(2) {
-            0 => {
-                drop(mailbox);
-                drop(set);
-            }
-            _ => {
-                drop(set);
-                drop(mailbox);
-            }
+            0 => drop((mailbox, set)),
+            _ => drop((set, mailbox)),
         }
         is_over.store(true, Ordering::Relaxed);
     });

@@ -13,15 +13,9 @@ use edits::edits;
 
 /// The functions that name an injectable bug; `xtask/src/torture.rs` has the same list.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
-/// Maximum number of near matches in an error.
 const MOST_NEAR: usize = 3;
 
-/// Returns the element of `choices` that equals `asked`.
-///
-/// # Errors
-///
-/// If there is none, returns a message with the nearest choices, or with all choices if there are
-/// few.
+/// Returns the element of `choices` that equals `asked`, or a message with the nearest choices.
 pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);

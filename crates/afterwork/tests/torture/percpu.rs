@@ -56,10 +56,6 @@ impl Tally {
         self.added.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn hit(&self) {
-        self.hits.fetch_add(1, Ordering::Relaxed);
-    }
-
     fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -212,7 +208,7 @@ fn call(scene: &Scene, dice: &mut Dice) {
             0 => wander(dice),
             1 => {
                 scene.hits.add(1);
-                scene.tally.hit();
+                scene.tally.hits.fetch_add(1, Ordering::Relaxed);
             }
             2 if dice.below(8) == 0 => percpu::set_online_cpus(&some_cpus(dice)),
             _ => scene.call(dice),

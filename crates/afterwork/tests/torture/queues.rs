@@ -23,7 +23,6 @@ enum Kind {
     Bh,
 }
 
-/// A queue and its expected properties.
 pub struct Place {
     pub queue: Workqueue,
     strand: Strand<strands::State>,
@@ -43,7 +42,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the queue `number`, in `group` or in none; the first is ordered.
+    /// The first queue is ordered, and each is in `group` or in none.
     pub fn new(
         registry: &Registry,
         number: usize,
@@ -84,7 +83,6 @@ impl Place {
         }
     }
 
-    /// Returns a handle to one of the queue's lanes.
     pub fn lane(&self, dice: &mut Dice) -> Workqueue {
         if self.kind != Kind::Ordered && dice.below(4) == 0 {
             self.queue.urgent().unwrap()
@@ -120,7 +118,6 @@ impl Place {
         log.0.extend(living.map(|(item, _)| (item, event)));
     }
 
-    /// Changes the attributes of the queue, or the topology under all queues.
     pub fn change(&self, registry: &Registry, dice: &mut Dice) {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
@@ -158,7 +155,6 @@ impl Place {
         }
     }
 
-    /// Pauses the queue while a few items are queued.
     pub fn hold(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         self.queue.pause();
         for _ in 0..dice.below(4) {
@@ -171,17 +167,15 @@ impl Place {
         self.queue.resume();
     }
 
-    /// Lends data to the queue's workers. Workers of a bottom half must not wait.
+    /// Workers of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
 
-    /// Spawns closures on a strand of the queue.
     pub fn spawn_on_strand(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         strands::torture(&self.queue, &self.strand, lives, dice);
     }
 
-    /// Spawns a closure and uses its handle.
     pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let (captured, result) = (Life::new(lives), Life::new(lives));
         if self.kind == Kind::Ordered {
@@ -217,11 +211,7 @@ impl Place {
                     judge(handle.join(), panics);
                 }
             }
-            2 => {
-                if let Some(outcome) = handle.try_join() {
-                    judge(outcome, panics);
-                }
-            }
+            2 => drop(handle.try_join().map(|outcome| judge(outcome, panics))),
             _ => judge(handle.join(), panics),
         }
     }
@@ -248,7 +238,8 @@ fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder 
     builder
 }
 
-pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+/// Checks the outcome of an item that was not cancelled.
+pub fn judge<T>(outcome: Result<T, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
         Err(JoinError::Panicked(payload))
@@ -277,9 +268,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     });
     for _ in 0..dice.below(8) {
         let life = Life::new(lives);
-        let work = Work::new(move || {
-            let _ = &life;
-        });
+        let work = Work::new(move || _ = &life);
         queue.enqueue(&work);
         if dice.below(2) == 0 {
             work.cancel();
@@ -287,9 +276,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     }
     // The timer fires before or during the end of the queue, or not at all.
     let life = Life::new(lives);
-    let delayed = DelayedWork::new(move || {
-        let _ = &life;
-    });
+    let delayed = DelayedWork::new(move || _ = &life);
     let delay = Duration::from_micros(dice.pick(&[1, 20, 50, 100, 2_000]));
     queue.enqueue_after(&delayed, delay);
     if dice.below(2) == 0 {
@@ -311,13 +298,12 @@ fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let (nr_ran, resumed) = (Arc::<AtomicUsize>::default(), Arc::new(AtomicBool::new(!pauses)));
     for _ in 0..nr_items {
         let (life, nr_ran, resumed) = (Life::new(lives), nr_ran.clone(), resumed.clone());
-        queue
-            .spawn_detached(move || {
-                assert!(resumed.load(Ordering::Relaxed), "it runs, and is paused");
-                drop(life);
-                nr_ran.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+        let item = move || {
+            assert!(resumed.load(Ordering::Relaxed), "it runs, and is paused");
+            drop(life);
+            nr_ran.fetch_add(1, Ordering::Relaxed);
+        };
+        queue.spawn_detached(item).unwrap();
     }
     thread::yield_now();
     resumed.store(true, Ordering::Relaxed);

@@ -7,7 +7,6 @@ use raw::{Modified, RawDelayed, RawWork};
 use crate::queues::Place;
 use crate::support::*;
 
-/// Number of items that all threads use.
 const NR_SHARED: usize = 6;
 /// Delays of timers, in microseconds. Only cancels and changes encounter the longest one.
 const DELAYS_US: [u64; 4] = [0, 20, 300, 60_000_000];
@@ -23,7 +22,6 @@ struct Job {
     /// Number of times that the item queues itself again.
     nr_again: AtomicU32,
     places: Arc<[Place]>,
-    /// Set if the item frees itself.
     frees: bool,
     _life: Life,
 }
@@ -37,7 +35,6 @@ unsafe impl Send for There {}
 // SAFETY: as above.
 unsafe impl Sync for There {}
 
-/// The items that all threads of a round use.
 pub struct Yard(Vec<There>);
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
@@ -105,7 +102,6 @@ impl There {
         queued
     }
 
-    /// Performs one act on the item.
     fn act(self, place: &Place, dice: &mut Dice) {
         let (this, queue) = (self.0.cast::<RawDelayed>(), &place.queue);
         let delay = Duration::from_micros(dice.pick(&DELAYS_US));
@@ -198,7 +194,6 @@ impl Yard {
         }
     }
 
-    /// Frees the shared items, which no thread uses any more.
     pub fn end(self, dice: &mut Dice) {
         for job in self.0 {
             job.settle(dice);

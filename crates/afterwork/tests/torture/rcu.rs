@@ -26,8 +26,7 @@ const ROUND: Duration = Duration::from_millis(300);
 const BURST: usize = 200;
 /// Maximum number of reads in such a section. They take 300 ns; a store reaches another CPU sooner.
 const LOOKS: usize = 400;
-/// Maximum number of spin hints between such sections. They take up to 4 us, the time of a few
-/// grace periods.
+/// Maximum number of spin hints between such sections: up to 4 us, the time of a few grace periods.
 const PAUSES: usize = 200;
 const NR_HOSTILE: usize = 2;
 /// Number of callbacks in a flood before it waits for them.
@@ -51,7 +50,6 @@ struct Config {
     burst: usize,
     /// Set if threads start, read once, and exit.
     has_churn: bool,
-    /// Set if threads change their CPU.
     has_hotplug: bool,
     /// Set if readers sometimes stay in a section for milliseconds.
     has_stalls: bool,
@@ -76,6 +74,11 @@ const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config 
     }
 }
 
+const fn plain(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config {
+    let tree = tree(name, nr_readers, nr_fakes);
+    Config { has_churn: false, has_floods: false, has_travel: false, ..tree }
+}
+
 /// Configurations with the names of the kernel's most similar ones. The default is the most varied.
 const CONFIGS: [Config; 10] = [
     Config { has_hotplug: true, has_stalls: true, ..tree("TREE03", 8, 4) },
@@ -93,22 +96,9 @@ const CONFIGS: [Config; 10] = [
     },
     Config { kind: Kind::Srcu, has_hotplug: true, has_stalls: true, ..tree("SRCU-P", 8, 4) },
     Config { kind: Kind::Srcu, ..tree("SRCU-N", 4, 2) },
-    Config {
-        kind: Kind::Srcu,
-        has_churn: false,
-        has_floods: false,
-        has_travel: false,
-        ..tree("SRCU-T", 1, 0)
-    },
+    Config { kind: Kind::Srcu, ..plain("SRCU-T", 1, 0) },
     // The kernel has no such configuration: many long sections, and many grace periods that flip.
-    Config {
-        kind: Kind::Srcu,
-        burst: 1,
-        has_churn: false,
-        has_floods: false,
-        has_travel: false,
-        ..tree("SRCU-L", 4, 2)
-    },
+    Config { kind: Kind::Srcu, burst: 1, ..plain("SRCU-L", 4, 2) },
 ];
 
 /// Injectable bugs, and the configuration that finds each within a minute on two CPUs.
@@ -141,11 +131,11 @@ fn main() -> ExitCode {
     support::torture("grace periods", &names, |round, totals: &mut Totals| {
         let config = CONFIGS.iter().find(|config| config.name == round.config);
         let config = config.expect("the command line was checked");
-        totals.add(match config.kind {
-            Kind::Tree => Scene::new(config, Tree).run(round),
-            Kind::Qsbr => Scene::new(config, Qsbr).run(round),
-            Kind::Srcu => Scene::new(config, Srcu(Domain::new())).run(round),
-        });
+        match config.kind {
+            Kind::Tree => Scene::new(config, Tree).run(round, totals),
+            Kind::Qsbr => Scene::new(config, Qsbr).run(round, totals),
+            Kind::Srcu => Scene::new(config, Srcu(Domain::new())).run(round, totals),
+        }
     })
 }
 
@@ -156,16 +146,6 @@ struct Totals {
     nr_fakes: u64,
     nr_callbacks: u64,
     nr_threads: u64,
-}
-
-impl Totals {
-    fn add(&mut self, other: Totals) {
-        self.nr_sections += other.nr_sections;
-        self.nr_replaced += other.nr_replaced;
-        self.nr_fakes += other.nr_fakes;
-        self.nr_callbacks += other.nr_callbacks;
-        self.nr_threads += other.nr_threads;
-    }
 }
 
 struct Scene<F> {
@@ -197,7 +177,7 @@ impl<F: Flavor> Scene<F> {
         }
     }
 
-    fn run(self, round: &Round<'_>) -> Totals {
+    fn run(self, round: &Round<'_>, totals: &mut Totals) {
         let config = self.config;
         let dice = |i: usize| Dice::of_thread(round.seed, i);
         let den = hostile::is_on().then(|| Den::new(&mut dice(300)));
@@ -234,10 +214,7 @@ impl<F: Flavor> Scene<F> {
             flood.map_or(0, |flood| flood.join().unwrap())
         });
         // Guards that no thread took would block the barrier.
-        for (guard, seen) in self.travelling.into_inner().unwrap() {
-            self.versions.check(seen);
-            drop(guard);
-        }
+        while self.end_travelling() {}
         if let Some(den) = den {
             watched("ending what is hostile", || den.end());
         }
@@ -245,13 +222,11 @@ impl<F: Flavor> Scene<F> {
         let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
         assert_eq!(nr_callbacks, nr_flooded, "a callback was lost");
         self.versions.assert_all_free();
-        Totals {
-            nr_sections: self.nr_sections.into_inner(),
-            nr_replaced: self.nr_replaced.into_inner(),
-            nr_fakes: self.nr_fakes.into_inner(),
-            nr_callbacks,
-            nr_threads: self.nr_threads.into_inner(),
-        }
+        totals.nr_sections += self.nr_sections.into_inner();
+        totals.nr_replaced += self.nr_replaced.into_inner();
+        totals.nr_fakes += self.nr_fakes.into_inner();
+        totals.nr_callbacks += nr_callbacks;
+        totals.nr_threads += self.nr_threads.into_inner();
     }
 
     fn is_over(&self) -> bool {
@@ -261,8 +236,7 @@ impl<F: Flavor> Scene<F> {
     fn read(&self, mut dice: Dice) {
         while !self.is_over() {
             self.wander(&mut dice);
-            // The sections have a random length. They are consecutive, or a pause makes the reader
-            // idle.
+            // The sections are consecutive, or a pause makes the reader idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
             for _ in 0..self.config.burst {
                 let guard = self.flavor.read();
@@ -323,22 +297,14 @@ impl<F: Flavor> Scene<F> {
             return;
         };
         let seen = self.versions.look();
-        let mut travelling = self.travelling.lock().unwrap();
-        let arrived = travelling.pop();
-        travelling.push((guard, seen));
-        drop(travelling);
-        if let Some((guard, seen)) = arrived {
-            self.versions.check(seen);
-            drop(guard);
-        }
+        self.end_travelling();
+        self.travelling.lock().unwrap().push((guard, seen));
     }
 
-    /// Ends a section that another thread left, because it blocks grace periods.
-    fn end_travelling(&self) {
-        if let Some((guard, seen)) = self.travelling.lock().unwrap().pop() {
-            self.versions.check(seen);
-            drop(guard);
-        }
+    /// Ends a section that another thread left. Returns `true` if there was one.
+    fn end_travelling(&self) -> bool {
+        let arrived = self.travelling.lock().unwrap().pop();
+        arrived.inspect(|(_, seen)| self.versions.check(*seen)).is_some()
     }
 
     fn write(&self, mut dice: Dice) {
@@ -397,9 +363,7 @@ impl<F: Flavor> Scene<F> {
         while !self.is_over() {
             for _ in 0..FLOOD {
                 let nr_called = self.nr_called.clone();
-                self.flavor.call(move || {
-                    nr_called.fetch_add(1, Ordering::Relaxed);
-                });
+                self.flavor.call(move || _ = nr_called.fetch_add(1, Ordering::Relaxed));
             }
             nr_flooded += FLOOD;
             self.flavor.barrier();

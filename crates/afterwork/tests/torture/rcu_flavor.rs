@@ -52,7 +52,6 @@ macro_rules! grace_periods_of_the_process {
     };
 }
 
-/// The readers of the process.
 #[derive(Clone)]
 pub struct Tree;
 
@@ -80,15 +79,13 @@ pub struct Round {
     inner: Option<rcu::Guard>,
 }
 
-impl Drop for Round {
-    fn drop(&mut self) {
-        let is_inner = self.inner.take().is_some();
-        NR_OPEN.set(NR_OPEN.get() - 1);
-        if !is_inner || NR_OPEN.get() == 0 {
-            ONLINE.with_borrow_mut(|online| online.as_mut().unwrap().quiescent());
-        }
+sync::on_drop!(Round, this => {
+    let is_inner = this.inner.take().is_some();
+    NR_OPEN.set(NR_OPEN.get() - 1);
+    if !is_inner || NR_OPEN.get() == 0 {
+        ONLINE.with_borrow_mut(|online| online.as_mut().unwrap().quiescent());
     }
-}
+});
 
 impl Flavor for Qsbr {
     type Guard<'a> = Round;
@@ -109,7 +106,6 @@ impl Flavor for Qsbr {
     }
 }
 
-/// Sleepable readers of one domain.
 #[derive(Clone)]
 pub struct Srcu(pub Domain);
 

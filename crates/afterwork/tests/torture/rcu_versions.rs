@@ -4,13 +4,9 @@
 //! while the version may be seen, and becomes even when it is freed. A reader reads the generation
 //! at the beginning and end of its section. An even or changed one is a fault.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::{Mutex, atomic::*};
 
-/// Number of versions. It is large enough that one is free for the writer, and small enough for
-/// quick reuse.
+/// Large enough that a version is free for the writer, and small enough for quick reuse.
 const NR_VERSIONS: usize = 16;
 
 /// A ring of versions, one of them published.
@@ -30,7 +26,6 @@ pub struct Seen {
 }
 
 impl Versions {
-    /// Publishes the first version.
     pub fn new() -> Self {
         let versions = Self {
             current: AtomicUsize::new(0),
@@ -75,7 +70,6 @@ impl Versions {
         assert_eq!(nr_free, NR_VERSIONS - 1, "a version was not freed");
     }
 
-    /// Frees a version after its grace period.
     pub fn free(&self, version: usize) {
         let before = self.generations[version].fetch_add(1, Ordering::Relaxed);
         assert_eq!(before % 2, 1, "freed twice");

@@ -4,7 +4,6 @@ use afterwork::workqueue::Workqueue;
 
 use crate::support::*;
 
-/// Maximum number of lent elements.
 const NR_LENT: usize = 40;
 
 /// The lent elements: the number of times that each has been processed.
@@ -75,8 +74,7 @@ impl Work<'_> {
                 if seed & 64 == 0 {
                     s.spawn(move || self.part(first, part, depth, seed));
                 } else {
-                    // Another item spawns this one. A guest may run that item while the owner
-                    // sleeps.
+                    // A guest may run the item that spawns this one while the owner sleeps.
                     s.spawn(move || s.spawn(move || self.part(first, part, depth, seed)));
                 }
             }

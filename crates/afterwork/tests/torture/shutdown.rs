@@ -5,23 +5,14 @@ use afterwork::workqueue::{
     DelayedWork, DrainError, JoinError, JoinHandle, RcuWork, Registry, Work, Workqueue,
 };
 
-use crate::support::hostile::Grenade;
+use crate::support::hostile::{Grenade, Unpark};
 use crate::support::*;
 
-/// Counts of items by their outcome.
 #[derive(Default)]
 struct Tally {
     nr_queued: AtomicUsize,
     nr_ran: AtomicUsize,
     nr_cancelled: AtomicUsize,
-}
-
-struct Alarm(Thread);
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// Creates a queue, lets two threads queue and cancel in bulk, and shuts it down in a random way.
@@ -50,13 +41,9 @@ pub fn torture(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     finish(queue, dice);
     let [nr_queued, nr_ran, nr_cancelled] = [&tally.nr_queued, &tally.nr_ran, &tally.nr_cancelled]
         .map(|count| count.load(Ordering::Relaxed));
-    assert!(
-        nr_ran + nr_cancelled <= nr_queued,
-        "{nr_queued} queued, {nr_ran} ran, {nr_cancelled} cancelled"
-    );
+    assert!(nr_ran + nr_cancelled <= nr_queued, "{nr_ran} + {nr_cancelled} of {nr_queued}");
 }
 
-/// Queues items of all kinds, and sometimes cancels all of them.
 fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut Dice) {
     let mut handles = Vec::new();
     let (life, ran) = (Life::new(lives), tally.clone());
@@ -65,9 +52,7 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
         ran.nr_ran.fetch_add(1, Ordering::Relaxed);
     });
     let life = Life::new(lives);
-    let delayed = DelayedWork::new(move || {
-        let _ = &life;
-    });
+    let delayed = DelayedWork::new(move || _ = &life);
     let rcu = RcuWork::new(|| ());
     for _ in 0..dice.below(20) {
         match dice.below(10) {
@@ -76,9 +61,10 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
                 let queued = queue.enqueue(&work);
                 tally.nr_queued.fetch_add(usize::from(queued), Ordering::Relaxed);
             }
-            5 => drop(
-                queue.enqueue_after(&delayed, Duration::from_micros(dice.pick(&[0, 50, 1_000]))),
-            ),
+            5 => {
+                let delay = Duration::from_micros(dice.pick(&[0, 50, 1_000]));
+                queue.enqueue_after(&delayed, delay);
+            }
             6 => drop(queue.task().enqueue_rcu(&rcu)),
             7 => drop(work.cancel()),
             8 => {
@@ -136,7 +122,6 @@ fn judge(handle: JoinHandle<()>, tally: &Tally, dice: &mut Dice) {
     }
 }
 
-/// Ends the queue in a random way.
 fn finish(queue: Workqueue, dice: &mut Dice) {
     match dice.below(6) {
         0 => drop(queue),
@@ -153,7 +138,7 @@ fn finish(queue: Workqueue, dice: &mut Dice) {
             }
         }
         4 => {
-            let waker = Waker::from(Arc::new(Alarm(thread::current())));
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
             let mut context = Context::from_waker(&waker);
             let mut drain = pin!(queue.drain_async());
             let gives_up = dice.below(3) == 0;

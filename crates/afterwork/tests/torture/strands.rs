@@ -1,9 +1,6 @@
 //! Strands under torture: order, mutual exclusion, and flushes that wait for closures.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::*};
 
 use afterwork::workqueue::{Strand, Workqueue};
 
@@ -15,19 +12,16 @@ use crate::{
 /// Maximum number of closures that one call spawns: more than a run of a strand takes at once.
 const MAX_CLOSURES: usize = 40;
 
-/// The state of a strand.
 pub struct State {
     is_inside: AtomicBool,
     _life: Life,
 }
 
-/// Creates a strand on `queue`.
 pub fn strand(queue: &Workqueue, lives: &Arc<Lives>) -> Strand<State> {
     queue.strand(State { is_inside: AtomicBool::new(false), _life: Life::new(lives) })
 }
 
-/// Spawns closures on `shared`, or on a strand of `queue` for this call, and uses their handles.
-/// After a flush, all of them have ended.
+/// Spawns closures on `shared` or on another strand. After a flush, all of them have ended.
 pub fn torture(queue: &Workqueue, shared: &Strand<State>, lives: &Arc<Lives>, dice: &mut Dice) {
     let own = (dice.below(3) == 0).then(|| strand(queue, lives));
     let strand = own.as_ref().unwrap_or(shared);

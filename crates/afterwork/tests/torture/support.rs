@@ -24,7 +24,7 @@ pub use std::{
     ptr::NonNull,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::*,
         mpsc::{self, RecvTimeoutError, channel},
     },
     task::{Context, Poll, Wake, Waker},
@@ -32,12 +32,13 @@ pub use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use topology::CpuId;
+use afterwork::{params::Params, workqueue::Registry};
+use topology::{CpuId, Topology};
 
-/// Default duration of a program, long enough to find an obvious fault in every test run.
+/// Default duration of a program.
 const DEFAULT: Duration = Duration::from_secs(2);
 /// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
-/// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
+/// milliseconds.
 const PATIENCE: u32 = 120;
 /// Number of naps after which a step counts as hung even if it makes progress.
 const PATIENCE_WITH_BUSY: u32 = 1800;
@@ -45,7 +46,7 @@ const PATIENCE_WITH_BUSY: u32 = 1800;
 const PATIENCE_WITH_TWIN: u32 = 20;
 /// The unit of waiting. A suspension of the machine costs one nap, however long it lasts.
 const NAP: Duration = Duration::from_secs(1);
-/// CPU time per nap below which the process counts as making no progress.
+/// CPU time per nap below which the process makes no progress.
 const NOTHING: Duration = Duration::from_millis(1);
 /// Exit status of a process that found a fault. `xtask/src/torture.rs` repeats the value.
 pub const FAULT: u8 = 70;
@@ -59,7 +60,6 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 
 pub struct Round<'a> {
-    /// Seed of the round's random choices.
     pub seed: u64,
     pub config: &'a str,
 }
@@ -72,11 +72,8 @@ struct Options<'a> {
     is_filtered: bool,
 }
 
-/// Runs rounds until the time limit is reached. A fault ends the process and prints the round's
-/// seed.
-///
-/// `configs` are the values of `--config`, with the default first. On any thread, a panic is a
-/// fault unless its payload is [`Planned`].
+/// Runs rounds until the time limit is reached. `configs` are the values of `--config`, with the
+/// default first. On any thread, a panic is a fault unless its payload is [`Planned`].
 pub fn torture<T: Debug + Default>(
     subject: &str,
     configs: &[&str],
@@ -91,9 +88,7 @@ pub fn torture<T: Debug + Default>(
     };
     let Options { length, seed, config, is_filtered } = options;
     if is_filtered {
-        println!(
-            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s"
-        );
+        report([0, 1], Duration::ZERO);
         return ExitCode::SUCCESS;
     }
     let how = hostile::begin(seed);
@@ -111,12 +106,16 @@ pub fn torture<T: Debug + Default>(
         nr_rounds += 1;
     }
     println!("no fault in {nr_rounds} rounds: {totals:?}");
-    // This is the format of the test runner, for tools that count tests.
-    println!(
-        "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        start.elapsed().as_secs_f64()
-    );
+    report([1, 0], start.elapsed());
     ExitCode::SUCCESS
+}
+
+/// Prints a result in the format of the test runner, for tools that count tests.
+fn report([nr_passed, nr_filtered]: [u32; 2], time: Duration) {
+    println!(
+        "test result: ok. {nr_passed} passed; 0 failed; 0 ignored; 0 measured; {nr_filtered} filtered out; finished in {:.2}s",
+        time.as_secs_f64()
+    );
 }
 
 fn arguments<'a>(
@@ -234,9 +233,7 @@ fn threads() -> String {
     report
 }
 
-/// Prints the fault and the round's seed, and ends the process.
-///
-/// Exits at once, because other threads run and would report false faults during an orderly exit.
+/// Prints the fault and ends the process at once: other threads would report false faults later.
 pub fn fault(what: &str) -> ! {
     let seed = SEED.load(Ordering::Relaxed);
     // The stack is captured if `RUST_BACKTRACE` is set.
@@ -272,13 +269,9 @@ impl Planned {
     }
 }
 
-impl Drop for Planned {
-    fn drop(&mut self) {
-        if self.fuse > 0 && !thread::panicking() {
-            Self::panic_twice(self.fuse - 1);
-        }
-    }
-}
+sync::on_drop!(Planned, this => if this.fuse > 0 && !thread::panicking() {
+    Self::panic_twice(this.fuse - 1);
+});
 
 /// Counts the values that are alive.
 #[derive(Default)]
@@ -291,7 +284,6 @@ impl Lives {
     }
 }
 
-/// A counted value.
 pub struct Life(Arc<Lives>);
 
 impl Life {
@@ -301,12 +293,10 @@ impl Life {
     }
 }
 
-impl Drop for Life {
-    fn drop(&mut self) {
-        let before = self.0.0.fetch_sub(1, Ordering::Relaxed);
-        assert!(before > 0, "something was dropped twice");
-    }
-}
+sync::on_drop!(Life, this => {
+    let before = this.0.0.fetch_sub(1, Ordering::Relaxed);
+    assert!(before > 0, "something was dropped twice");
+});
 
 /// Random numbers that follow from a seed (SplitMix64).
 #[derive(Clone)]
@@ -322,7 +312,6 @@ impl Dice {
         Self(seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -331,7 +320,6 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a random number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
@@ -351,6 +339,19 @@ pub fn wander(dice: &mut Dice) {
     if !cpus.is_empty() {
         // The CPU may be offline by now, which is harmless.
         let _ = sync::cpu::set_affinity(None, &[dice.pick(cpus)].into_iter().collect());
+    }
+}
+
+pub fn registry_on(machine: &str, params: Params) -> Registry {
+    insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()))
+}
+
+/// Shuts down a registry, in which a queue that an item dropped may still be ending.
+pub fn shut_down(registry: Registry) {
+    let mut shut = registry.shutdown();
+    while let Err(still) = shut {
+        thread::yield_now();
+        shut = still.registry.shutdown();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Timed operations under torture: tasks that sleep and time out, sets of items, and periodic work.
 
 use afterwork::workqueue::{
-    JoinError, MissedTickBehavior, Registry, Sleep, TaskSet, Workqueue, block_on,
+    CancelHandle, JoinError, MissedTickBehavior, Registry, TaskSet, Workqueue, block_on,
 };
 
 use crate::support::*;
@@ -13,7 +13,6 @@ fn span(dice: &mut Dice) -> Duration {
     Duration::from_micros(dice.pick(&[0, 1, 60, 70, 200, 1000]))
 }
 
-/// Performs a random timed operation.
 pub fn torture(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     match dice.below(4) {
         0 => sleep(registry, queue, lives, dice),
@@ -33,7 +32,7 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
         return;
     }
     let life = Life::new(lives);
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(async move {
         slept.await;
         drop(life);
@@ -59,7 +58,7 @@ fn time_out(registry: &Registry, dice: &mut Dice) {
     let start = Instant::now();
     let mut long = registry.sleep(NEVER);
     let outcome = block_on(registry.timeout(one, async {
-        let short: Sleep = registry.sleep(other);
+        let short = registry.sleep(other);
         // The timer is armed, and disarmed when the future is dropped.
         let given_up = registry.timeout(Duration::ZERO, &mut long).await;
         assert!(given_up.is_err(), "an hour is over");
@@ -76,23 +75,20 @@ fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Di
     for number in 0..nr_items {
         let life = Life::new(lives);
         let (kind, slept) = (dice.below(4), registry.sleep(span(dice)));
+        let end = move || {
+            drop(life);
+            number
+        };
         match kind {
-            0 => set.spawn(move || {
-                drop(life);
-                number
-            }),
+            0 => set.spawn(end),
             1 => set.spawn(move || {
-                drop(life);
+                drop(end);
                 Planned::panic()
             }),
-            2 => set.add(queue.spawn(move || {
-                drop(life);
-                number
-            })),
+            2 => set.add(queue.spawn(end)),
             _ => set.spawn_async(async move {
                 slept.await;
-                drop(life);
-                number
+                end()
             }),
         }
         if dice.below(8) == 0 {
@@ -140,12 +136,8 @@ fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
             Planned::panic();
         }
     });
-    let behavior = dice.pick(&[
-        MissedTickBehavior::Burst,
-        MissedTickBehavior::Delay,
-        MissedTickBehavior::Skip,
-    ]);
-    let work = work.unwrap().with_missed_ticks(behavior);
+    use MissedTickBehavior::{Burst, Delay, Skip};
+    let work = work.unwrap().with_missed_ticks(dice.pick(&[Burst, Delay, Skip]));
     thread::sleep(span(dice));
     match dice.below(2) {
         0 => drop(work),
@@ -160,8 +152,5 @@ fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
 pub fn until_the_end(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let life = Life::new(lives);
     let period = Duration::from_micros(1 + dice.below(100) as u64);
-    let work = queue.every(period, move || {
-        let _ = &life;
-    });
-    work.unwrap().detach();
+    queue.every(period, move || _ = &life).unwrap().detach();
 }

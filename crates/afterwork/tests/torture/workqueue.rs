@@ -30,6 +30,7 @@ mod strands;
 mod support;
 mod timed;
 
+use crate::support::*;
 use admission::Crowded;
 use afterwork::{
     observe,
@@ -42,9 +43,6 @@ use hostile_workqueue::Lair;
 use items::Subject;
 use queues::Place;
 use raw_items::Yard;
-use topology::Topology;
-
-use crate::support::*;
 
 /// Time for which one set of registry, queues and items is used before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);
@@ -53,7 +51,7 @@ const LATE: Duration = Duration::from_secs(60);
 /// Numbers of hostile users of all kinds, and of those that only flush timers.
 const NR_HOSTILE: usize = 3;
 const NR_FLUSHERS: usize = 2;
-/// Pause before the next check for stored wakers, if there are none.
+/// Pause if there is no stored waker.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_THREADS: usize = 8;
 const NR_ITEMS: usize = 24;
@@ -61,27 +59,16 @@ const NR_ITEMS: usize = 24;
 const CONFIGS: &[&str] = &["any", "one-cpu", "one-pod", "large"];
 
 fn main() -> ExitCode {
-    support::torture("workqueues", CONFIGS, |round, totals: &mut Totals| {
-        totals.add(&self::round(round));
-    })
+    support::torture("workqueues", CONFIGS, round)
 }
 
 #[derive(Debug, Default)]
 struct Totals {
-    /// Number of acts on reusable and delayed items, including their runs.
+    /// Acts on reusable and delayed items, and their runs.
     nr_acts: u64,
     nr_runs: u64,
     nr_spawned: u64,
     nr_panics: u64,
-}
-
-impl Totals {
-    fn add(&mut self, other: &Totals) {
-        self.nr_acts += other.nr_acts;
-        self.nr_runs += other.nr_runs;
-        self.nr_spawned += other.nr_spawned;
-        self.nr_panics += other.nr_panics;
-    }
 }
 
 struct Scene {
@@ -99,7 +86,7 @@ struct Scene {
     log: Mutex<Log>,
 }
 
-fn round(round: &Round<'_>) -> Totals {
+fn round(round: &Round<'_>, totals: &mut Totals) {
     let mut dice = Dice::new(round.seed);
     let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
@@ -192,13 +179,9 @@ fn round(round: &Round<'_>) -> Totals {
     });
     // A worker may still hold a seat before it finds that all its items are cancelled.
     watched("giving seats back", || {
-        for place in scene.places.iter() {
-            while place.queue.stats().nr_active > 0 {
-                thread::yield_now();
-            }
-        }
-        let is_at_rest = |stats: GroupStats| (stats.nr_active, stats.nr_waiting) == (0, 0);
-        while !is_at_rest(scene.group.stats()) {
+        let of_group = |stats: GroupStats| (stats.nr_active, stats.nr_waiting) != (0, 0);
+        let has_seat = |place: &Place| place.queue.stats().nr_active > 0;
+        while scene.places.iter().any(has_seat) || of_group(scene.group.stats()) {
             thread::yield_now();
         }
     });
@@ -207,21 +190,12 @@ fn round(round: &Round<'_>) -> Totals {
         scene.crowded.end();
         drop(scene.places);
     });
-    // A short-lived queue whose last handle was dropped in one of its items may still be ending.
-    watched("shutting down", || {
-        let mut shut = scene.registry.shutdown();
-        while let Err(still) = shut {
-            thread::yield_now();
-            shut = still.registry.shutdown();
-        }
-    });
+    watched("shutting down", || shut_down(scene.registry));
     scene.lives.assert_none();
-    Totals {
-        nr_acts,
-        nr_runs,
-        nr_spawned: scene.nr_spawned.into_inner(),
-        nr_panics: nr_panics.load(Ordering::Relaxed),
-    }
+    totals.nr_acts += nr_acts;
+    totals.nr_runs += nr_runs;
+    totals.nr_spawned += scene.nr_spawned.into_inner();
+    totals.nr_panics += nr_panics.load(Ordering::Relaxed);
 }
 
 impl Scene {
@@ -278,7 +252,6 @@ impl Scene {
         self.log.lock().unwrap().0.append(&mut log.0);
     }
 
-    /// Changes the group of some of the places.
     fn change_group(&self, dice: &mut Dice) {
         match dice.below(4) {
             0 => self.group.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
@@ -310,5 +283,5 @@ fn registry(config: &str, dice: &mut Dice) -> Registry {
         lock_stat: dice.below(2) == 0,
         ..Params::default()
     };
-    insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()))
+    registry_on(machine, params)
 }
