@@ -262,11 +262,8 @@ impl Sanitizer {
     }
 }
 
-/// Returns the target of this machine if all requirements of `sanitizer` are available.
-///
-/// # Errors
-///
-/// Returns the reason in one line if they are not available.
+/// Returns the target of this machine, or the reason in one line if a requirement of `sanitizer` is
+/// not available.
 pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String, Failure> {
     if let Some(host) = host_that_has(workspace, sanitizer.builds_std) {
         return Ok(host);

@@ -26,10 +26,6 @@ use crate::output::record::Record;
 const LEEWAY: f64 = 0.015;
 
 /// Converts `cases` into comparisons of this program and `other`.
-///
-/// # Errors
-///
-/// Returns an error if the path of this program is unknown.
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
     let mut args = forwarded(&own_args());
     args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));
@@ -79,7 +75,6 @@ fn compared(case: Case, [this, other]: [&Path; 2], args: &[OsString]) -> Case {
     }
 }
 
-/// One program, and its results of the current repetition.
 struct Side {
     program: PathBuf,
     args: Vec<OsString>,

@@ -25,15 +25,8 @@ const LONGEST_LIST: u64 = 1 << 20;
 
 /// Runs `program` with `args`, which must select JSON output, and returns the records that it
 /// prints. Returns `None` if SIGINT ended the program. The terminal sends this signal to all
-/// processes of the foreground group.
-///
-/// # Blocking
-///
-/// Blocks until the child exits.
-///
-/// # Errors
-///
-/// Returns an error if the program cannot be started, fails, or prints anything other than records.
+/// processes of the foreground group. Blocks until the child exits. Returns an error if the program
+/// cannot be started, fails, or prints anything other than records.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>, Stop> {
     let name = program.display();
     let failed = |reason: &str| Err(Stop::CouldNotRun(format!("{name}: {reason}")));
@@ -64,13 +57,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>,
 }
 
 /// Removes the cases that `program` does not list. If `bench` is given, only this bench is listed.
-///
-/// # Blocking
-///
 /// Blocks until the program has listed its cases, printed another line, or closed its output.
-///
-/// # Errors
-///
 /// Returns an error if the program cannot be started, prints no case list, or lists none of
 /// `cases`.
 pub fn retain_known(
@@ -78,7 +65,6 @@ pub fn retain_known(
     bench: Option<&str>,
     cases: &mut Vec<Case>,
 ) -> Result<(), Stop> {
-    /// A line of the list.
     #[derive(serde::Deserialize)]
     struct Known {
         bench: String,
@@ -139,11 +125,7 @@ fn reason(talk: &str) -> String {
 }
 
 /// Makes the kernel kill this process when its parent `parent` exits, so that it cannot outlive its
-/// parent.
-///
-/// # Errors
-///
-/// Returns an error if the parent has already exited, or the system call fails.
+/// parent. Returns an error if the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;
@@ -176,18 +158,15 @@ pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Returns the arguments of this process without the program name.
 pub fn own_args() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
 
-/// Returns the path of this program's file.
 pub fn this_program() -> Result<PathBuf, Stop> {
     std::env::current_exe()
         .map_err(|error| Stop::because("cannot find this program's own file", error))
 }
 
-/// Creates a sample from the `records` of one variant of a bench.
 pub fn sample(records: &[Record], bench: &str, variant: &str, metrics: &[Metric]) -> Sample {
     let mut sample = Sample::default();
     for record in records.iter().filter(|it| it.bench == bench && it.variant == variant) {

@@ -27,7 +27,6 @@ const BENCH: &str = "scale";
 const QUEUES: &str = "queues";
 const DOMAINS: &str = "domains";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[QUEUES, DOMAINS], peers: &[Crossbeam::NAME] };
 
 const OURS: &str = "ours";
@@ -59,7 +58,6 @@ const fn metrics(group: Text, (last, head): (Text, Text), bytes: Text) -> Metric
     ]
 }
 
-/// The number of items that all queues run together.
 const ITEMS: usize = 200_000;
 const ITEMS_QUICK: usize = 40_000;
 
@@ -73,7 +71,6 @@ struct Cost {
     bytes: f64,
 }
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
     let along = |numbers, metrics, at| along(numbers, metrics, at, settings);
@@ -118,7 +115,6 @@ fn case(
     }
 }
 
-/// Returns a run that measures the cost at each number.
 fn along(
     numbers: Numbers,
     metrics: &'static Metrics,

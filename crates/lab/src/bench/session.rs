@@ -38,7 +38,6 @@ const REPEAT_QUICK: usize = 5;
 /// because every case runs at least one repetition even beyond this limit.
 const QUICK: Duration = Duration::from_secs(90);
 
-/// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
 /// Runs the selected benches, or answers the questions of `try` if `asks` is set.
@@ -200,7 +199,6 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     Ok(Box::new(io::stderr()))
 }
 
-/// Returns the command line with shell quoting.
 fn command(args: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./+:".contains(c);
     let words = args.map(|word| {
@@ -359,7 +357,6 @@ const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("scale", [0.5, 0.2]),
 ];
 
-/// Returns the estimated duration, in words.
 fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
     let runs = |repeat: fn(&Part) -> usize| {
         let seconds = cases.iter().zip(parts).map(|(case, part)| {

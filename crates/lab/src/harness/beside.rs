@@ -46,17 +46,14 @@ pub struct Span {
     ended: AtomicU64,
 }
 
-/// A background thread's handle to the measurement.
 pub struct Attendant<'s> {
     span: &'s Span,
     phase: u8,
-    /// The end of the previous unit of work.
     last: u64,
     longest: u64,
     nr_pieces: u64,
 }
 
-/// The work of an attendant within the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attended {
     /// The longest time between the ends of two units of work, in cycles.
@@ -65,24 +62,18 @@ pub struct Attended {
     pub nr_pieces: u64,
 }
 
-/// The reason why an attendant was absent for part of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent(pub String);
 
-/// The result of a measurement with attendants.
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Creates the handle for an attendant.
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }
     }
 
-    /// Waits until `count` attendants are at work.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if they do not start within ten seconds.
+    /// Waits until `count` attendants are at work. Returns an error if they do not start within ten
+    /// seconds.
     pub fn wait_for(&self, count: usize) -> Beside<()> {
         let began = cycles();
         // ORDER(seen): publish, other end in `Attendant::goes_on`.
@@ -99,7 +90,6 @@ impl Span {
         Ok(())
     }
 
-    /// Starts the measured period.
     pub fn begin(&self) {
         self.began.store(cycles(), Ordering::Relaxed);
         // ORDER(phase): publish, other end in `Attendant::goes_on`.
@@ -116,11 +106,7 @@ impl Span {
         self.phase.store(OVER, Ordering::Release);
     }
 
-    /// Checks the pauses of attendants that have exited.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if one of them paused for more than a tenth of the span.
+    /// Returns an error if an attendant that has exited paused for more than a tenth of the span.
     pub fn judge(&self, attended: &[Attended]) -> Beside<()> {
         let [began, ended] = [&self.began, &self.ended].map(|at| at.load(Ordering::Relaxed));
         judge(ended.saturating_sub(began), attended)
@@ -151,8 +137,7 @@ impl Attendant<'_> {
         self.goes_on_at(cycles())
     }
 
-    /// Does the same as [`goes_on`](Self::goes_on), with a cycle count that the caller has just
-    /// read.
+    /// Does the same as [`goes_on`](Self::goes_on) with a cycle count that was just read.
     #[inline]
     pub fn goes_on_at(&mut self, now: u64) -> bool {
         // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
@@ -212,9 +197,6 @@ pub fn least_ms(threads: usize, cpus: usize) -> u64 {
 /// Runs `body` while each of `loads` attendants works on a thread of its own.
 ///
 /// `load(index, attendant)` loops until the attendant must stop. The results are in index order.
-///
-/// # Errors
-///
 /// Returns an error if an attendant did not start, or paused for more than a tenth of the run.
 pub fn beside<L: Send, R>(
     loads: usize,
@@ -250,7 +232,6 @@ pub fn beside<L: Send, R>(
     Ok((done, left))
 }
 
-/// Ends a span when it is dropped.
 struct Ending<'s>(&'s Span);
 
 impl Drop for Ending<'_> {
@@ -280,7 +261,6 @@ mod tests {
 
     use super::*;
 
-    /// Judges an artificial span of 1000 cycles.
     fn judged(longest: &[u64]) -> Beside<()> {
         let one = |&longest: &u64| Attended { longest, nr_pieces: 1 };
         judge(1000, &longest.iter().map(one).collect::<Vec<_>>())

@@ -12,7 +12,6 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Creates an empty set with space for `samples` samples.
     pub fn with_capacity_for(samples: usize) -> Self {
         Self { cycles: Vec::with_capacity(samples) }
     }
@@ -25,7 +24,6 @@ impl Latencies {
         self.cycles.push(end.saturating_sub(start));
     }
 
-    /// Adds all samples of `other`.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles.extend_from_slice(&other.cycles);
     }

@@ -47,13 +47,11 @@ pub struct NoiseMeter {
 }
 
 impl NoiseMeter {
-    /// Starts watching.
     pub fn start() -> Result<Self, Stop> {
         // A peer may run in a child process.
         Ok(Self { cpus: CpuTimes::now()?, own: [Usage::now(), Usage::of_children()] })
     }
 
-    /// Returns the noise since the start.
     pub fn noise(&self) -> Result<Noise, Stop> {
         let now = Self::start()?;
         let own = now.own.iter().zip(&self.own);
@@ -69,7 +67,6 @@ pub fn before() -> Result<Noise, Stop> {
     meter.noise()
 }
 
-/// Returns warnings for the user about the noise during the period `when`.
 pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if noise.others > OTHERS_LIMIT {

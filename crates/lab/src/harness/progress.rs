@@ -26,7 +26,6 @@ enum Show {
 }
 
 impl Progress {
-    /// Creates a display for `planned` runs, which end at `end` at the latest.
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
         let show = if stderr().is_terminal() && !is_dumb { Show::Terminal } else { Show::Lines };
@@ -43,7 +42,6 @@ impl Progress {
         ));
     }
 
-    /// Records that a run ended.
     pub fn run_ended(&mut self) {
         self.done += 1;
     }
@@ -120,7 +118,6 @@ mod tests {
     use super::*;
 
     impl Progress {
-        /// Creates a display that shows nothing.
         pub fn silent() -> Self {
             Self { show: Show::Nothing, started: Instant::now(), planned: 0, done: 0, end: None }
         }

@@ -19,18 +19,14 @@ const ATTEMPTS: usize = 2;
 /// The number of repetitions, their order and their time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The number of repetitions.
     pub repeat: usize,
-    /// The seed for all shuffles.
     pub seed: u64,
     /// The time limit. A repetition that would probably end after this limit does not begin.
     pub budget: Option<Duration>,
 }
 
-/// The reason why a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All repetitions were completed.
     Complete,
     /// The time limit was reached after this many repetitions.
     OutOfTime(usize),
@@ -138,7 +134,6 @@ mod tests {
         Case { variants: (0..3).map(variant).collect(), ..Case::new("test", "turns", &[], "") }
     }
 
-    /// Runs the case, and returns its series, its end, and the number of turns.
     fn run(
         plan: &Plan,
         interrupt: &Interrupt,

@@ -9,7 +9,6 @@ pub struct Spread {
     pub median: f64,
     /// The median absolute deviation. Half of the values are within this distance of the median.
     pub mad: f64,
-    /// The number of values.
     pub n: usize,
 }
 
@@ -27,12 +26,9 @@ impl Spread {
     }
 }
 
-/// A value and its repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The repetition.
     pub repetition: usize,
-    /// The value.
     pub value: f64,
 }
 

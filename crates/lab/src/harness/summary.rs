@@ -4,12 +4,9 @@ use super::case::Series;
 use super::metric::{Better, Metric};
 use super::stats::{Spread, paired_ratio};
 
-/// One row of the table, for one variant.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The variant's name.
     pub variant: String,
-    /// `true` for a peer.
     pub peer: bool,
     /// One cell for each metric of the case, in order.
     pub cells: Vec<Cell>,
@@ -18,7 +15,6 @@ pub struct Row {
 /// One metric of one variant. Both fields are `None` if the variant does not measure the metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The value.
     pub spread: Option<Spread>,
     /// The ratio to the best peer, paired by repetition.
     pub vs_best_peer: Option<Spread>,
@@ -51,7 +47,6 @@ pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
 }
 
-/// Returns the series with the best median of `metric`.
 pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
     let medians = all.filter_map(|series| Some((series, series.spread(metric.name)?.median)));
     let (best, _) = medians.reduce(|best, other| {

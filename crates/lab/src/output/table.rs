@@ -13,7 +13,6 @@ const GAP_IN_GROUP: usize = 1;
 /// The number of spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
-/// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// The alignment of words.
@@ -22,7 +21,6 @@ pub enum Align {
     Right,
 }
 
-/// The head of a column.
 #[derive(Clone, Debug)]
 struct Column {
     group: String,

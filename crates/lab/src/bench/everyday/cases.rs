@@ -48,7 +48,6 @@ const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         ADMISSION,
@@ -67,9 +66,7 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// Each change spawns a task of tokio.
 const TASK_EACH: &str = "tokio+each";
-/// The same, except that each change aborts the previous task.
 const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
@@ -157,7 +154,6 @@ const STATES: usize = 100_000;
 const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let topology = settings.topology.clone();
     let setting = Setting { settings, topology, workers: settings.cpus.len() };

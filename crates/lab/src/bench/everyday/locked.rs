@@ -15,7 +15,6 @@ use top::exit::Stop;
 
 use crate::bench::workqueue::peers;
 
-/// The number of requests.
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.
@@ -52,7 +51,6 @@ impl Splits for Workqueue {
 pub struct Rayon(&'static rayon::ThreadPool);
 
 impl Rayon {
-    /// Starts the pool.
     pub fn start() -> Result<Self, Stop> {
         Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
     }
@@ -68,7 +66,6 @@ impl Splits for Rayon {
     }
 }
 
-/// Returns our queue with `THREADS` workers.
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();

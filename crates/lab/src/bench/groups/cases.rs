@@ -22,13 +22,10 @@ const FLOOD: &str = "flood";
 const ONE_AT_A_TIME: &str = "one-at-a-time-grouped";
 const BATCH: &str = "batch-1000-grouped";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PARTS, FLOOD, ONE_AT_A_TIME, BATCH], peers: &[Tokio::NAME, Rayon::NAME] };
 
-/// A group with shares for each tenant.
 const GROUPS: &str = "groups";
-/// Queues without groups or shares.
 const NO_GROUPS: &str = "no groups";
 const SEMAPHORES: &str = "tokio+semaphores";
 const POOL_EACH: &str = "rayon+each";
@@ -78,7 +75,6 @@ const BATCHES_QUICK: usize = 60;
 const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {
         PARTS => parts(settings),
@@ -175,7 +171,6 @@ fn cost(settings: &Settings, name: &'static str, about: String, task: Task, leas
     }
 }
 
-/// The scenario that a variant runs.
 #[derive(Clone, Copy)]
 enum Scene {
     /// All tenants keep at least this number of items in flight.

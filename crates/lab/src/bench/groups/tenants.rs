@@ -34,14 +34,12 @@ const FLOOD: usize = 128;
 const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
-/// Returns the shares of a tenant.
 pub fn shares(tenant: usize) -> usize {
     tenant + 1
 }
 
 /// Pools that run the items of all tenants.
 pub trait Tenants: Send + Sync + 'static {
-    /// Queues an item of `tenant`.
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static);
 }
 
@@ -87,7 +85,6 @@ pub struct Semaphores {
 }
 
 impl Semaphores {
-    /// Starts a runtime.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         let Tokio(runtime) = Tokio::start(workers)?;
         let permits = (0..NR_TENANTS).map(|it| Arc::new(Semaphore::new(shares(it)))).collect();
@@ -160,7 +157,6 @@ impl<T: Tenants> Arena<T> {
         Arc::new(Self { tenants, is_over: AtomicBool::new(false), done: Default::default() })
     }
 
-    /// Keeps `count` items of `tenant` in flight.
     fn keep_busy(self: &Arc<Self>, tenant: usize, count: usize, in_flight: &InFlight) {
         for _ in 0..count {
             self.clone().add(tenant, in_flight.clone());

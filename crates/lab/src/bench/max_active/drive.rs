@@ -24,18 +24,15 @@ pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 /// The parameters of a run: the number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// The number of items for each crew.
     pub items: usize,
     /// The maximum number of items that are queued or running.
     pub on_their_way: usize,
     /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
     /// each other crew gets one item per interval.
     pub every: Option<Duration>,
-    /// The interrupt flag, checked before each item.
     pub interrupt: Interrupt,
 }
 
-/// The items in flight on one crew.
 struct Traffic {
     state: Mutex<State>,
     moved: Condvar,
@@ -213,7 +210,6 @@ fn started<'scope, T: Send + 'scope>(
     driver.map_err(|error| Stop::because("cannot start a driver thread", error))
 }
 
-/// Joins a driver thread and returns its result.
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)

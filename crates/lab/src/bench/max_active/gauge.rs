@@ -22,7 +22,6 @@ const KIB: u64 = 1024;
 pub struct Size {
     /// The number of threads, including the main thread.
     pub threads: u64,
-    /// Resident memory in bytes.
     pub resident: u64,
 }
 
@@ -34,7 +33,6 @@ pub struct Gauge {
 }
 
 impl Size {
-    /// Reads `/proc/self/status`.
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
             .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;

@@ -34,7 +34,6 @@ pub const BLOCK: usize = 64 * 1024;
 
 /// The number of inner blocks of a join. [`NR_OUTER`] is the number of passes over them.
 pub const NR_INNER: usize = 8;
-/// See [`NR_INNER`].
 pub const NR_OUTER: usize = 4;
 
 /// The capacity of the pool. It holds the blocks of 32 joins, so those of 16 fit even if half of
@@ -48,13 +47,11 @@ const NR_JOINS: usize = 512;
 /// The memory alignment that devices require for direct reads.
 const ALIGN: usize = 4096;
 
-/// The file of all blocks.
 pub struct Table {
     file: File,
     nr_joins: usize,
 }
 
-/// The pool of blocks in memory.
 pub struct BufferPool {
     table: Arc<Table>,
     kept: Mutex<LruCache<usize, Arc<Block>>>,
@@ -89,16 +86,10 @@ impl Table {
 }
 
 impl BufferPool {
-    /// Creates an empty pool.
     pub fn new(table: Arc<Table>) -> Self {
         Self { table, kept: Mutex::new(LruCache::new(NR_KEPT)) }
     }
 
-    /// Runs join `number`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read.
     pub fn join(&self, number: usize) -> Result<(), Stop> {
         let first = number % self.table.nr_joins * NR_INNER;
         for outer in 0..NR_OUTER {
@@ -146,7 +137,6 @@ impl Block {
     }
 }
 
-/// Fills a block with bytes derived from its number.
 fn fill(block: &mut [u8], number: usize) {
     fastrand::Rng::with_seed(number as u64).fill(block);
 }

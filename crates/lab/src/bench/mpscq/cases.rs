@@ -22,7 +22,6 @@ const PUSH_POP: &str = "push-pop";
 const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const OWNED: &str = "owned";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED], peers: &peers::NAMES };
 
@@ -34,7 +33,6 @@ pub struct MpscqArgs {
     pub items: Option<usize>,
 }
 
-/// The names of our variants.
 const SINGLE: &str = "mpscq";
 const DRAINED: &str = "mpscq+drain";
 const CHAINED: &str = "mpscq+chain";
@@ -59,7 +57,6 @@ const NO_SLOWER: f64 = 1.02;
 /// with their own blocks share no cache lines.
 const MAIL_BOUND: f64 = 0.8;
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };

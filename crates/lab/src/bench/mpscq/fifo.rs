@@ -7,24 +7,20 @@ pub const BURST: usize = 32;
 
 /// A queue that is measured, in one particular way of using it.
 pub trait Fifo {
-    /// The type of the items.
     type Item;
 
     /// Returns `count` ends for producers, and the consumer's end.
     fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>);
 }
 
-/// The producer's end of a queue.
 pub trait Pusher<T>: Send {
     /// Pushes an item, or adds it to a chain that [`flush`](Self::flush) pushes.
     fn push(&mut self, item: T);
 
-    /// Pushes the collected chain.
     #[inline(always)]
     fn flush(&mut self) {}
 }
 
-/// The consumer's end of a queue.
 pub trait Popper<T> {
     /// Pops at most `max` of the oldest items and passes each to `take`. Returns their number.
     ///

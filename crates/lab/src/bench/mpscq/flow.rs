@@ -38,10 +38,8 @@ const POP: usize = 128;
 /// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The number of producer threads.
     pub producers: usize,
     /// The number of timed items of all producers together.
     pub items: usize,
@@ -53,7 +51,6 @@ pub struct Flow {
     pub interrupt: Interrupt,
 }
 
-/// The state that all threads share.
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
@@ -62,7 +59,6 @@ struct Ground<I> {
     nr_pushing: CachePadded<AtomicUsize>,
 }
 
-/// The items returned to one producer.
 struct Home<I> {
     /// A hint that saves acquiring the lock. It is set if there are items.
     filled: AtomicBool,
@@ -73,13 +69,8 @@ struct Home<I> {
 struct StopOnDrop<'g>(&'g AtomicBool);
 
 impl Flow {
-    /// Circulates the items, and returns the nanoseconds per popped item. Returns `None` if SIGINT
-    /// interrupts the run.
-    ///
-    /// # Panics
-    ///
-    /// In a debug build, if the items of a producer are popped in a different order than they were
-    /// pushed.
+    /// Circulates the items, and returns the nanoseconds per popped item, or `None` after SIGINT.
+    /// Panics in a debug build if the items of a producer are popped out of order.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
         queue: Q,
@@ -237,7 +228,6 @@ impl<I> Home<I> {
         !items.is_empty()
     }
 
-    /// Returns `items` to the producer.
     fn deliver(&self, items: &mut Vec<I>) {
         let mut inside = self.items.lock();
         inside.append(items);
@@ -245,12 +235,10 @@ impl<I> Home<I> {
     }
 }
 
-/// Popped items that are not yet returned.
 struct Returns<'g, I> {
     ways: Vec<CachePadded<Way<'g, I>>>,
 }
 
-/// The items to return to one home.
 struct Way<'g, I> {
     home: &'g Home<I>,
     items: Vec<I>,

@@ -9,7 +9,6 @@ use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};
 use super::item::{self, Tag};
 use super::stock;
 
-/// The node type of intrusive items.
 type Hung = Node<Cell<Tag>>;
 
 /// A queue that is pushed to and popped from one item at a time.
@@ -32,13 +31,11 @@ pub struct Lifo(Stack<Hung>);
 /// A mailbox that carries tags by value and recycles its blocks.
 pub struct Mail(Mailbox<Tag>);
 
-/// A producer's end that collects items into a chain.
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
     chain: Chain<Hung>,
 }
 
-/// A consumer's end that pops with a drain.
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
 /// A consumer's end that pops from the reversed list, and takes the next list when that one is

@@ -12,25 +12,19 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::fifo::{Fifo, Popper, Pusher, one_by_one};
 use super::item::{self, Tag};
 
-/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
 
 /// An intrusive queue, the peer most similar to ours.
 pub const CORDYCEPS: &str = "cordyceps";
 /// crossbeam's unbounded queue without a channel.
 pub const SEG_QUEUE: &str = "segqueue";
-/// crossbeam's unbounded channel.
 pub const CROSSBEAM: &str = "crossbeam";
-/// The standard library's unbounded channel.
 pub const STD: &str = "std";
-/// flume's unbounded channel.
 pub const FLUME: &str = "flume";
-/// kanal's unbounded channel.
 pub const KANAL: &str = "kanal";
 /// tokio's unbounded mpsc channel, without a runtime.
 pub const TOKIO: &str = "tokio";
 
-/// The queue of cordyceps.
 pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
 
 impl Default for Cordyceps {
@@ -61,7 +55,6 @@ impl Popper<item::Cordyceps> for Consumer<'_, CordycepsNode<Cell<Tag>>> {
     }
 }
 
-/// The queue of crossbeam.
 pub struct Seg<T>(SegQueue<T>);
 
 impl<T> Default for Seg<T> {
@@ -100,7 +93,6 @@ pub struct Channel<T, S, R> {
 }
 
 impl<T, S, R> Channel<T, S, R> {
-    /// Creates a channel from its two ends.
     pub fn of((sender, receiver): (S, R)) -> Self {
         Self { sender, receiver, carries: std::marker::PhantomData }
     }

@@ -25,7 +25,6 @@ const PAUSE_US: u64 = 1;
 const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 
-/// Counts failed polls.
 pub struct Backoff {
     polling: Polling,
     misses: u32,
@@ -33,12 +32,10 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates a counter without failed polls.
     pub fn new(polling: Polling) -> Self {
         Self { polling, misses: 0, pause_cycles: PAUSE_US * cycles_per_us() }
     }
 
-    /// Records a successful poll.
     #[inline(always)]
     pub fn hit(&mut self) {
         self.misses = 0;

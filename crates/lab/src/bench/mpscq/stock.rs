@@ -15,7 +15,6 @@ const SPREAD: usize = 8;
 /// The seed for the order of scattered items. It is the same in all runs of all queues.
 const SHUFFLE_SEED: u64 = 0x5ca7;
 
-/// The layout of items in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// The items are next to each other, in push order. Items share cache lines, and so do producer
@@ -66,7 +65,6 @@ impl<I: Item> Stock<I> {
         Self { homes: homes.collect(), _spacers: spacers }
     }
 
-    /// Takes the items of the first `producers` producers.
     pub fn take(&mut self, producers: usize) -> Vec<Vec<I>> {
         self.homes[..producers].iter_mut().map(std::mem::take).collect()
     }

@@ -20,7 +20,6 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The duration of an operation of the owner.
 const OPERATION_US: u64 = 30;
 
 /// The time between two calls. It is as long as several operations, so that each call finds the
@@ -30,7 +29,6 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// The load in addition to the owner and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nothing else runs.
     Quiet,
     /// A thread keeps each CPU busy.
     Load,
@@ -38,14 +36,12 @@ pub enum Beside {
     FifoCaller,
 }
 
-/// Measures calls on data that a mutex guards.
 pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Sample {
     let data = Mutex::new(0_u64);
     let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
     beside.run(span, interrupt, |stop| own(stop, || with(operate)), || with(operate_remotely))
 }
 
-/// Measures calls on a slot in the mode `qpw`.
 pub fn on_slot(
     qpw: Qpw,
     beside: Beside,
@@ -76,7 +72,6 @@ fn operate_remotely(data: &mut u64) {
     *data += 1;
 }
 
-/// Operates until `stop` is set. Returns the number of operations.
 fn own(stop: &AtomicBool, mut operate: impl FnMut()) -> u64 {
     let mut nr_operations = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -6,7 +6,6 @@
 /// The number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
-/// The value of `first` in an empty cache.
 const NONE: u32 = u32::MAX;
 
 /// An object, with the index of the next free object in its first word.

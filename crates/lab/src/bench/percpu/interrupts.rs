@@ -4,10 +4,8 @@ use std::fs;
 
 use topology::CpuId;
 
-/// The numbers of interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    /// Timer interrupts.
     pub timer: u64,
     /// The number of requests by another CPU to schedule a different thread.
     pub resched: u64,
@@ -53,7 +51,6 @@ impl Interrupts {
         all
     }
 
-    /// Returns the numbers of interrupts since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             timer: self.timer.saturating_sub(before.timer),
@@ -63,7 +60,6 @@ impl Interrupts {
         }
     }
 
-    /// Returns the total number of interrupts.
     pub fn sum(self) -> u64 {
         self.timer + self.resched + self.call + self.other
     }

@@ -43,10 +43,8 @@ const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// The ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// There are no drains.
     Quiet,
     /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
@@ -132,7 +130,6 @@ pub fn run(
     })
 }
 
-/// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
         // The worker drains the slot, so the victim must not own it.
@@ -156,7 +153,6 @@ fn stand(over: &mut Attendant<'_>, mut work: impl FnMut()) {
     }
 }
 
-/// Requests drains at a fixed pace.
 fn drain(
     way: Way,
     slots: &PerCpu<u64>,
@@ -198,7 +194,6 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// The value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {

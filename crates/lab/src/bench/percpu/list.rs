@@ -62,7 +62,6 @@ macro_rules! turn {
     }};
 }
 
-/// Uses no guard.
 #[inline(never)]
 fn unprotected(cache: &mut Cache, places: &mut [u32]) -> u64 {
     let mut own = Cache::new(0);
@@ -114,7 +113,6 @@ fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     }))
 }
 
-/// Uses a mutex of the standard library.
 fn std_mutex<'g>() -> Turn<'g> {
     let own = Mutex::new(Cache::new(0));
     Box::new(move |cache, places| {
@@ -122,7 +120,6 @@ fn std_mutex<'g>() -> Turn<'g> {
     })
 }
 
-/// Uses a mutex of parking_lot.
 fn parking_lot<'g>() -> Turn<'g> {
     let own = parking_lot::Mutex::new(Cache::new(0));
     Box::new(move |cache, places| turn!(cache, places, |work| work(&mut own.lock())))

@@ -24,10 +24,8 @@ const LEN: usize = 256;
 /// does not matter, and so small that the indexes fit in the first-level cache.
 const PER_TURN: usize = 2048;
 
-/// The number of turns of each guard.
 const NR_TURNS: usize = 1000;
 
-/// The cycles per object of each guard.
 type Cycles = Vec<(&'static str, f64)>;
 
 /// The results of all guards in one repetition. Each variant takes its own.
@@ -37,7 +35,6 @@ pub struct Turns {
     /// The cache, which is created in the first repetition, so that all repetitions use the same
     /// memory.
     cache: Option<Cache>,
-    /// The results that have not been taken yet.
     left: Cycles,
 }
 

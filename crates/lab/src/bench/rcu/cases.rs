@@ -23,7 +23,6 @@ use crate::harness::claim::Claim;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 
-/// The name of this bench.
 pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
@@ -34,7 +33,6 @@ pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// A case with more readers than CPUs, so that most of them are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         READ_CASE,
@@ -84,7 +82,6 @@ const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 /// enough that the first wake-up does not matter. `--quick` uses a tenth.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
-/// The duration of a run with several updaters.
 const SPAN: Duration = Duration::from_millis(300);
 /// The maximum duration with `--quick`, for any number of threads per CPU. Without `--quick`, it is
 /// four times as long.
@@ -105,7 +102,6 @@ const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
 }
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         calls: args.calls,
@@ -120,7 +116,6 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 struct Setting {
     /// The number of replacements that was given on the command line.
     calls: Option<usize>,
-    /// The maximum duration of a run of replacements.
     limit: Duration,
     nr_cpus: usize,
     /// The divisor for all sizes.
@@ -237,7 +232,6 @@ impl Setting {
     }
 }
 
-/// The initial value of most flavors.
 const NUMBER: fn() -> u64 = || 0;
 
 /// Creates a case with `ours` and all peers, which publish `first`. `run` receives the flavor and

@@ -50,7 +50,6 @@ fn judged<const N: usize>(claims: [Claim; N]) -> Vec<Claim> {
     claims.into_iter().filter(is_there).collect()
 }
 
-/// Returns claims about the read side.
 pub fn read() -> Vec<Claim> {
     judged([Claim::at_most(RCU, READ, MEMB, NOT_DEARER), Claim::at_most(RCU, READ, EPOCH, FIFTH)])
 }
@@ -65,7 +64,6 @@ fn kernel_ways(metric: Metric) -> Vec<Claim> {
     ])
 }
 
-/// Returns claims about single replacements in `case`.
 pub fn replace(case: &str) -> Vec<Claim> {
     let mut all = match case {
         "replace-32-idle" | ONE_BUSY => judged([Claim::at_most(RCU, REPLACE_P50, MEMB, TENTH)]),
@@ -91,12 +89,10 @@ pub fn replace(case: &str) -> Vec<Claim> {
     all
 }
 
-/// Returns claims about concurrent updaters.
 pub fn updaters() -> Vec<Claim> {
     judged([Claim::at_least(RCU, REPLACES, MEMB, SHARED)])
 }
 
-/// Returns claims about callbacks.
 pub fn call() -> Vec<Claim> {
     judged([
         Claim::at_least(RCU, CALLS, MEMB, NOT_SLOWER),
@@ -106,7 +102,6 @@ pub fn call() -> Vec<Claim> {
     ])
 }
 
-/// Returns claims about the set-up loop.
 pub fn bridge() -> Vec<Claim> {
     kernel_ways(BRIDGE)
 }

@@ -49,7 +49,6 @@ pub const MENU: Menu = Menu {
     peers: &[],
 };
 
-/// Returns the text that is shown in the help of the bench.
 pub fn help() -> String {
     format!(
         "{}\nWithout --repeat, 3 to 10 repetitions, with --quick one. Without --seconds, at most {SECONDS} s.",
@@ -81,7 +80,6 @@ pub struct Part {
     pub weight: u32,
 }
 
-/// Returns the part of a case.
 pub fn part(case: &Case) -> Part {
     let (repeat, weight) = match case.name {
         "lock-hold" => (5, 200),

@@ -30,7 +30,6 @@ const WAKE_BURST: &str = "wake-burst";
 const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY], peers: &peers::NAMES };
 
@@ -42,28 +41,21 @@ pub struct TaskWorkArgs {
     pub items: Option<usize>,
 }
 
-/// The names of our variants.
 const WAIT_1: &str = "wait-1";
 const WAIT_1_NO_SPIN: &str = "wait-1+no-spin";
 const WAIT_8: &str = "wait-8";
-/// See [`WAIT_1`].
 const WAIT_32: &str = "wait-32";
-/// See [`WAIT_1`].
 const WAIT_8_CAP: &str = "wait-8+cap";
-/// See [`WAIT_1`].
 const WAIT_32_CAP: &str = "wait-32+cap";
 /// A limit, which is not a way to wait. It is the cap plus one wake-up of a sleeping owner.
 const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
-/// See [`WAIT_1`].
 const FIFO: &str = "mailbox";
-/// See [`WAIT_1`].
 const LIFO: &str = "mailbox+lifo";
 /// The same, with clients that send without a pause and get no response.
 const FIFO_STREAM: &str = "mailbox stream";
 const LIFO_STREAM: &str = "mailbox+lifo stream";
 
-/// The number of connections in the two service cases.
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
@@ -266,7 +258,6 @@ fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     (first != last).then_some((first, last))
 }
 
-/// Returns the claims about items that are posted one at a time.
 fn claims() -> Vec<Claim> {
     let peers = [peers::STD, peers::TOKIO, peers::CROSSBEAM];
     let mut claims = Vec::new();

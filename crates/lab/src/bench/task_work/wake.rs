@@ -30,14 +30,11 @@ const WARM_UP_SHARE: usize = 10;
 /// share.
 const SPINS_PER_YIELD: u32 = 1024;
 
-/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Wake {
     /// The number of timed items.
     pub items: usize,
-    /// The number of items posted together.
     pub burst: usize,
-    /// The time between bursts.
     pub gap: Duration,
     /// The CPUs of poster and owner, or `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
@@ -45,13 +42,11 @@ pub struct Wake {
     pub interrupt: Interrupt,
 }
 
-/// The results of a run.
 pub struct Woken {
     /// The usage of the owner, from the first timed item to the end.
     pub owner: Usage,
     /// The times from just before each post until the owner has the item.
     pub latencies: Latencies,
-    /// The number of cycles spent in posts.
     pub post_cycles: u64,
     /// The number of timed items.
     pub items: usize,
@@ -81,7 +76,6 @@ impl Wake {
         Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }
 
-    /// Receives items until the path ends.
     fn receive_all(
         &self,
         mut owner: impl Receive,

@@ -82,12 +82,10 @@ impl Batch {
         Box::leak(Box::new(Self { items: items.collect(), groups, probes, latch }))
     }
 
-    /// Returns the items.
     pub fn items(&'static self) -> &'static [Item] {
         &self.items
     }
 
-    /// Returns the number of timed items.
     pub fn nr_sampled(&self) -> usize {
         self.probes.len()
     }
@@ -131,10 +129,6 @@ impl Batch {
     }
 
     /// Waits until every item has run.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until then.
     pub fn wait(&self) {
         self.latch.wait();
     }

@@ -22,7 +22,6 @@ const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD], peers: &super::peers::NAMES };
 
@@ -64,7 +63,6 @@ const BATCH_SIZE: usize = 1000;
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 2_000;
 
-/// The number of items of each producer in batches.
 const BATCH_ITEMS: usize = 100_000;
 const BATCH_ITEMS_QUICK: usize = 25_000;
 
@@ -83,7 +81,6 @@ const FAN_OUT_CLAIM: f64 = 1.5;
 /// The claimed ratio of pool-lock hold times, of deferred wake-ups to wake-ups under the lock.
 const LOCK_CLAIM: f64 = 0.02;
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         args,

@@ -34,7 +34,6 @@ pub struct Completion {
 }
 
 impl Waiting {
-    /// All ways to wait, from the shortest to the longest delay.
     pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
 
     /// Returns the number of polls, and the number of yields after them.
@@ -86,10 +85,6 @@ impl Completion {
     }
 
     /// Waits until the completion is done. Delays the sleep as `waiting` specifies.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
@@ -115,10 +110,6 @@ impl Completion {
     }
 
     /// Waits until the completion is done.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait(&self) {
         let word = self.state.word();
@@ -162,10 +153,6 @@ impl Latch {
     }
 
     /// Waits until all arrivals have been counted.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the last [`arrive`](Self::arrive).
     pub fn wait(&self) {
         self.done.wait();
     }

@@ -22,10 +22,8 @@ pub struct Window {
     pub counts: Option<Counts>,
 }
 
-/// The counts of a pool since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The number of workers woken.
     pub wakeups: u64,
     /// The CPU time of waits for the pool lock. It is 0 if the pool does not measure it.
     pub lock_wait_ns: u64,
@@ -53,13 +51,9 @@ impl Gate<'_> {
     }
 }
 
-/// Runs `body(index, gate)` on each of `producers` threads. Each of them must pass the gate once.
-///
-/// Producer `i` is pinned to `pins[i % pins.len()]`. It is not pinned if `pins` is empty.
-///
-/// # Panics
-///
-/// A panic in a producer ends the process, because the others would wait at the gate forever.
+/// Runs `body(index, gate)` on each of `producers` threads, pinned to `pins` in turn. Each must
+/// pass the gate once. A panic in a producer ends the process, because the others would wait at the
+/// gate forever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],

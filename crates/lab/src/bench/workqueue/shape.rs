@@ -21,7 +21,6 @@ const LONE_SAMPLE_EVERY: usize = 8;
 /// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// The producers and their task.
 #[derive(Clone)]
 pub struct Shape {
     /// The task of each producer.
@@ -38,9 +37,7 @@ pub enum Task {
     /// Each producer queues `items` items one at a time and waits for each. There is one producer
     /// per completion.
     OneAtATime {
-        /// The number of items of each producer.
         items: usize,
-        /// The completion of each producer.
         completions: Vec<&'static Completion>,
     },
     /// Each producer repeatedly queues a batch and waits for all of its items. There is one
@@ -48,7 +45,6 @@ pub enum Task {
     Batches {
         /// The number of times that each producer queues its batch.
         rounds: usize,
-        /// The batch of each producer.
         batches: Vec<&'static Batch>,
     },
 }

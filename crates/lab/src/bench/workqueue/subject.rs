@@ -44,13 +44,11 @@ pub trait OneShotPool: Sync {
 
 /// A pool with its own way to wait for an item.
 pub trait Joins: OneShotPool {
-    /// A handle with which to wait for an item.
     type Handle;
 
     /// Submits an empty item that can be waited for.
     fn submit_joined(&self) -> Self::Handle;
 
-    /// Waits for the item of `handle`.
     fn join(&self, handle: Self::Handle);
 }
 
@@ -110,7 +108,6 @@ pub(in crate::bench) mod tests {
     use crate::bench::workqueue::batch::Batch;
     use crate::harness::latency::Latencies;
 
-    /// Runs items one at a time and in batches.
     pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
         let (mut queue, mut wait) = subject.lone(Box::leak(Box::default()));
         for _ in 0..100 {

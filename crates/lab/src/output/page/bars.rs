@@ -23,7 +23,6 @@ const SHORTEST: f64 = 1.0;
 /// fits.
 const LONGEST: f64 = 90.0;
 
-/// Returns `true` for the name of a limit, which is not an implementation.
 fn is_limit(variant: &str) -> bool {
     variant.starts_with('(')
 }
@@ -114,7 +113,6 @@ pub fn breakable(name: &str) -> Markup {
     }
 }
 
-/// Formats the number of repetitions from which the values were computed.
 fn repetitions(records: &[&Record]) -> String {
     let counts = || records.iter().map(|record| record.n);
     match (counts().min(), counts().max()) {

@@ -15,7 +15,6 @@ const ITEM_US: u64 = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
     cycles: u64,
-    /// The number of items.
     pub items: u64,
     sections: u64,
     /// The number of sections that were preempted.

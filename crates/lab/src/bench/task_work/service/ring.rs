@@ -23,7 +23,6 @@ const BELL: u64 = u64::MAX;
 /// The maximum number of entries of a ring. The kernel's limit is 32768.
 const MAX_ENTRIES: usize = 4096;
 
-/// The bytes of a message.
 pub type Buffer = Box<[u8]>;
 
 /// A ring and its connections, each with at most one request.
@@ -52,7 +51,6 @@ enum Kind {
     Send,
 }
 
-/// An event of a ring.
 pub enum Event {
     /// The buffer of this connection is full.
     Received(usize, Buffer),
@@ -68,12 +66,7 @@ pub enum Event {
 }
 
 impl Ring {
-    /// Creates a ring for `streams`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a system call fails, for example because io_uring is missing or not
-    /// permitted.
+    /// Creates a ring for `streams`. Fails if io_uring is missing or not permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
         let ring =
@@ -82,20 +75,12 @@ impl Ring {
         Ok(Self { ring, connections: connections.collect() })
     }
 
-    /// Receives from a connection until `buffer` is full.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the connection already has a request.
+    /// Receives until `buffer` is full. Panics if the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
 
-    /// Sends `buffer` on a connection.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the connection already has a request.
+    /// Sends `buffer`. Panics if the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }
@@ -116,11 +101,7 @@ impl Ring {
         }
     }
 
-    /// Returns the next event, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a request or its continuation fails.
+    /// Returns the next event, or the error of a request.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
