@@ -41,7 +41,6 @@ const PAGES: [(&str, &[(&str, Render)]); 2] = [
 ];
 const END: &str = "<!-- end -->\n";
 
-/// Returns the line above the tables of a run.
 fn begin(run: &str) -> String {
     format!("<!-- {run}, written by `cargo xtask figures --write` -->\n")
 }
@@ -185,7 +184,6 @@ impl Compared<'_> {
     }
 }
 
-/// Returns the comparisons of a question, in the order of its rows.
 fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
     let mut rows: Vec<Compared<'a>> = Vec::new();
     for answer in answers {
@@ -243,7 +241,6 @@ fn comparisons(lines: &[Value]) -> String {
 
 const TABLE: &str = "| case | by | ours | the best of the others | times better | ours is |\n|---|---|---|---|---|---|\n";
 
-/// Returns the tables of the sources.
 fn seeds(lines: &[Value]) -> String {
     let head = lines.iter().find(|it| it["fingerprint"].is_object());
     let mut text =
@@ -273,7 +270,6 @@ fn table_row(cells: &[impl AsRef<str>]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// A row of docs/figures.md.
 struct Row {
     text: String,
     outcome: &'static str,
@@ -334,7 +330,6 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     shown.filter_map(row).collect()
 }
 
-/// Formats a value with its unit.
 fn figure(value: f64, unit: &str) -> String {
     match unit {
         _ if unit.starts_with("ns") => outcome::time(value),
@@ -386,7 +381,6 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Returns the text between the marks of a run.
 fn between<'a>(page: &'a str, run: &str) -> Option<&'a str> {
     Some(page.split_once(&begin(run))?.1.split_once(END)?.0)
 }

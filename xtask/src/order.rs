@@ -16,7 +16,6 @@ use crate::report::{Failure, Finding, Findings};
 use crate::source::{self, Comment, comments};
 use crate::workspace::Workspace;
 
-/// One end: a comment block.
 #[derive(Debug, PartialEq)]
 struct End {
     file: String,
@@ -148,7 +147,6 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
     found
 }
 
-/// Returns the crate of the other end.
 fn other_crate(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("other end in crate ")?;
     let end =

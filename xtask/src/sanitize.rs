@@ -60,7 +60,6 @@ pub struct Sanitizer {
     pub name: &'static str,
     title: &'static str,
     rustflag: &'static str,
-    /// `true` if the standard library must be rebuilt.
     builds_std: bool,
     /// The environment variable for the options of the sanitizer.
     variable: &'static str,
@@ -93,7 +92,6 @@ pub const SANITIZERS: [Sanitizer; 2] = [
 #[derive(Debug, PartialEq)]
 struct Options {
     only: Option<&'static Sanitizer>,
-    /// The arguments of each torture.
     words: Vec<String>,
 }
 
@@ -255,7 +253,6 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    /// Returns the value of the sanitizer's environment variable.
     fn options(&self, looks_for_leaks: bool) -> String {
         let leaks = u32::from(looks_for_leaks);
         format!("{} detect_leaks={leaks}", self.options)

@@ -22,7 +22,6 @@ const SHOWN: [&str; 8] = [
     "afterwork-sim",
     "afterwork-workqueue",
 ];
-/// The name of the target folder of instrumented builds.
 pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
@@ -39,7 +38,6 @@ pub fn shows_plain() -> impl Iterator<Item = String> {
     ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 
-/// Returns `true` if a nightly toolchain is installed.
 pub fn can_show_plain(workspace: &Workspace) -> bool {
     host_that_has(workspace, false).is_some()
 }

@@ -17,7 +17,6 @@ const CLONE: &str = "afterwork";
 /// A block of the page, with the number of its first line.
 #[derive(Debug, PartialEq)]
 enum Step<'a> {
-    /// Replace the program.
     Write(u32, String),
     /// Run a command, which must print this output.
     Run(u32, &'a str, String),

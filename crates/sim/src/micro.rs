@@ -8,7 +8,6 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::{asym, cpu, futex::Futex, hint, thread, time};
 use topology::{CpuId, CpuSet, Topology};
 
-/// A measurement.
 pub struct Micro {
     pub name: &'static str,
     /// The costs that are fitted to the measurement. All of them get the same value.

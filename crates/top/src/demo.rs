@@ -33,12 +33,10 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// The time between two rounds of the load. This is also the maximum delay before Ctrl-C takes
 /// effect.
 const ROUND: Duration = Duration::from_millis(20);
-/// The time for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;
 
-/// Runs the load until it must end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
@@ -98,12 +96,10 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
 
 // The items are functions with names, so that `top` shows these names.
 
-/// Sleeps for a round.
 fn fetch_page() {
     workqueue::blocking(|| thread::sleep(ROUND));
 }
 
-/// Reads under RCU.
 fn write_line() {
     drop(rcu::read());
 }

@@ -36,7 +36,6 @@ use tally::{LayerTally, Tally};
 /// The exit code of an interrupted program. As in shells, it is 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Runs the layers in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::parse(args)?;
     if options.help {

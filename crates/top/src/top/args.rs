@@ -59,20 +59,17 @@ pub struct TopArgs {
     pub directory: PathBuf,
 }
 
-/// Parses a pause. The error describes a valid pause.
 fn pause(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|it| (10..=3_600_000).contains(it));
     number.ok_or_else(|| "not a whole number from 10 to 3600000".to_owned())
 }
 
 impl TopArgs {
-    /// Returns `true` if the output is the full screen.
     pub(super) fn is_full_screen(&self) -> bool {
         let is_text = self.plain || self.once || self.json || self.prometheus;
         !is_text && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Returns the time between two snapshots.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(self.every)
     }

@@ -112,7 +112,6 @@ fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     false
 }
 
-/// Reads the page of every process once.
 fn all(args: &TopArgs) -> Result<(), Stop> {
     let directory = &args.directory;
     let found = processes::find(directory)
@@ -149,7 +148,6 @@ fn prune(directory: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Returns the meaning of each figure.
 fn fields() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {

@@ -38,11 +38,9 @@ const HELP: &[&str] = &[
 
 /// The minimum widths of the columns of names and details, even on a narrow screen.
 const NAMES: [usize; 2] = [12, 10];
-/// The width of a small plot in the table.
 const PLOT: usize = 12;
 const GAP: usize = 2;
 
-/// Draws a process.
 pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let [head, problems, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -78,7 +76,6 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     over(frame, &title, &lines, &mut view.over_top);
 }
 
-/// Draws the list of processes.
 pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
@@ -348,7 +345,6 @@ fn detail_title(view: &View) -> String {
     }
 }
 
-/// Returns all figures of the selected row, each with its meaning.
 fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
@@ -469,7 +465,6 @@ mod tests {
         drawn(size, |frame| draw(frame, view))
     }
 
-    /// Returns the text on a screen of this size, and the part of the text that is red.
     fn drawn((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> (String, String) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(draw).unwrap();
@@ -489,7 +484,6 @@ mod tests {
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
     }
 
-    /// Compares the screens with captured ones. `AFTERWORK_CAPTURE=1` rewrites them.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
         for size in [(80, 24), (40, 10), (200, 50)] {

@@ -12,7 +12,6 @@ use super::snapshot::{NoSnapshot, Snapshot, Watched};
 pub struct Found {
     /// The PID in the page's name.
     pub pid: u32,
-    /// The path of the page.
     pub path: PathBuf,
     /// The contents of the page, or the reason why there are none.
     pub snapshot: Result<Snapshot, NoSnapshot>,

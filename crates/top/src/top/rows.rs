@@ -5,10 +5,8 @@ use afterwork::page::{Field, Kind, Measure, Record};
 
 use super::snapshot::Snapshot;
 
-/// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
-    /// The text of the cell.
     pub text: String,
     /// `true` if the cell reports a problem.
     pub is_alarm: bool,
@@ -28,13 +26,10 @@ impl Cell {
 /// names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The kind of the records.
     pub kind: Kind,
-    /// The rows of the table.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Returns the kinds that have a table.
 pub fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|it| !it.is_histogram())
 }
@@ -145,7 +140,6 @@ fn detail(record: &Record) -> String {
     }
 }
 
-/// Returns `true` if the detail column of a table names groups.
 #[must_use]
 pub fn has_groups(table: &Table) -> bool {
     table.kind == Kind::Queue && table.rows[1..].iter().any(|row| row[1].text.contains(", "))
@@ -277,7 +271,6 @@ fn stall_s(stalled_ms: u64) -> Option<u64> {
     (stalled_ms >= STALLED_MS).then_some(stalled_ms / 1000)
 }
 
-/// Returns `true` if a figure reports a problem.
 fn is_alarm(record: &Record, name: &str) -> bool {
     if name == "stalled_ms" {
         return stalled_s(record).is_some();
@@ -305,7 +298,6 @@ fn ms_text(ns: u64) -> String {
     }
 }
 
-/// Returns a time in a suitable unit.
 #[must_use]
 pub fn duration_text(ns: u64) -> String {
     match ns {

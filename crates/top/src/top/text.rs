@@ -10,7 +10,6 @@ use super::processes::Found;
 use super::rows::{Cell, stalled_s, tables};
 use super::snapshot::Snapshot;
 
-/// The space between two columns.
 const GAP: &str = "  ";
 
 /// Returns the text for a snapshot of a process, with alarms in red if `color` is set.
@@ -89,7 +88,6 @@ fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
     text
 }
 
-/// Returns a table of the processes that were found.
 #[must_use]
 pub fn processes(found: &[Found], color: bool) -> String {
     let cell = Cell::plain;
@@ -104,7 +102,6 @@ pub fn processes(found: &[Found], color: bool) -> String {
     write_table(&rows, color)
 }
 
-/// Returns a one-line summary of a process.
 #[must_use]
 pub fn summary(snapshot: &Snapshot) -> String {
     // Problems come first, because a name may be longer than a line of the screen.
@@ -127,7 +124,6 @@ pub fn summary(snapshot: &Snapshot) -> String {
     line
 }
 
-/// Returns `true` if the work of a pool makes no progress.
 #[must_use]
 pub fn is_stalled(snapshot: &Snapshot) -> bool {
     snapshot.page.records.iter().any(|it| stalled_s(it).is_some())

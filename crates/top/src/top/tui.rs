@@ -16,21 +16,17 @@ use super::view::{Key, View, Wish};
 use crate::exit::Stop;
 use crate::talk;
 
-/// The way in which the full screen ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// The user quits the command.
     Quit,
     /// The user returns to the list of processes.
     Back,
 }
 
-/// Shows the process until the user quits.
 pub fn run(watched: &mut Watched, first: Snapshot, pause: Duration) -> Result<Left, Stop> {
     on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
-/// Lets the user select processes repeatedly.
 pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     on_terminal(|screen| {
         let mut selected = 0;

@@ -11,10 +11,8 @@ use super::snapshot::{NoSnapshot, Snapshot};
 /// The number of snapshots in a small plot. At one snapshot per second, this is a minute.
 pub(super) const REMEMBERED: usize = 60;
 
-/// The number of rows by which a page key moves.
 const PAGE: usize = 10;
 
-/// A key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     Char(char),
@@ -36,40 +34,29 @@ pub enum Key {
     Other,
 }
 
-/// The request that a key makes to the main loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// End the command.
     Quit,
     /// Return to the list of processes.
     Back,
-    /// Draw again.
     Stay,
 }
 
 /// The box over the table, or the view that replaces the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// No box.
     Table,
-    /// A filter is being typed.
     Filter,
-    /// The list of keys.
     Help,
-    /// All figures of one row.
     Detail,
 }
 
-/// The contents of the screen.
 #[derive(Debug)]
 pub struct View {
-    /// The latest snapshot.
     pub now: Snapshot,
-    /// The snapshot before that.
     pub before: Option<Snapshot>,
     /// The reason why there is no newer snapshot.
     pub ended: Option<NoSnapshot>,
-    /// The kind of the selected table.
     pub tab: Kind,
     /// The index of the selected row, below the header.
     pub selected: usize,
@@ -81,11 +68,9 @@ pub struct View {
     pub sort: Option<(usize, bool)>,
     /// The text that names must contain.
     pub filter: String,
-    /// The box over the table.
     pub over: Over,
     /// The first visible line of the box.
     pub over_top: usize,
-    /// `true` if the display is paused.
     pub paused: bool,
     /// `true` if alarms are red.
     pub color: bool,
@@ -116,7 +101,6 @@ impl View {
         }
     }
 
-    /// Updates the view with another snapshot.
     pub fn seen(&mut self, snapshot: Result<Snapshot, NoSnapshot>) {
         let snapshot = match snapshot {
             Ok(snapshot) => snapshot,
@@ -200,7 +184,6 @@ impl View {
         Some((table, others))
     }
 
-    /// Returns the selected row.
     pub fn row(&self) -> Option<Vec<Cell>> {
         let mut rows = self.table()?.rows;
         (self.selected + 1 < rows.len()).then(|| rows.swap_remove(self.selected + 1))
@@ -211,7 +194,6 @@ impl View {
         pairs(self.tab, &self.now, self.before.as_ref()).nth(record_of(row)?)
     }
 
-    /// Handles a key.
     pub fn press(&mut self, key: Key) -> Wish {
         if key == Key::Interrupt {
             return Wish::Quit;
@@ -331,7 +313,6 @@ pub(super) mod tests {
     use super::*;
     use crate::top::snapshot::stalled_sample;
 
-    /// Returns a view of a process with several queues. One of them has a long name.
     pub(in crate::top) fn view() -> View {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();

@@ -147,7 +147,6 @@ fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
         .collect()
 }
 
-/// Groups CPUs by their cores, in the order of the cores.
 fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
     let mut parts: BTreeMap<Option<usize>, CpuSet> = BTreeMap::new();
     for cpu in cpus {

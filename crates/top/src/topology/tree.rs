@@ -1,14 +1,11 @@
 //! A tree of lines with a column next to it.
 
-/// A line of a tree and the lines below it.
 pub(super) struct Branch {
     pub(super) label: String,
-    /// The text in the column next to the tree.
     pub(super) beside: String,
     pub(super) below: Vec<Branch>,
 }
 
-/// The maximum number of branches that are drawn below a branch.
 const MAX_BRANCHES: usize = 16;
 
 /// Draws trees below each other. One aligned column is next to all of them.
