@@ -284,9 +284,7 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
     let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = words::ours(word(case, "case"), ours) else {
-        return Vec::new();
-    };
+    let Some(ours) = words::ours(word(case, "case"), ours) else { return Vec::new() };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
     let shown = metrics.iter().filter(|it| !OMITTED.contains(&word(it, "metric")));
     let row = |metric: &Value| {
@@ -363,9 +361,7 @@ fn range<'a>(values: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn machine(head: Option<&Value>) -> String {
-    let Some(head) = head else {
-        return String::new();
-    };
+    let Some(head) = head else { return String::new() };
     let machine = &head["fingerprint"];
     let kind = if machine["is_virtual"] == true { " virtual" } else { "" };
     format!(

@@ -124,9 +124,7 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
         }
         let mut has_test = false;
         for end in &ends {
-            let Some(named) = test_names(&end.text) else {
-                continue;
-            };
+            let Some(named) = test_names(&end.text) else { continue };
             has_test = true;
             let is_test = |name: &&String| tests.contains(*name);
             if let Some(gone) = named.iter().find(|name| name.contains('_') && !is_test(name)) {

@@ -51,9 +51,7 @@ pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim_start) {
         is_test |= line.starts_with("#[test]");
-        let Some(name) = function(line) else {
-            continue;
-        };
+        let Some(name) = function(line) else { continue };
         if std::mem::take(&mut is_test) || !only_tests {
             found.push(name);
         }

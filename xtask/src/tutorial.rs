@@ -105,9 +105,7 @@ fn steps(page: &str) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     let mut lines = (1..).zip(page.lines());
     while let Some((line, text)) = lines.next() {
-        let Some(info) = text.strip_prefix("```") else {
-            continue;
-        };
+        let Some(info) = text.strip_prefix("```") else { continue };
         let block: Vec<&str> =
             lines.by_ref().map(|(_, text)| text).take_while(|text| *text != "```").collect();
         match info {

@@ -155,9 +155,7 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
 /// none.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
-    let &[first, second, ..] = &ids[..] else {
-        return Vec::new();
-    };
+    let &[first, second, ..] = &ids[..] else { return Vec::new() };
     let (one, two) = ([first, first], [first, second]);
     let mut all = Vec::new();
     let mut add = |name, costs, run: Box<dyn Fn() -> f64 + Send + Sync>| {

@@ -167,9 +167,7 @@ impl Answer {
                 let asked = asked(&text);
                 let mut command = C::command();
                 for word in asked.split(' ').skip(1) {
-                    let Some(below) = command.find_subcommand(word) else {
-                        break;
-                    };
+                    let Some(below) = command.find_subcommand(word) else { break };
                     command = below.clone();
                 }
                 let names = command.get_subcommands().map(clap::Command::get_name);

@@ -550,9 +550,7 @@ fn runs_and_waits(look: &Value) -> bool {
         of_function.collect::<Vec<_>>()
     };
     let workers = records("worker");
-    let [function] = records("function")[..] else {
-        return false;
-    };
+    let [function] = records("function")[..] else { return false };
     assert!(function["nr_pending"].as_u64() <= Some(128), "{function}");
     assert!(workers.iter().all(|it| it["thread"].as_u64() > Some(0)), "{workers:?}");
     workers.len() == 2

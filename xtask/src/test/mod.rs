@@ -122,9 +122,7 @@ fn run_step(
     let mut reader = Reader::new(step.prefix.as_deref());
     let mut output = Vec::new();
     let end = child::run(command, Instant::now() + layer.limit, signals, |line| {
-        let Some(line) = line else {
-            return shown().0.tick();
-        };
+        let Some(line) = line else { return shown().0.tick() };
         if let Some(done) = reader.read(&line) {
             shown().0.say(&done);
         }

@@ -114,9 +114,7 @@ impl Span {
 }
 
 fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
-    let Some(worst) = attended.iter().max_by_key(|one| one.longest) else {
-        return Ok(());
-    };
+    let Some(worst) = attended.iter().max_by_key(|one| one.longest) else { return Ok(()) };
     if worst.longest <= span / SHARE {
         return Ok(());
     }

@@ -61,9 +61,7 @@ impl Run {
 
     /// Groups lines. Returns `None` if no [`Head`] comes first, or if results precede all cases.
     pub fn of(lines: Vec<Line>) -> Option<Self> {
-        let Some((Line::Head(head), rest)) = lines.split_first() else {
-            return None;
-        };
+        let Some((Line::Head(head), rest)) = lines.split_first() else { return None };
         let head = Head::clone(head);
         let mut cases: Vec<CaseRun> = Vec::new();
         let mut end = None;

@@ -118,9 +118,7 @@ impl Table {
     }
 
     fn gap_before(&self, index: usize) -> usize {
-        let Some(before) = index.checked_sub(1) else {
-            return 0;
-        };
+        let Some(before) = index.checked_sub(1) else { return 0 };
         let group = &self.columns[index].group;
         let joined = !group.is_empty() && self.columns[before].group == *group;
         if joined { GAP_IN_GROUP } else { GAP }

@@ -27,11 +27,15 @@ use crate::harness::summary::{Row, best_peer, summarize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Tables. If `claims` is set, the claims, which are targets of the project, are also printed.
-    Text { claims: bool },
+    Text {
+        claims: bool,
+    },
     /// One record per line.
     Json,
     /// The tables of sources. `some` is set if only some cases were selected.
-    Sources { some: bool },
+    Sources {
+        some: bool,
+    },
     Answers,
 }
 

@@ -300,9 +300,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         while total(columns) > room {
             let texts =
                 columns.iter_mut().filter(|it| NAMES.get(it.0).is_some_and(|&min| it.1 > min));
-            let Some((_, width)) = texts.max_by_key(|it| it.1) else {
-                return;
-            };
+            let Some((_, width)) = texts.max_by_key(|it| it.1) else { return };
             *width -= 1;
         }
     };
@@ -407,9 +405,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
             let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
             // This does not break a line within the indentation and the figures at its start.
             let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
-            let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
-                break;
-            };
+            let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else { break };
             broken.push(rest[..at].to_owned());
             rest = rest[at..].trim_start();
         }

@@ -35,9 +35,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
             let Some(picked) = pick_one(screen, &found, &mut selected, pause)? else {
                 return Ok(());
             };
-            let Some(found) = found.get(picked) else {
-                continue;
-            };
+            let Some(found) = found.get(picked) else { continue };
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.snapshot()?, it)));
             // If a process has exited in the meantime, the next list shows this.
             if let Ok((first, mut watched)) = opened

@@ -164,9 +164,7 @@ impl Setting<'_> {
             for (metric, polling, producers) in flows() {
                 let (pins, interrupt) = (pins.clone(), interrupt.clone());
                 let flow = Flow { producers, items, polling, pins, interrupt };
-                let Some(ns) = flow.run(make(), stock)? else {
-                    return Ok(None);
-                };
+                let Some(ns) = flow.run(make(), stock)? else { return Ok(None) };
                 sample.set(metric, ns);
             }
             Ok(Some(sample))

@@ -29,14 +29,10 @@ impl Interrupts {
         let heads: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let name = format!("CPU{cpu}");
         let mut all = Self::default();
-        let Some(column) = heads.iter().position(|head| *head == name) else {
-            return all;
-        };
+        let Some(column) = heads.iter().position(|head| *head == name) else { return all };
         for line in lines {
             let count = line.split_whitespace().nth(column + 1);
-            let Some(count) = count.and_then(|text| text.parse::<u64>().ok()) else {
-                continue;
-            };
+            let Some(count) = count.and_then(|text| text.parse::<u64>().ok()) else { continue };
             let about = |words: &[&str]| words.iter().any(|word| line.contains(word));
             *if about(&["timer"]) {
                 &mut all.timer

@@ -297,9 +297,7 @@ fn latency(latencies: Latencies) -> Option<Sample> {
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
     let mut sample = Sample::default();
-    let Some(calls) = flavor.calls() else {
-        return Some(sample);
-    };
+    let Some(calls) = flavor.calls() else { return Some(sample) };
     sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
     sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
     sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);

@@ -226,9 +226,7 @@ impl Setting<'_> {
     fn cap_and_wake(&self) -> Variant {
         let lone = Wake { items: NR_LONE.min(self.items), ..self.wake(1, LONE_GAP) };
         let run = move || {
-            let Some(woken) = lone.run(ONE_BY_ONE.open(without_spin()))? else {
-                return Ok(None);
-            };
+            let Some(woken) = lone.run(ONE_BY_ONE.open(without_spin()))? else { return Ok(None) };
             let mut sample = Sample::default();
             if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
                 let cap = CAP.as_nanos() as f64;

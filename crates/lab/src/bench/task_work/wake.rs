@@ -69,9 +69,7 @@ impl Wake {
             (poster.join(), owner.join())
         });
         let ended = "a panic has ended the process";
-        let Some(post_cycles) = post_cycles.expect(ended) else {
-            return Ok(None);
-        };
+        let Some(post_cycles) = post_cycles.expect(ended) else { return Ok(None) };
         let (owner, latencies) = received.expect(ended)?;
         Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }

@@ -36,10 +36,7 @@ pub struct Shape {
 pub enum Task {
     /// Each producer queues `items` items one at a time and waits for each. There is one producer
     /// per completion.
-    OneAtATime {
-        items: usize,
-        completions: Vec<&'static Completion>,
-    },
+    OneAtATime { items: usize, completions: Vec<&'static Completion> },
     /// Each producer repeatedly queues a batch and waits for all of its items. There is one
     /// producer per batch.
     Batches {

@@ -222,9 +222,7 @@ fn table(case: &CaseRun) -> Markup {
 }
 
 fn cell(case: &CaseRun, variant: &str, metric: &MetricHead) -> String {
-    let Some(record) = case.record(variant, &metric.metric) else {
-        return "-".into();
-    };
+    let Some(record) = case.record(variant, &metric.metric) else { return "-".into() };
     let value = number::with_unit(record.median, &record.unit);
     if record.n == 1 {
         return format!("{value}, one run");

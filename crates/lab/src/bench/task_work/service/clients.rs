@@ -107,9 +107,7 @@ pub fn ask(
     let mut events = Vec::with_capacity(NR_EVENTS);
     while open > 0 {
         for index in wait(&epoll, &mut events, PATIENCE)? {
-            let Some(client) = &mut clients[index] else {
-                continue;
-            };
+            let Some(client) = &mut clients[index] else { continue };
             if !client.receive(&mut bytes, index as u8)? {
                 continue;
             }

@@ -105,9 +105,7 @@ impl Ring {
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
-            let Some(completion) = completion else {
-                return Ok(None);
-            };
+            let Some(completion) = completion else { return Ok(None) };
             if completion.user_data() == BELL {
                 let over = uring::ended(&completion);
                 return Ok(Some(Event::Bell { over }));
