@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::number;
+
 /// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU
 /// data, workers and the functions that they run.
 ///
@@ -51,17 +53,12 @@ pub struct TopArgs {
     pub prune: bool,
 
     /// Milliseconds between two snapshots
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = pause)]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = number::<10, 3_600_000>)]
     pub every: u64,
 
     /// The directory of the pages
     #[arg(long, value_name = "DIR", default_value = afterwork::page::DIRECTORY)]
     pub directory: PathBuf,
-}
-
-fn pause(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|it| (10..=3_600_000).contains(it));
-    number.ok_or_else(|| "not a whole number from 10 to 3600000".to_owned())
 }
 
 impl TopArgs {

@@ -213,8 +213,7 @@ fn end_by(state: &State, signal: i32) {
 /// In a namespace of process IDs, the session and the group may have been created outside the
 /// namespace. Their ID is then 0, which `rustix` cannot represent.
 fn may_stop() -> bool {
-    let Ok(session) = getsid(None) else { return false };
-    let Ok(group) = getpgid(None) else { return false };
+    let (Ok(session), Ok(group)) = (getsid(None), getpgid(None)) else { return false };
     let mut ancestor = Some(getppid());
     while let Some(pid) = ancestor {
         if getsid(Some(pid)) != Ok(session) {

@@ -1,9 +1,20 @@
 //! A tree of lines with a column next to it.
 
 pub(super) struct Branch {
-    pub(super) label: String,
-    pub(super) beside: String,
-    pub(super) below: Vec<Branch>,
+    label: String,
+    /// The text in the column next to the tree.
+    beside: String,
+    below: Vec<Branch>,
+}
+
+impl Branch {
+    pub(super) fn new(
+        label: impl Into<String>,
+        beside: impl Into<String>,
+        below: Vec<Self>,
+    ) -> Self {
+        Self { label: label.into(), beside: beside.into(), below }
+    }
 }
 
 const MAX_BRANCHES: usize = 16;
@@ -42,7 +53,7 @@ mod tests {
     use super::*;
 
     fn branch(label: &str, below: Vec<Branch>) -> Branch {
-        Branch { label: label.to_owned(), beside: format!("<{label}>"), below }
+        Branch::new(label, format!("<{label}>"), below)
     }
 
     #[test]
