@@ -24,9 +24,8 @@ const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--l
 const LONGEST_LIST: u64 = 1 << 20;
 
 /// Runs `program` with `args`, which must select JSON output, and returns the records that it
-/// prints. Returns `None` if SIGINT ended the program. The terminal sends this signal to all
-/// processes of the foreground group. Blocks until the child exits. Returns an error if the program
-/// cannot be started, fails, or prints anything other than records.
+/// prints. Returns `None` if SIGINT ended the program: the terminal sends it to all processes of
+/// the group.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>, Stop> {
     let name = program.display();
     let failed = |reason: &str| Err(Stop::CouldNotRun(format!("{name}: {reason}")));
@@ -57,9 +56,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>,
 }
 
 /// Removes the cases that `program` does not list. If `bench` is given, only this bench is listed.
-/// Blocks until the program has listed its cases, printed another line, or closed its output.
-/// Returns an error if the program cannot be started, prints no case list, or lists none of
-/// `cases`.
+/// Returns an error if no case remains, or if the program prints no case list.
 pub fn retain_known(
     program: &Path,
     bench: Option<&str>,
@@ -177,11 +174,8 @@ pub fn sample(records: &[Record], bench: &str, variant: &str, metrics: &[Metric]
     sample
 }
 
-/// Makes each variant run in its own process, so that it cannot reuse memory that another variant
-/// has freed.
-///
-/// The child gets `--inside` and measures in its own process. Variants in brackets are limits,
-/// which are computed in this process.
+/// Makes each variant run in a child process with `--inside`, so that it cannot reuse memory that
+/// another variant has freed. Limits, whose names are in brackets, are computed in this process.
 pub fn apart(mut case: Case, settings: &Settings) -> Case {
     if settings.inside {
         return case;

@@ -1,8 +1,6 @@
 //! `afterwork-lab bench scale`: the growth of costs with the number of queues and of SRCU domains.
-//!
-//! A variant is measured at each number, in a process of its own, because memory is also measured.
-//! Variants are ranked by the time at the largest number. The growth of the time is fitted, and
-//! compared with the growth of log n.
+//! Each variant has its own process, because memory is also measured. Variants are ranked by the
+//! time at the largest number. The growth of the time is fitted, and compared with that of log n.
 
 use std::time::{Duration, Instant};
 

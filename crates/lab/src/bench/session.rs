@@ -34,8 +34,8 @@ use crate::output::text::{Finished, Form, Report};
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// The time limit for all benches together with `--quick`. The documented limit is two minutes,
-/// because every case runs at least one repetition even beyond this limit.
+/// The time limit for all benches together with `--quick`. Every case runs at least one repetition
+/// even beyond it, so the documented limit is two minutes.
 const QUICK: Duration = Duration::from_secs(90);
 
 const DEFAULT_PAGE: &str = "afterwork-report.html";
@@ -254,8 +254,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only the variants with these `names`, and the cases that have any of them. Keeps all if
-/// `names` is empty.
+/// Keeps only the variants with these `names`, or all if `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -317,8 +316,7 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a run that a case gets. If `repeats` is `true`, it is the part that the
-/// source defines. The question that the case answers, if any, sets the default of the repetitions.
+/// Returns the part of a run that a case gets, as the source or the question defines it.
 fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
     let repeat = match asked {
         Some(question) => common.repeat.unwrap_or(question.turns),
@@ -342,9 +340,8 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
-/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
-/// on them.
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`:
+/// averages over each bench, for the estimate of the duration.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),
@@ -387,8 +384,8 @@ struct Needed {
     is_cut: bool,
 }
 
-/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
-/// case gets its share of the time that is left when the case begins.
+/// Returns the shortest time limit with which every case has enough time for all repetitions, if
+/// each case gets its share of the time that is left when it begins.
 fn enough(needed: &[Needed]) -> Duration {
     let mut before = Duration::ZERO;
     let mut enough = Duration::ZERO;
@@ -400,8 +397,8 @@ fn enough(needed: &[Needed]) -> Duration {
     enough
 }
 
-/// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
-/// the weights of the remaining cases. Later cases share the time that a case leaves unused.
+/// Returns the share of the remaining time that a case gets. `all` is the sum of the weights of the
+/// remaining cases.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }

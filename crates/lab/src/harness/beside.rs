@@ -1,16 +1,9 @@
-//! Background threads of a measurement: readers, clients, or a loop that must not be disturbed.
-//!
-//! A figure "with a busy reader" is valid only if the reader was busy. Otherwise the reader could
-//! still be waking up when the measurement ends, or could lose its CPU for most of that time. Each
-//! background thread, called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit
-//! of work.
-//!
-//! - The clock starts when each attendant has completed a unit of work that it began after all
-//!   attendants had started.
-//! - If an attendant pauses for more than a tenth of the run, the run is discarded with a warning.
-//!
-//! An attendant records its longest pause in its own memory. This costs the attendant one read of
-//! the cycle counter per unit of work, and costs the measured threads nothing.
+//! Background threads of a measurement: readers, clients, or a loop that must not be disturbed. A
+//! figure "with a busy reader" is valid only if the reader was busy, so each background thread,
+//! called an *attendant*, calls [`Attendant::goes_on`] for each unit of work. The clock starts when
+//! each attendant has completed a unit that it began after all attendants had started. If an
+//! attendant pauses for more than a tenth of the run, the run is discarded with a warning. An
+//! attendant records its longest pause in its own memory, which costs the measured threads nothing.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -181,8 +174,7 @@ impl Attendant<'_> {
 }
 
 /// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
-/// `cpus` CPUs runs in every tenth of the run. Returns 0 for a single thread. Even with a CPU for
-/// each thread, two threads may share a CPU until the kernel moves one of them.
+/// `cpus` CPUs runs in every tenth of the run. Even two threads may share a CPU for a while.
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
@@ -192,10 +184,8 @@ pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     }
 }
 
-/// Runs `body` while each of `loads` attendants works on a thread of its own.
-///
-/// `load(index, attendant)` loops until the attendant must stop. The results are in index order.
-/// Returns an error if an attendant did not start, or paused for more than a tenth of the run.
+/// Runs `body` while each of `loads` attendants works on a thread of its own. `load(index,
+/// attendant)` loops until the attendant must stop. The results are in index order.
 pub fn beside<L: Send, R>(
     loads: usize,
     load: impl Fn(usize, &mut Attendant<'_>) -> L + Sync,

@@ -2,10 +2,8 @@
 
 use super::stats::percentile;
 
-/// The durations in cycles of [`sync::time::cycles`].
-///
-/// A push stores to preallocated memory, so it hardly disturbs the measured code. A histogram would
-/// have to search for the bucket.
+/// Durations in cycles of [`sync::time::cycles`]. A push stores to preallocated memory, so it
+/// hardly disturbs the measured code.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     cycles: Vec<u64>,

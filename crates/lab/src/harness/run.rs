@@ -1,8 +1,6 @@
-//! Interleaves the runs: each repetition runs every variant once, in a newly shuffled order.
-//!
-//! A machine drifts: it warms up, its neighbors wake, and its clock slows down. If all runs of one
-//! variant came before those of the next one, the comparison would include the drift. Interleaving
-//! exposes all variants to the same drift. Ratios are taken within a repetition.
+//! Interleaves the runs: each repetition runs every variant once, in a newly shuffled order, so
+//! that all variants are exposed to the same drift of the machine. Ratios are taken within a
+//! repetition.
 
 use std::time::{Duration, Instant};
 
@@ -85,10 +83,8 @@ fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, 
     Ok(tried)
 }
 
-/// Returns `true` if another repetition may begin after `done` repetitions took `spent`.
-///
-/// The first repetition may always begin, because a result without a spread is better than no
-/// result.
+/// Returns `true` if another repetition may begin after `done` repetitions took `spent`. The first
+/// may always begin, because a result without a spread is better than none.
 fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
     match (u32::try_from(done), budget) {
         (Ok(0), _) | (_, None) => true,

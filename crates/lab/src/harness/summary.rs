@@ -36,13 +36,9 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
     all.iter().filter(|series| !series.samples.is_empty()).map(row).collect()
 }
 
-/// Returns the peer with the best median of `metric`.
-///
-/// The peer is chosen once for all repetitions. Choosing the best peer of each repetition would
-/// give a mixture that no single peer achieves.
-///
-/// Readers of a QSBR flavor must report quiescent states. No other variant requires this of its
-/// users, so such a peer is shown, but is never the best one.
+/// Returns the peer with the best median of `metric` over all repetitions. The best peer of each
+/// repetition would be a mixture that no single peer achieves. Readers of a QSBR flavor must report
+/// quiescent states, which no other variant requires, so such a peer is never the best one.
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
 }

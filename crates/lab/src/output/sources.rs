@@ -1,11 +1,6 @@
-//! The tables of `bench seeds`: the old way next to the new way, and the figures of the sources.
-//!
-//! A table is a list of blocks. The cells of a block are medians of records, quotients of two such
-//! medians, or figures that a source published. A missing record is never replaced. Its cell is a
-//! dash, and a line below the block states the reason.
-//!
-//! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
-//! record. `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
+//! The tables of `bench seeds`: medians of records, quotients of two such medians, and figures that
+//! a source published. The cell of a missing record is a dash, and a line below the block states
+//! the reason. The lines of a run are JSON values, because xtask includes this file.
 
 use serde_json::Value;
 

@@ -56,10 +56,9 @@ scale queues: queue to many queues
 scale domains: use many SRCU domains for the first time
 ";
 
-/// The name of each metric in words. A line contains the scope, the metric and the words. A scope
-/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. `#`
-/// matches any number, and the first matching line is used. The words appear after "by", as the
-/// title of a plot, and as the head of a column.
+/// The name of each metric in words. A line contains the scope (a bench with a case, a bench, or
+/// `*`), the metric and the words. The narrowest scope takes precedence. `#` matches any number,
+/// and the first matching line is used.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p#: p# of the call that queues

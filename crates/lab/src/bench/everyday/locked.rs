@@ -1,9 +1,7 @@
-//! Requests that hold a lock while they wait for part of their own work.
-//!
-//! The first request acquires the lock, splits its work in two, and waits for the second half,
-//! which another thread runs. In the meantime, more requests that need the lock arrive. In a pool
-//! whose waiters run other work, the first thread may run one of these requests, which then waits
-//! for the lock that the same thread holds.
+//! Requests that hold a lock while they wait for part of their own work. The first request acquires
+//! the lock, splits its work in two, and waits for the second half, which another thread runs. If a
+//! waiter runs other work, it may run a later request, which waits for the lock that the same
+//! thread holds.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};

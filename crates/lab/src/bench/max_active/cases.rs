@@ -62,7 +62,7 @@ const MANY: usize = 768;
 /// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// The number of joins in a run. With this number, many joins are in progress most of the time.
+/// The number of joins in a run, many of which are in progress most of the time.
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 

@@ -1,5 +1,4 @@
-//! Samples the number of threads and the memory of this process every few milliseconds during a
-//! run.
+//! Samples the number of threads and the memory of this process during a run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,8 +66,7 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts sampling after threads of earlier runs have exited. The size at that time is the
-    /// baseline.
+    /// Starts sampling after threads of earlier runs have exited.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,20 +1,10 @@
-//! Joins that read through one buffer pool, which thrashes if too many joins run at once.
-//!
-//! A database joins two tables with nested loops: for each outer block, a join reads all of its
-//! inner blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size.
-//! All joins share this pool, which evicts the least recently used block. An item is one join, and
-//! no two joins use the same block.
-//!
-//! The blocks of a few joins fit into the pool: each block is read once, and is still in the pool
-//! for the next outer block. The blocks of many joins do not fit: a block is evicted before the
-//! join needs it again, so the block is read once for each outer block. These reads keep the device
-//! busy and the CPUs idle. A worker pool that starts more work when CPUs are idle then starts even
-//! more joins. The machine gives no sign that fewer joins would be better. Only a limit set by the
-//! program helps. The limit must apply to the whole program, because the whole program shares the
-//! buffer pool.
-//!
-//! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
-//! reads cost almost nothing, and most of the effect disappears.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once. For each
+//! outer block, a join reads all of its inner blocks from a file, bypassing the page cache, into a
+//! pool of fixed size that all joins share. The blocks of a few joins fit into the pool, so each
+//! block is read once. The blocks of many joins do not fit, so each is read [`NR_OUTER`] times.
+//! These reads keep the device busy and the CPUs idle, and a worker pool that starts more work when
+//! CPUs are idle starts even more joins. Only a limit set by the program helps, and it must apply
+//! to the whole program. On a file system in memory, most of the effect disappears.
 
 use std::fs::File;
 use std::io::{self, Write};

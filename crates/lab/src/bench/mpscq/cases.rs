@@ -39,22 +39,18 @@ const CHAINED: &str = "mpscq+chain";
 const LIFO: &str = "lifo";
 const MAIL: &str = "mailbox";
 
-/// The number of items of a figure. It gives enough time slices for a mean if threads share CPUs.
-/// `--quick` uses a quarter.
+/// The number of items of a figure, which gives enough time slices if threads share CPUs.
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
-/// The number of stocks of each kind of item, which repetitions use in turn. With a single stock,
-/// its pages and cache sets would change the figures by 10 %, which would look like a difference
-/// between queues.
+/// The number of stocks of each kind of item, used in turn. The pages and cache sets of a single
+/// stock would change the figures by 10 %.
 const PLACES: usize = 4;
 
-/// The bound for the comparison with the most similar peer. It allows 2 %, which is the tolerance
-/// of two medians.
+/// The bound for the most similar peer. It allows 2 %, the tolerance of two medians.
 const NO_SLOWER: f64 = 1.02;
 
-/// The bound for mailboxes. It is below 1 because recycled blocks save allocations, and posters
-/// with their own blocks share no cache lines.
+/// The bound for mailboxes, which recycle blocks, and whose posters share no cache lines.
 const MAIL_BOUND: f64 = 0.8;
 
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
@@ -68,8 +64,7 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// The layout and the stocks of one kind of item. The stocks are created on first use and shared by
-/// all queues of that kind.
+/// The layout and the stocks of one kind of item, which all queues of that kind share.
 type Shared<I> = (Layout, Rc<RefCell<Vec<Stock<I>>>>);
 
 impl Setting<'_> {

@@ -2,9 +2,8 @@
 
 use super::item::{Item, Tag};
 
-/// The number of items of one producer, which is its maximum in flight. This is a guess: one
-/// request from each of a thousand clients. With fewer items, producers wait more often. More items
-/// do not fit into the caches.
+/// The number of items of one producer. This is a guess: one request from each of a thousand
+/// clients. With fewer, producers wait more often. More do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
 /// The number of allocated items for each item that is used in the scattered layout. Each takes at

@@ -1,7 +1,5 @@
-//! Remote calls to a slot whose owner operates without a pause.
-//!
-//! The slot is free for a few nanoseconds between two operations of 30 µs. A caller that polls
-//! rarely hits such a gap, so the owner or the mutex must admit the caller.
+//! Remote calls to a slot that is free only for a few nanoseconds between operations of 30 µs. A
+//! caller that polls rarely hits such a gap, so the owner or the mutex must admit the caller.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,6 @@
-//! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
-//!
-//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
-//! pause exceeds a tenth of the run, the run is discarded. A thread on another CPU requests drains
-//! at a fixed pace, and each drain is timed. A quiet run of the same length has no drains, and
-//! shows how much the host of a virtual machine disturbs the victim.
+//! The isolation test: the victim, a real-time thread, runs a tight loop on its own CPU and records
+//! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
+//! drains, and shows how much the host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;

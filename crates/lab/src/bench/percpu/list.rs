@@ -43,9 +43,8 @@ pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> R
 }
 
 /// Takes one object for each element of `$places`. `$with` runs the work on the guard's own cache,
-/// which holds the objects of `$cache` during the turn.
-///
-/// It is a macro, so that each guard is inlined into its own loop with its own kind of closure.
+/// which holds the objects of `$cache` during the turn. It is a macro, so that each guard is
+/// inlined.
 macro_rules! turn {
     ($cache:ident, $places:ident, |$work:ident| $with:expr) => {{
         let mut $work = |own: &mut Cache| swap(own, $cache);

@@ -1,9 +1,6 @@
-//! Runs all guards alternately on one list.
-//!
-//! The cost of a cache miss depends on the memory and on the other load of the machine. It varies
-//! more between pieces of memory, and from one half second to the next, than between guards. All
-//! guards therefore use the same ring. A turn handles a few thousand objects, in an order that is
-//! shuffled each round. The result of a guard is the median of its turns.
+//! Runs all guards alternately on one ring, a few thousand objects per turn, in an order that is
+//! shuffled each round. The cost of a cache miss varies more between pieces of memory, and from one
+//! half second to the next, than between guards. The result of a guard is the median of its turns.
 
 use std::thread;
 

@@ -69,17 +69,14 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// The number of replacements with readers that keep their CPU. 100 replacements would end before a
-/// cache line has moved once.
+/// The number of replacements with readers that keep their CPU, in which a cache line moves.
 const NR_CALLS_BUSY: usize = 20_000;
-/// The pause between replacements with preempted readers. Without it, 100 replacements might end
-/// within a time slice.
+/// The pause between replacements with preempted readers, which last longer than a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// The number of sections in a run of `read`, and of callbacks in a run of `call`. They are large
-/// enough that the first wake-up does not matter. `--quick` uses a tenth.
+/// The number of sections in a run of `read`, and of callbacks in a run of `call`.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
 const SPAN: Duration = Duration::from_millis(300);
@@ -88,11 +85,9 @@ const SPAN: Duration = Duration::from_millis(300);
 const QUICK_SPAN: Duration = Duration::from_millis(400);
 const QUICK_SHARE: u32 = 10;
 
-/// The maximum duration of a run with single replacements. With preempted readers, each replacement
-/// may take 20 ms.
+/// The maximum duration of a run with single replacements, each of which may take 20 ms.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The maximum duration if `--calls` is given. It is enough for a thousand replacements of 20 ms
-/// each.
+/// The maximum duration if `--calls` is given, for a thousand replacements of 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
 /// A function that creates a flavor for each run.
@@ -194,9 +189,8 @@ impl Setting {
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
     }
 
-    /// Returns a function that maps the name of a variant to the maximum duration of its runs. Runs
-    /// of the kernel's methods mostly sleep, and always for the same time, so `--quick` shortens
-    /// them.
+    /// Returns the maximum duration of the runs of a variant. `--quick` shortens those of the
+    /// kernel's methods, which mostly sleep.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {
@@ -234,8 +228,7 @@ impl Setting {
 
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`. `run` receives the flavor and
-/// its name.
+/// Creates a case with `ours` and all peers, which publish `first`.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),

@@ -1,8 +1,6 @@
 //! `afterwork-lab bench seeds`: repeats the measurements of the five sources of afterwork's
-//! mechanisms, with the old way next to the new way.
-//!
-//! The cases are those of other benches, with the sizes that the sources used. [`SOURCES`] lists
-//! the tables and the figures that the sources published.
+//! mechanisms, with the old way next to the new way. The cases are those of other benches, with the
+//! sizes of the sources. [`SOURCES`] lists the tables and the published figures.
 
 use std::path::PathBuf;
 

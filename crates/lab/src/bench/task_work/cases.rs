@@ -59,24 +59,21 @@ const LIFO_STREAM: &str = "mailbox+lifo stream";
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
-/// The number of bytes of a request and of a response, which is one page. With larger messages, the
-/// owner would mostly copy. With smaller ones, it would mostly make system calls.
+/// The number of bytes of a request and of a response. With larger messages the owner would mostly
+/// copy, with smaller ones it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-/// The durations of warm-up and measurement of a service, in which thousands of requests are
-/// served.
+/// The durations of warm-up and measurement of a service.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
-/// The time between items. It is long enough that an owner of single items sleeps, and short enough
-/// that sleeping and waking are most of its work.
+/// The time between items, in which the owner of single items can fall asleep.
 const GAP: Duration = Duration::from_micros(10);
 
 /// The number of items in a burst, which is the largest number that an owner waits for.
 const BURST: usize = 32;
 
-/// The maximum wait of an owner with a cap. 32 items take longer to arrive, and 8 items do not, so
-/// one of the capped owners is woken by its timeout and the other one by posters.
+/// The maximum wait of an owner with a cap. 32 items take longer to arrive, and 8 do not.
 const CAP: Duration = Duration::from_micros(200);
 
 const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
@@ -84,19 +81,17 @@ const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
 /// The time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
-/// The number of such posts, which is enough for a p99.
+/// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
-/// The number of items in a run, which takes a tenth of a second. It is enough for a p99. `--quick`
-/// uses half.
+/// The number of items in a run, which is enough for a p99.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
-/// The bound for wake-ups. Most wake-ups are for 32 items, and some are for fewer.
+/// The bound for wake-ups, most of which are for 32 items.
 const FEWER_WAKEUPS: f64 = 0.1;
 
-/// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
-/// sleep and wake.
+/// The bound for CPU time, most of which an owner of single items uses to sleep and wake.
 const LESS_CPU: f64 = 0.333;
 
 /// Creates the cases that `args` select.

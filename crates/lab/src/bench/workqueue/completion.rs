@@ -12,10 +12,9 @@ const ARMED: u32 = 0;
 const ASLEEP: u32 = 1;
 const DONE: u32 = 2;
 
-/// The way in which a waiter delays before it sleeps.
-///
-/// A waiter that busy-polls for a while is still awake when its item has run, and needs no wake-up.
-/// This affects the figures more than the pool does, so pools are compared with the same wait.
+/// The way in which a waiter delays before it sleeps. A waiter that is still awake when its item
+/// has run needs no wake-up. This affects the figures more than the pool does, so pools are
+/// compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The waiter parks at once.

@@ -13,8 +13,7 @@ use crate::bench::settings::Settings;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
-/// The sampling interval of one-at-a-time: one item in this number is timed, because reading the
-/// clock costs as much as an item.
+/// The sampling interval of one-at-a-time: reading the clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
 
 /// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are

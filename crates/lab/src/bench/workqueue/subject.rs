@@ -11,17 +11,14 @@ pub trait Subject: Sync {
     /// The value with which a producer waits for its item.
     type Handle;
 
-    /// Prepares a single item on the producer's thread, before timing starts. Returns a function
-    /// that queues the item, and one that waits until it has run.
-    ///
-    /// `completion` is for pools that have no way to wait for an item.
+    /// Prepares a single item on the producer's thread, before timing starts. Returns functions to
+    /// queue it and to wait for it. `completion` is for pools that have no way to wait.
     fn lone(
         &self,
         completion: &'static Completion,
     ) -> (impl FnMut() -> Self::Handle, impl FnMut(Self::Handle));
 
-    /// Prepares a batch on the producer's thread, before timing starts. Returns a function that
-    /// queues the item at an index. The items themselves signal their completion.
+    /// Prepares a batch before timing starts. Returns a function that queues the item at an index.
     fn load(&self, items: &'static [Item]) -> impl FnMut(usize);
 
     /// Returns the counts of the pool, if it has any.

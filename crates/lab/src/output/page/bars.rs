@@ -1,9 +1,6 @@
-//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Peers have a
-//! color of their own.
-//!
-//! Bars are HTML boxes instead of a picture, so that narrow screens and screen readers can present
-//! them. A logarithmic axis has dots instead of bars, because the length of a bar would suggest a
-//! proportion.
+//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Bars are
+//! HTML boxes, so that narrow screens and screen readers can present them. A logarithmic axis has
+//! dots, because the length of a bar would suggest a proportion.
 
 use maud::{Markup, html};
 

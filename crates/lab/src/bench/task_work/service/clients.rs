@@ -82,9 +82,7 @@ fn wait<'e>(
 }
 
 /// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
-/// until `attendant` is done. Then waits for the last responses and closes the connections. Returns
-/// an error if a system call fails, a response does not match its request, or no response arrives
-/// for ten seconds.
+/// until `attendant` is done. Fails if a response is wrong, or does not arrive for ten seconds.
 pub fn ask(
     streams: Vec<TcpStream>,
     size: usize,

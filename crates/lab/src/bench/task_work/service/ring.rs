@@ -1,12 +1,7 @@
 //! A safe interface to sockets that are driven by an io_uring ring. It contains the only unsafe
-//! code of the lab.
-//!
-//! A submission entry contains a raw pointer to the buffer that the kernel reads or writes.
-//! Submitting it is therefore unsafe, and the crate `io-uring` has no safe wrapper. Here, a request
-//! owns its buffer until it completes. If the ring is dropped before that, the buffer is leaked,
-//! because the kernel may still access it.
-//!
-//! Miri does not support io_uring, so the test below uses real sockets.
+//! code of the lab: a submission entry contains a raw pointer to the buffer that the kernel reads
+//! or writes. A request therefore owns its buffer until it completes. If the ring is dropped before
+//! that, the buffer is leaked. Miri does not support io_uring, so the test below uses real sockets.
 #![allow(unsafe_code)]
 
 use std::fmt;
