@@ -239,28 +239,31 @@ mod tests {
         assert!(said.contains("no such case"));
         assert!(failure("echo hello").contains("is not that of a bench"));
         assert!(failure("true").contains("printed nothing"));
-        let missing = measure(Path::new("/nowhere/at/all"), &[]);
-        assert!(
-            matches!(missing, Err(Stop::CouldNotRun(reason)) if reason.starts_with("cannot start /nowhere/at/all: "))
-        );
+        let missing = format!("{:?}", measure(Path::new("/nowhere/at/all"), &[]));
+        assert!(missing.contains("cannot start /nowhere/at/all: "), "{missing}");
         assert!(shell("exit 130").unwrap().is_none());
     }
 
     #[test]
     fn crash_report_contains_the_reason_without_the_backtrace() {
-        let panic = "warning: w\nthread 'main' (7) panicked at a.rs:1:2:\nno memory\nstack backtrace:\nnote: Some details";
-        let expected = "thread 'main' (7) panicked at a.rs:1:2: no memory";
-        assert_eq!(reason(panic), expected);
-        let output = format!("{panic}\nafterwork: a worker unwound\nnote: more");
-        assert_eq!(reason(&output), "afterwork: a worker unwound");
-        let warned = format!("afterwork: a warning\n{panic}");
-        assert_eq!(reason(&warned), reason(panic));
-        let traced = "out of memory\nstack backtrace:\nnote: Some details";
-        assert_eq!(reason(traced), "out of memory");
-        let hinted =
-            "out of memory\nnote: run with `RUST_BACKTRACE=1`\nskipping backtrace printing";
-        assert_eq!(reason(hinted), "out of memory");
-        assert_eq!(reason("one\ntwo\n"), "two");
-        assert_eq!(reason(""), "it said nothing");
+        let trace = "stack backtrace:\nnote: Some details";
+        let panic =
+            &format!("warning: w\nthread 'main' (7) panicked at a.rs:1:2:\nno memory\n{trace}");
+        let panicked = "thread 'main' (7) panicked at a.rs:1:2: no memory";
+        let hint = "note: run with `RUST_BACKTRACE=1`\nskipping backtrace printing";
+        for (said, expected) in [
+            (panic.as_str(), panicked),
+            (
+                &format!("{panic}\nafterwork: a worker unwound\nnote: more"),
+                "afterwork: a worker unwound",
+            ),
+            (&format!("afterwork: a warning\n{panic}"), panicked),
+            (&format!("out of memory\n{trace}"), "out of memory"),
+            (&format!("out of memory\n{hint}"), "out of memory"),
+            ("one\ntwo\n", "two"),
+            ("", "it said nothing"),
+        ] {
+            assert_eq!(reason(said), expected);
+        }
     }
 }

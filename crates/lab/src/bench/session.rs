@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use time::OffsetDateTime;
 use top::exit::{Exit, Stop};
 use top::interrupt::Interrupt;
 use top::talk::{may_color, say};
@@ -18,9 +19,7 @@ use super::seeds::Part;
 use super::settings::{self, Menu, NONE as NO_PEERS, Settings};
 use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
-use crate::harness::date;
-use crate::harness::fingerprint::Fingerprint;
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::{Progress, rounded};
@@ -87,12 +86,14 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let inside = common.inside.is_some();
     let before = if inside { Noise::default() } else { noise::before()? };
     let warned = || early_warnings(&before, &fingerprint, &cases);
+    let now = OffsetDateTime::now_utc();
+    let (hour, minute, second) = now.to_hms();
     let head = Head {
         schema: SCHEMA,
         warnings: if inside { Vec::new() } else { warned() },
         others_cpu: before.others,
         fingerprint,
-        started: date::utc(SystemTime::now()),
+        started: format!("{} {hour:02}:{minute:02}:{second:02} UTC", now.date()),
         command: command(std::env::args().skip(1)),
         seed,
         drawing: draw(&settings.topology, &ShardParams::default()),

@@ -205,7 +205,7 @@ pub fn beside<L: Send, R>(
         let ready = span.wait_for(loads);
         span.begin();
         // The guard also ends the span if `body` panics. Otherwise the attendants would never exit.
-        let ending = Ending(span);
+        let ending = scopeguard::guard((), |()| span.end());
         let done = ready.map(|()| body());
         drop(ending);
         let left = threads.into_iter().map(|thread| match thread.join() {
@@ -218,14 +218,6 @@ pub fn beside<L: Send, R>(
     let attended: Vec<Attended> = left.iter().map(|(_, attended)| *attended).collect();
     span.judge(&attended)?;
     Ok((done, left))
-}
-
-struct Ending<'s>(&'s Span);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
 }
 
 /// Returns a warning for each variant with discarded runs.

@@ -29,7 +29,7 @@ impl Sample {
         }
     }
 
-    pub fn of<const N: usize>(values: [(Metric, f64); N]) -> Self {
+    pub fn of<M: Into<&'static str>, const N: usize>(values: [(M, f64); N]) -> Self {
         let mut sample = Self::default();
         values.into_iter().for_each(|(metric, value)| sample.set(metric, value));
         sample
@@ -167,37 +167,47 @@ impl Series {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// Runs each variant of the cases, and gives its sample to `check`.
+    pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
+        for mut case in cases {
+            for mut variant in std::mem::take(&mut case.variants) {
+                let sample = (variant.run)().unwrap().unwrap();
+                check(&case, &variant, &sample);
+            }
+        }
+    }
+
+    pub fn has_headline(case: &Case, variant: &Variant, sample: &Sample) {
+        assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
+    }
+
+    /// Creates a series with one repetition per sample.
+    pub fn series(variant: &str, peer: bool, samples: impl IntoIterator<Item = Sample>) -> Series {
+        let samples = samples.into_iter().enumerate().collect();
+        Series { variant: variant.into(), peer, samples }
+    }
 
     #[test]
     fn discarded_run_has_a_reason_and_no_values() {
-        let mut timed = Sample::default();
-        timed.set("time", 2.0);
         let absent = Sample::thrown_away(Absent("no thread".into()));
-        let series =
-            Series { variant: "a".into(), peer: false, samples: vec![(0, absent), (1, timed)] };
+        let series = series("a", false, [absent, Sample::of([("time", 2.0)])]);
         assert_eq!(series.points("time").len(), 1);
         assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
     }
 
     #[test]
     fn non_finite_values_count_as_unmeasured() {
-        let mut sample = Sample::default();
-        sample.set("rate", f64::INFINITY);
-        sample.set("time", 1.0);
+        let sample = Sample::of([("rate", f64::INFINITY), ("time", 1.0)]);
         assert_eq!((sample.value("rate"), sample.value("time")), (None, Some(1.0)));
     }
 
     #[test]
     fn points_keep_their_repetition_where_one_is_missing() {
-        let mut timed = Sample::default();
-        timed.set("time", 2.0);
-        let series = Series {
-            variant: "a".into(),
-            peer: false,
-            samples: vec![(0, timed.clone()), (1, Sample::default()), (2, timed)],
-        };
+        let timed = Sample::of([("time", 2.0)]);
+        let series = series("a", false, [timed.clone(), Sample::default(), timed]);
         let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
         assert_eq!(repetitions, [0, 2]);
     }

@@ -6,7 +6,6 @@
 pub mod beside;
 pub mod case;
 pub mod claim;
-pub mod date;
 pub mod fingerprint;
 pub mod handover;
 pub mod latency;

@@ -34,12 +34,8 @@ impl Progress {
 
     /// Shows that a run of `variant` in `case` begins.
     pub fn run_begins(&self, case: &str, variant: &str) {
-        self.overwrite(format_args!(
-            "{}/{} {}  {case}: {variant}",
-            self.done,
-            self.planned,
-            self.left()
-        ));
+        let (done, planned, left) = (self.done, self.planned, self.left());
+        self.overwrite(format_args!("{done}/{planned} {left}  {case}: {variant}"));
     }
 
     pub fn run_ended(&mut self) {
@@ -133,15 +129,14 @@ mod tests {
 
     #[test]
     fn remaining_time_is_shown_in_words() {
-        let shown = [None, Some(0), Some(200), Some(61_000), Some(101_000)]
-            .map(|ms| in_words(ms.map(Duration::from_millis)));
-        let wanted = [
-            "time left unknown",
-            "nearly done",
-            "about 1 s left",
-            "about 61 s left",
-            "about 1 min 50 s left",
-        ];
-        assert_eq!(shown, wanted);
+        for (ms, shown) in [
+            (None, "time left unknown"),
+            (Some(0), "nearly done"),
+            (Some(200), "about 1 s left"),
+            (Some(61_000), "about 61 s left"),
+            (Some(101_000), "about 1 min 50 s left"),
+        ] {
+            assert_eq!(in_words(ms.map(Duration::from_millis)), shown);
+        }
     }
 }

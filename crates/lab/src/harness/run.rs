@@ -118,14 +118,10 @@ mod tests {
     ) -> Case {
         let variant = |index: usize| {
             let (turns, at) = (Rc::clone(turns), at.clone());
-            Variant {
-                name: format!("v{index}"),
-                peer: index > 0,
-                run: Box::new(move || {
-                    turns.borrow_mut().push(index);
-                    Ok(at(turns.borrow().len()))
-                }),
-            }
+            Variant::ours(format!("v{index}"), move || {
+                turns.borrow_mut().push(index);
+                Ok(at(turns.borrow().len()))
+            })
         };
         Case { variants: (0..3).map(variant).collect(), ..Case::new("test", "turns", &[], "") }
     }
@@ -175,10 +171,8 @@ mod tests {
 
     #[test]
     fn discarded_run_is_repeated_once_and_then_reported() {
-        let at = |turn| {
-            let absent = || Sample::thrown_away(Absent("no thread".into()));
-            Some(if turn == 1 { Sample::default() } else { absent() })
-        };
+        let absent = || Sample::thrown_away(Absent("no thread".into()));
+        let at = move |turn| Some(if turn == 1 { Sample::default() } else { absent() });
         let plan = Plan { repeat: 1, ..PLAN };
         let (all, ended, turns) = run(&plan, &Interrupt::default(), at);
         assert_eq!((ended, turns.len()), (Ended::Complete, 5));

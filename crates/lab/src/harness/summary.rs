@@ -58,27 +58,15 @@ pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::Sample;
+    use crate::harness::case::{Sample, tests::series as of_samples};
+    use crate::harness::metric::{higher, lower};
 
-    const RATE: Metric = Metric {
-        name: "rate",
-        unit: "1/s",
-        better: Better::Higher,
-        group: "",
-        head: "rate",
-        scale: 1.0,
-    };
-    const TIME: Metric =
-        Metric { name: "time", unit: "ns", better: Better::Lower, head: "time", ..RATE };
+    const RATE: Metric = higher("rate", "1/s", ("", "rate"), 1.0);
+    const TIME: Metric = lower("time", "ns", ("", "time"), 1.0);
 
     fn series(variant: &str, peer: bool, values: &[(f64, f64)]) -> Series {
-        let samples = values.iter().enumerate().map(|(repetition, &(rate, time))| {
-            let mut sample = Sample::default();
-            sample.set("rate", rate);
-            sample.set("time", time);
-            (repetition, sample)
-        });
-        Series { variant: variant.into(), peer, samples: samples.collect() }
+        let sample = |&(rate, time): &_| Sample::of([(RATE, rate), (TIME, time)]);
+        of_samples(variant, peer, values.iter().map(sample))
     }
 
     #[test]

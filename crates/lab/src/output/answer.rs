@@ -154,7 +154,7 @@ pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::Sample;
+    use crate::harness::case::{Sample, tests::series};
     use crate::output::table::tests::MAX_WIDTH;
 
     fn answer(outcome: &str) -> Answer {
@@ -180,10 +180,8 @@ mod tests {
 
     #[test]
     fn cells_of_every_row_are_apart_and_fit_a_line() {
-        let mut sample = Sample::of([(ENDED, 0.0)]);
-        sample.set("until_end", 2e9);
-        let peer = Series { variant: "tokio".into(), peer: true, samples: vec![(0, sample)] };
-        let deadlocks = Unit::Ends.value(&peer, "until_end").unwrap();
+        let sample = Sample::of([(ENDED.name, 0.0), ("until_end", 2e9)]);
+        let deadlocks = Unit::Ends.value(&series("tokio", true, [sample]), "until_end").unwrap();
         for row in QUESTIONS.iter().flat_map(|it| it.rows) {
             let answer = Answer {
                 row: row.label.into(),

@@ -488,6 +488,7 @@ fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sam
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::{has_headline, run_each};
 
     #[test]
     fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
@@ -499,12 +500,6 @@ mod tests {
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
-            }
-        }
+        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

@@ -202,15 +202,10 @@ impl Scene {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::{has_headline, run_each};
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
-            }
-        }
+        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

@@ -231,6 +231,17 @@ mod tests {
     use crate::bench::max_active::crew::crew;
     use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 
+    /// Runs items on the given crews, with up to seven in flight.
+    fn run(
+        (items, every): (usize, Option<Duration>),
+        crews: impl FnOnce() -> Vec<Result<Crew, Stop>>,
+        body: &Body,
+    ) -> Result<Sample, Stop> {
+        let drive = Drive { items, on_their_way: 7, every, interrupt: Interrupt::default() };
+        let sample = drive.run(|| crews().into_iter().collect(), body)?;
+        Ok(sample.expect("nothing interrupts it"))
+    }
+
     #[test]
     fn every_item_is_run_and_timed_on_every_crew() {
         let count = Arc::new(AtomicUsize::new(0));
@@ -239,16 +250,10 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });
-        let drive =
-            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
-        let hire = || {
-            Ok(vec![
-                crew(ThreadPool::start(2))?,
-                crew(Rayon::start(2))?,
-                crew(SpawnBlocking::start(3))?,
-            ])
+        let crews = || {
+            vec![crew(ThreadPool::start(2)), crew(Rayon::start(2)), crew(SpawnBlocking::start(3))]
         };
-        let sample = drive.run(hire, &body).unwrap().unwrap();
+        let sample = run((500, None), crews, &body).unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS.name).unwrap() > 0.0);
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
@@ -256,8 +261,6 @@ mod tests {
 
     #[test]
     fn an_item_that_fails_or_panics_ends_the_run_with_its_reason() {
-        let drive =
-            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
         let nr_run = Arc::new(AtomicUsize::new(0));
         let counted = |fails: fn()| -> Body {
             let nr_run = nr_run.clone();
@@ -275,8 +278,8 @@ mod tests {
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has only one thread, so no other item runs while one fails.
-            let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(SpawnBlocking::start(1))?]);
-            let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
+            let crews = || vec![crew(ThreadPool::start(1)), crew(SpawnBlocking::start(1))];
+            let Err(Stop::CouldNotRun(reason)) = run((500, None), crews, &body) else {
                 panic!("the error is {expected}");
             };
             assert!(reason.starts_with(expected), "{reason}");
@@ -287,15 +290,9 @@ mod tests {
 
     #[test]
     fn the_first_crew_is_flooded_until_the_others_are_done() {
-        let drive = Drive {
-            items: 3,
-            on_their_way: 7,
-            every: Some(Duration::from_millis(1)),
-            interrupt: Interrupt::default(),
-        };
-        let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(ThreadPool::start(1))?]);
+        let crews = || vec![crew(ThreadPool::start(1)), crew(ThreadPool::start(1))];
         let body: Body = Arc::new(|_| Ok(()));
-        let sample = drive.run(hire, &body).unwrap().unwrap();
+        let sample = run((3, Some(Duration::from_millis(1))), crews, &body).unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
     }
 }

@@ -170,6 +170,7 @@ impl Setting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     /// A number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
@@ -177,14 +178,12 @@ mod tests {
     /// Runs every queue of `case`. A debug build checks the order of all items.
     fn every_queue_keeps_every_item_in_order(case: &str) {
         let args = MpscqArgs { items: Some(FEW) };
-        let mut cases = cases(&args, &Settings::of_tests(&[case]));
-        for variant in &mut cases[0].variants {
-            let sample = (variant.run)().unwrap().unwrap();
+        run_each(cases(&args, &Settings::of_tests(&[case])), |_, variant, sample| {
             for metric in ALL {
                 let ns = sample.value(metric.name);
                 assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
             }
-        }
+        });
     }
 
     #[test]

@@ -196,20 +196,18 @@ fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_guard_and_every_way_is_measured() {
         let args = PercpuArgs { drains: Some(20) };
-        for case in &mut cases(&args, &Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                // The quiet run has no drains.
-                let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
-                // The victim may lose its CPU for most of a short run.
-                let was_beside = !sample.is_thrown_away();
-                let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);
-                assert!(!was_beside || has_value, "{}", variant.name);
-            }
-        }
+        run_each(cases(&args, &Settings::of_tests(&[])), |case, variant, sample| {
+            // The quiet run has no drains.
+            let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
+            // The victim may lose its CPU for most of a short run.
+            let was_beside = !sample.is_thrown_away();
+            let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);
+            assert!(!was_beside || has_value, "{}", variant.name);
+        });
     }
 }

@@ -312,19 +312,16 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_flavor_runs_every_case() {
         let args = RcuArgs { calls: Some(3) };
-        for case in &mut cases(&args, &Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                // A run of a few microseconds may end before a reader has run.
-                let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
-                let name = format!("{} of {}", case.name, variant.name);
-                assert!(may_lack || headline.unwrap() > 0.0, "{name}");
-            }
-        }
+        run_each(cases(&args, &Settings::of_tests(&[])), |case, variant, sample| {
+            let headline = sample.value(case.headline);
+            // A run of a few microseconds may end before a reader has run.
+            let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
+            assert!(may_lack || headline.unwrap() > 0.0, "{} of {}", case.name, variant.name);
+        });
     }
 }

@@ -308,16 +308,15 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_owner_of_the_wake_cases_receives_everything() {
         let args = TaskWorkArgs { items: Some(320) };
-        for case in &mut cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let p99 = sample.value(LATENCY_P99.name);
-                assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
-            }
-        }
+        let cases = cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST]));
+        run_each(cases, |case, variant, sample| {
+            let p99 = sample.value(LATENCY_P99.name);
+            assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
+        });
     }
 }

@@ -65,7 +65,7 @@ pub fn run<T: Send>(
     thread::scope(|scope| {
         let mut handles = Vec::with_capacity(producers);
         for index in 0..producers {
-            let pin = (!pins.is_empty()).then(|| pins[index % pins.len()]);
+            let pin = pins.iter().cycle().nth(index).copied();
             let name = format!("producer-{index}");
             handles.push(spawn(scope, &name, pin, move || body(index, &Gate { barrier })));
         }
@@ -104,7 +104,7 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     body: impl FnOnce() -> T + Send + 's,
 ) -> thread::ScopedJoinHandle<'s, T> {
     let body = move || {
-        let _bomb = ExitOnPanic;
+        scopeguard::defer_on_unwind! { exit() }
         cpu.into_iter().for_each(pin_to);
         body()
     };
@@ -121,20 +121,13 @@ pub(in crate::bench) fn pin_to(cpu: CpuId) {
 }
 
 /// Ends the process, because the other producers would wait at the gate forever.
-pub(in crate::bench) fn die(reason: &str) -> ! {
+fn die(reason: &str) -> ! {
     top::talk::say(format_args!("error: {reason}"));
-    process::exit(i32::from(Exit::CouldNotRun.code()))
+    exit()
 }
 
-/// Ends the process if the thread that owns this value panics.
-pub(in crate::bench) struct ExitOnPanic;
-
-impl Drop for ExitOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            process::exit(i32::from(Exit::CouldNotRun.code()));
-        }
-    }
+fn exit() -> ! {
+    process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 
 #[cfg(test)]
