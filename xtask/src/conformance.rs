@@ -13,7 +13,6 @@ use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
 
 const TABLE: &str = "docs/conformance.md";
-/// The folder of the C tests.
 const SUITE: &str = "crates/capi/tests/c/";
 
 /// Finds rules without a test, missing tests, and tests that two rules name.
@@ -62,7 +61,6 @@ fn unnamed(file: &str, cases: &[(u32, &str)], rules: &[Rule<'_>]) -> Vec<Finding
     unnamed.map(say).collect()
 }
 
-/// A row of the table.
 #[derive(Debug, PartialEq)]
 struct Rule<'a> {
     line: u32,

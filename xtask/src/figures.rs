@@ -41,7 +41,6 @@ const PAGES: [(&str, &[(&str, Render)]); 2] = [
 ];
 const END: &str = "<!-- end -->\n";
 
-/// Returns the line above the tables of a run.
 fn begin(run: &str) -> String {
     format!("<!-- {run}, written by `cargo xtask figures --write` -->\n")
 }
@@ -185,7 +184,6 @@ impl Compared<'_> {
     }
 }
 
-/// Returns the comparisons of a question, in the order of its rows.
 fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
     let mut rows: Vec<Compared<'a>> = Vec::new();
     for answer in answers {
@@ -243,7 +241,6 @@ fn comparisons(lines: &[Value]) -> String {
 
 const TABLE: &str = "| case | by | ours | the best of the others | times better | ours is |\n|---|---|---|---|---|---|\n";
 
-/// Returns the tables of the sources.
 fn seeds(lines: &[Value]) -> String {
     let head = lines.iter().find(|it| it["fingerprint"].is_object());
     let mut text =
@@ -273,7 +270,6 @@ fn table_row(cells: &[impl AsRef<str>]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// A row of docs/figures.md.
 struct Row {
     text: String,
     outcome: &'static str,
@@ -288,9 +284,7 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
     let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = words::ours(word(case, "case"), ours) else {
-        return Vec::new();
-    };
+    let Some(ours) = words::ours(word(case, "case"), ours) else { return Vec::new() };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
     let shown = metrics.iter().filter(|it| !OMITTED.contains(&word(it, "metric")));
     let row = |metric: &Value| {
@@ -334,7 +328,6 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     shown.filter_map(row).collect()
 }
 
-/// Formats a value with its unit.
 fn figure(value: f64, unit: &str) -> String {
     match unit {
         _ if unit.starts_with("ns") => outcome::time(value),
@@ -368,9 +361,7 @@ fn range<'a>(values: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn machine(head: Option<&Value>) -> String {
-    let Some(head) = head else {
-        return String::new();
-    };
+    let Some(head) = head else { return String::new() };
     let machine = &head["fingerprint"];
     let kind = if machine["is_virtual"] == true { " virtual" } else { "" };
     format!(
@@ -386,7 +377,6 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Returns the text between the marks of a run.
 fn between<'a>(page: &'a str, run: &str) -> Option<&'a str> {
     Some(page.split_once(&begin(run))?.1.split_once(END)?.0)
 }

@@ -13,13 +13,11 @@ use crate::workspace::Workspace;
 use crate::{layers, source};
 
 const LEDGER: &str = "FOREIGN.md";
-/// The file that defines these functions.
 const HOME: &str = "/panics.rs";
 const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
 /// The maximum distance of a tag from the call below it, in lines.
 const NEAR: usize = 4;
 
-/// Finds calls without a tag, tags without a row, and rows without a tag.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let ledger = workspace.page(LEDGER)?;
     let rows = rows(&ledger);
@@ -41,7 +39,6 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     Ok(Findings { looked_at: format!("{} kinds of foreign code", rows.len()), broken: found })
 }
 
-/// Returns the tags of the table with their lines.
 fn rows(text: &str) -> BTreeMap<String, u32> {
     let tag = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_string());
     let lines = (1..).zip(text.lines());

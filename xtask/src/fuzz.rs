@@ -13,7 +13,6 @@ use crate::workspace::{NIGHTLY, Workspace, output, status};
 const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
 const DEFAULT_MINUTES: f64 = 1.0;
 
-/// Runs each target for the time in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let seconds = seconds(args)?;
     if output(nightly(workspace).arg("--version")).is_err() {
@@ -50,7 +49,6 @@ fn can_fuzz(workspace: &Workspace) -> bool {
     output(nightly(workspace).args(["fuzz", "--version"])).is_ok()
 }
 
-/// Creates a command that runs Cargo from the nightly toolchain.
 fn nightly(workspace: &Workspace) -> Command {
     let mut command = rustup(workspace);
     command.args(["run", NIGHTLY, "cargo"]);

@@ -31,7 +31,6 @@ const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_l
 /// The back ends of `sync`, which only the models in `tests/` may use.
 const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
 
-/// Finds every place that names a forbidden path.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut found = Findings::default();
     let mut nr_files = 0;

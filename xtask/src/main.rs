@@ -26,7 +26,6 @@ use std::process::ExitCode;
 use report::{Failure, Findings};
 use workspace::Workspace;
 
-/// The name of a chore, its purpose, and its function.
 type Chore = (&'static str, &'static str, Run);
 
 enum Run {
@@ -118,7 +117,6 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs a check, which takes no options, and prints its findings.
 fn check(
     name: &str,
     find: fn(&Workspace) -> Result<Findings, Failure>,

@@ -16,7 +16,6 @@ use crate::report::{Failure, Finding, Findings};
 use crate::source::{self, Comment, comments};
 use crate::workspace::Workspace;
 
-/// One end: a comment block.
 #[derive(Debug, PartialEq)]
 struct End {
     file: String,
@@ -125,9 +124,7 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
         }
         let mut has_test = false;
         for end in &ends {
-            let Some(named) = test_names(&end.text) else {
-                continue;
-            };
+            let Some(named) = test_names(&end.text) else { continue };
             has_test = true;
             let is_test = |name: &&String| tests.contains(*name);
             if let Some(gone) = named.iter().find(|name| name.contains('_') && !is_test(name)) {
@@ -148,7 +145,6 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
     found
 }
 
-/// Returns the crate of the other end.
 fn other_crate(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("other end in crate ")?;
     let end =

@@ -22,19 +22,15 @@ pub fn exit_code(is_good: bool) -> ExitCode {
     }
 }
 
-/// The outcome of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The places where a rule is broken.
     pub broken: Vec<Finding>,
     /// The extent of the check, such as `41 files`.
     pub looked_at: String,
 }
 
-/// A place where a rule is broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The path from the root of the workspace.
     pub file: String,
     /// The line, counted from 1. 0 means the whole file.
     pub line: u32,

@@ -62,7 +62,6 @@ pub struct Sanitizer {
     pub name: &'static str,
     title: &'static str,
     rustflag: &'static str,
-    /// `true` if the standard library must be rebuilt.
     builds_std: bool,
     /// The environment variable for the options of the sanitizer.
     variable: &'static str,
@@ -95,7 +94,6 @@ pub const SANITIZERS: [Sanitizer; 2] = [
 #[derive(Debug, PartialEq)]
 struct Options {
     only: Option<&'static Sanitizer>,
-    /// The arguments of each torture.
     words: Vec<String>,
 }
 
@@ -257,18 +255,14 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    /// Returns the value of the sanitizer's environment variable.
     fn options(&self, looks_for_leaks: bool) -> String {
         let leaks = u32::from(looks_for_leaks);
         format!("{} detect_leaks={leaks}", self.options)
     }
 }
 
-/// Returns the target of this machine if all requirements of `sanitizer` are available.
-///
-/// # Errors
-///
-/// Returns the reason in one line if they are not available.
+/// Returns the target of this machine, or the reason in one line if a requirement of `sanitizer` is
+/// not available.
 pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String, Failure> {
     if let Some(host) = host_that_has(workspace, sanitizer.builds_std) {
         return Ok(host);

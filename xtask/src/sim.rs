@@ -24,7 +24,6 @@ const SHOWN: [&str; 10] = [
     "afterwork-sim",
     "afterwork-workqueue",
 ];
-/// The name of the target folder of instrumented builds.
 pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
@@ -41,7 +40,6 @@ pub fn shows_plain() -> impl Iterator<Item = String> {
     ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 
-/// Returns `true` if a nightly toolchain is installed.
 pub fn can_show_plain(workspace: &Workspace) -> bool {
     host_that_has(workspace, false).is_some()
 }

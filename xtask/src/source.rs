@@ -3,12 +3,9 @@
 //! It relies on the format of `cargo fmt`: attributes, comments and function heads each begin on a
 //! new line, and unit tests are at the end of a file.
 
-/// A `//` comment that is not documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {
-    /// The line, counted from 1.
     pub line: u32,
-    /// The text after the slashes.
     pub text: String,
 }
 
@@ -54,9 +51,7 @@ pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim_start) {
         is_test |= line.starts_with("#[test]");
-        let Some(name) = function(line) else {
-            continue;
-        };
+        let Some(name) = function(line) else { continue };
         if std::mem::take(&mut is_test) || !only_tests {
             found.push(name);
         }
@@ -64,7 +59,6 @@ pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     found
 }
 
-/// Returns the name of the function that begins on this line.
 fn function(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_head = before.is_empty() || before.ends_with(' ') && !before.contains("//");

@@ -15,13 +15,11 @@ use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace, output, status};
 
-/// The prefix of the test targets of torture programs.
 const PREFIX: &str = "torture_";
 
 /// The exit status after a fault. It must match `tests/torture/support.rs`.
 const FAULT: i32 = 70;
 
-/// The exit status after invalid arguments.
 const REFUSED: i32 = 2;
 
 /// The signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
@@ -30,26 +28,21 @@ const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
 /// The calls whose argument names a bug that can be reintroduced.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
-/// A torture program.
 #[derive(Debug, PartialEq)]
 pub struct Program {
-    /// The name on the command line.
     pub name: String,
     pub package: String,
     pub target: String,
 }
 
-/// The arguments after the name of the program.
 #[derive(Debug, Default, PartialEq)]
 pub struct Asked {
     sanitizer: Option<&'static Sanitizer>,
     twin: Option<String>,
     is_hostile: bool,
-    /// The arguments of the program itself.
     words: Vec<String>,
 }
 
-/// The outcome of a program.
 #[derive(Debug, PartialEq)]
 pub enum End {
     Good,
@@ -60,7 +53,6 @@ pub enum End {
     Other(String),
 }
 
-/// Runs the program in `args`, with the arguments after its name.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let metadata = workspace.metadata()?;
     let programs = programs(&metadata);
@@ -164,7 +156,6 @@ fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Builds a program and runs it.
 pub fn run(
     workspace: &Workspace,
     metadata: &Metadata,
@@ -208,7 +199,6 @@ pub fn run(
     Ok(End::of(status))
 }
 
-/// Finds the path of the program in the messages of Cargo.
 fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
     #[derive(Deserialize)]
     struct Named {

@@ -17,7 +17,6 @@ const CLONE: &str = "afterwork";
 /// A block of the page, with the number of its first line.
 #[derive(Debug, PartialEq)]
 enum Step<'a> {
-    /// Replace the program.
     Write(u32, String),
     /// Run a command, which must print this output.
     Run(u32, &'a str, String),
@@ -106,9 +105,7 @@ fn steps(page: &str) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     let mut lines = (1..).zip(page.lines());
     while let Some((line, text)) = lines.next() {
-        let Some(info) = text.strip_prefix("```") else {
-            continue;
-        };
+        let Some(info) = text.strip_prefix("```") else { continue };
         let block: Vec<&str> =
             lines.by_ref().map(|(_, text)| text).take_while(|text| *text != "```").collect();
         match info {

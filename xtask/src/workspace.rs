@@ -21,9 +21,7 @@ pub struct Workspace {
 /// The part of the output of `cargo metadata` that the chores use.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
-    /// The workspace's own packages.
     pub packages: Vec<Package>,
-    /// The folder for builds.
     pub target_directory: PathBuf,
 }
 
@@ -31,26 +29,21 @@ pub struct Metadata {
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// The path of the package's Cargo.toml.
     pub manifest_path: PathBuf,
     pub dependencies: Vec<Dependency>,
-    /// The targets that can be built.
     pub targets: Vec<Target>,
 }
 
-/// A dependency in the manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Dependency {
     pub name: String,
 }
 
-/// A library, program or test.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Target {
     pub name: String,
     /// `lib`, `bin`, `test`, …
     pub kind: Vec<String>,
-    /// The features that the target requires.
     #[serde(default, rename = "required-features")]
     pub required_features: Vec<String>,
 }
@@ -91,7 +84,6 @@ impl Workspace {
         command
     }
 
-    /// Returns Cargo's description of the packages.
     pub fn metadata(&self) -> Result<Metadata, Failure> {
         let mut command = self.command("cargo");
         command.args(["metadata", "--format-version", "1", "--no-deps"]);

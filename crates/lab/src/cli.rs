@@ -62,11 +62,7 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Parses a command line.
-    ///
-    /// # Errors
-    ///
-    /// Returns the text to print if the line requests help or is invalid.
+    /// Parses a command line. Returns the text to print if the line requests help or is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {

@@ -175,9 +175,7 @@ fn is_shown_whole(root: &Path, bars: usize) {
     fs::write(root.join("probe.html"), PROBE).unwrap();
     for (scheme, number) in [("dark", 0), ("light", 1)] {
         let setting = format!("--blink-settings=preferredColorScheme={number}");
-        let Some(page) = browsed(root, &[&setting]) else {
-            return;
-        };
+        let Some(page) = browsed(root, &[&setting]) else { return };
         for width in [360, 400, 1400] {
             let start = page
                 .find(&format!("width {width}: {scheme}, "))
@@ -280,9 +278,7 @@ fn a_browser_shows_the_diagrams_of_the_book_in_light_and_dark() {
     fs::write(root.path().join("probe.html"), probe).unwrap();
     for (scheme, number) in [("dark", 0), ("light", 1)] {
         let setting = format!("--blink-settings=preferredColorScheme={number}");
-        let Some(page) = browsed(root.path(), &[&setting]) else {
-            return;
-        };
+        let Some(page) = browsed(root.path(), &[&setting]) else { return };
         for name in &names {
             assert!(page.contains(&format!("{name}: {scheme}, good")), "{page}");
         }

@@ -121,9 +121,7 @@ fn fill_distances(machine: &mut Machine, known: &[&str]) {
         }
         let is_known = |it: &&&str| known.contains(*it);
         let other = order[..at].iter().rev().find(is_known);
-        let Some(other) = other.or_else(|| order[at..].iter().find(is_known)) else {
-            continue;
-        };
+        let Some(other) = other.or_else(|| order[at..].iter().find(is_known)) else { continue };
         let from = format!("as {other}: no two CPUs of this machine are so far apart");
         machine.set(cost, machine.ns(other), &from);
     }

@@ -1,7 +1,6 @@
 //! Held-out scenarios, to which no costs are fitted. They run on the real machine and on a
 //! simulated one.
 
-/// A scenario with its scope.
 pub struct Case {
     pub scenario: &'static str,
     pub scope: &'static str,

@@ -167,7 +167,6 @@ fn cancels(job: &Job, queue: &Arc<Workqueue>) {
     });
 }
 
-/// The `max_active` of the queue of `limit_holds`.
 const LIMIT: u64 = 3;
 
 fn limit_holds(job: &Job, queue: &Arc<Workqueue>) {

@@ -292,9 +292,7 @@ impl Pool {
             self.heads.touch();
             self.guarded().idle.retain(|idle| !Arc::ptr_eq(idle, &me));
             loop {
-                let Some(item) = self.guarded().items.pop_front() else {
-                    break;
-                };
+                let Some(item) = self.guarded().items.pop_front() else { break };
                 self.busy.touch();
                 kernel::spend(|costs| costs.wq_locked);
                 let chosen = self.kick();

@@ -151,12 +151,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns a cost, in nanoseconds.
     pub fn ns(&self, name: &str) -> f64 {
         self.costs[name].ns
     }
 
-    /// Changes a cost and its source.
     pub fn set(&mut self, name: &str, ns: f64, from: &str) {
         let figure = self.costs.get_mut(name).expect("a cost of this machine");
         (figure.ns, figure.from) = (ns, from.into());
@@ -180,7 +178,6 @@ impl Machine {
         )
     }
 
-    /// Returns the costs that are guesses.
     pub fn guesses(&self) -> Vec<&'static str> {
         let guessed = self.costs.iter().filter(|(_, figure)| figure.is_guess() && figure.ns > 0.0);
         guessed.map(|(name, _)| *name).collect()

@@ -8,7 +8,6 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::{asym, cpu, futex::Futex, hint, thread, time};
 use topology::{CpuId, CpuSet, Topology};
 
-/// A measurement.
 pub struct Micro {
     pub name: &'static str,
     /// The costs that are fitted to the measurement. All of them get the same value.
@@ -156,9 +155,7 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
 /// none.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
-    let &[first, second, ..] = &ids[..] else {
-        return Vec::new();
-    };
+    let &[first, second, ..] = &ids[..] else { return Vec::new() };
     let (one, two) = ([first, first], [first, second]);
     let mut all = Vec::new();
     let mut add = |name, costs, run: Box<dyn Fn() -> f64 + Send + Sync>| {

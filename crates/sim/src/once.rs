@@ -21,7 +21,6 @@ pub struct Point {
     pub changed: Option<(String, f64)>,
 }
 
-/// Runs the scenario of `point`.
 pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value, String> {
     let scenario = programs().find(|it| it.name == point.scenario).ok_or("no such scenario")?;
     let scope = scope_of(&point.scope)?;

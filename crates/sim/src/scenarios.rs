@@ -16,7 +16,6 @@ use topology::{CpuId, CpuSet, Topology};
 
 use crate::host;
 
-/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub topology: Topology,

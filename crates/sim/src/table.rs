@@ -79,9 +79,7 @@ pub fn shown(all: &Value) -> String {
     }
     let first = text(&list(&all["rows"])[0]["scenario"]);
     for row in list(&all["rows"]) {
-        let Some(to_first) = row.get("to_first") else {
-            continue;
-        };
+        let Some(to_first) = row.get("to_first") else { continue };
         let cell = |of: &str| {
             let of = &to_first[of];
             let both = |of: &Value| format!("{} to {}", percent(&of[0]), percent(&of[1]));

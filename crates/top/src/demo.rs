@@ -1,6 +1,6 @@
 //! `afterwork demo`: a load of every kind, which can be watched in `afterwork top`.
 
-use std::io::{self, Write};
+use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use afterwork::rcu::{self, Rcu};
 use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use clap::Args;
 
+use crate::cli::number;
 use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
@@ -20,20 +21,13 @@ use crate::interrupt::Interrupt;
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// End after this number of seconds; by default on Ctrl-C
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = number::<1, 86_400>)]
     pub seconds: Option<u64>,
-}
-
-/// Parses a time. The error describes a valid time.
-fn seconds(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|it| (1..=86_400).contains(it));
-    number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
 /// The time between two rounds of the load. This is also the maximum delay before Ctrl-C takes
 /// effect.
 const ROUND: Duration = Duration::from_millis(20);
-/// The time for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;
@@ -44,15 +38,13 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     observe::publish()
         .map_err(|error| Stop::because("cannot publish a page of this process", error))?;
-    let failed = |error: &dyn std::fmt::Display| Stop::because("cannot create a queue", error);
     let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
-    let thumbnails = queue("thumbnails", 2).map_err(|error| failed(&error))?;
-    let fetch = queue("fetch", 16).map_err(|error| failed(&error))?;
-    let later = queue("later", 4).map_err(|error| failed(&error))?;
+    let thumbnails = queue("thumbnails", 2).map_err(failed)?;
+    let fetch = queue("fetch", 16).map_err(failed)?;
+    let later = queue("later", 4).map_err(failed)?;
     let delayed: [DelayedWork; 64] = std::array::from_fn(|_| DelayedWork::new(|| ()));
-    let log = Workqueue::builder("log").ordered().build().map_err(|error| failed(&error))?;
-    let counts =
-        PerCpu::builder().name("counts").build(|_cpu| 0_u64).map_err(|error| failed(&error))?;
+    let log = Workqueue::builder("log").ordered().build().map_err(failed)?;
+    let counts = PerCpu::builder().name("counts").build(|_cpu| 0_u64).map_err(failed)?;
     let routes = Rcu::new(0_u64);
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
@@ -61,10 +53,11 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
             mailbox.drain(32).for_each(drop::<u64>);
         }
     });
-    say(&format!(
+    let text = format!(
         "process {0} runs the load; watch it from another terminal:\n  afterwork top {0}\nCtrl-C ends it\n",
         std::process::id()
-    ))?;
+    );
+    crate::print(text.as_bytes())?;
 
     let end = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let mut round = 0_u64;
@@ -98,12 +91,10 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
 
 // The items are functions with names, so that `top` shows these names.
 
-/// Sleeps for a round.
 fn fetch_page() {
     workqueue::blocking(|| thread::sleep(ROUND));
 }
 
-/// Reads under RCU.
 fn write_line() {
     drop(rcu::read());
 }
@@ -117,8 +108,6 @@ fn draw_thumbnail() {
     workqueue::blocking(|| thread::sleep(2 * ROUND));
 }
 
-fn say(text: &str) -> Result<(), Stop> {
-    let mut out = io::stdout();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+fn failed(error: impl Display) -> Stop {
+    Stop::because("cannot create a queue", error)
 }

@@ -20,7 +20,6 @@ use sync::shared_file::SharedFile;
 #[path = "../../afterwork/tests/support/prometheus.rs"]
 mod prometheus;
 
-/// The environment variable that is set for the child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
 /// This is not a test. It is the code of the child, which runs until its input ends.
@@ -159,7 +158,6 @@ fn good(args: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-/// Writes a page that only its user may read.
 fn write_page(path: &Path, page: &[u8]) {
     fs::write(path, page).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -200,7 +198,6 @@ fn four_snapshots(busy: &Busy) -> Vec<Value> {
     snapshots
 }
 
-/// Returns the queue of that name.
 fn load(look: &Value) -> Option<&Value> {
     let mut queues = look["records"]["queue"].as_array()?.iter();
     queues.find(|queue| queue["name"] == "load")
@@ -553,9 +550,7 @@ fn runs_and_waits(look: &Value) -> bool {
         of_function.collect::<Vec<_>>()
     };
     let workers = records("worker");
-    let [function] = records("function")[..] else {
-        return false;
-    };
+    let [function] = records("function")[..] else { return false };
     assert!(function["nr_pending"].as_u64() <= Some(128), "{function}");
     assert!(workers.iter().all(|it| it["thread"].as_u64() > Some(0)), "{workers:?}");
     workers.len() == 2

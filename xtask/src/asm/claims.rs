@@ -3,14 +3,12 @@
 
 use super::listing::Function;
 
-/// A claim about one function.
 pub struct Claim {
     /// The suffix of the function's path.
     function: &'static str,
     is: Is,
 }
 
-/// The claimed property.
 enum Is {
     /// The function has the same instructions as another one.
     Like(&'static str),
@@ -19,10 +17,8 @@ enum Is {
     Locking(usize, And),
 }
 
-/// A further claimed property.
 enum And {
     Nothing,
-    /// The function makes no calls.
     NoCall,
     /// The function does not use the stack. If a rare case passed references to its arguments, the
     /// usual path would store them.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// The code of a function.
 pub struct Function<'a> {
     /// The names of the function. There is more than one if the compiler merged equal functions.
     names: Vec<&'a str>,
@@ -72,7 +71,6 @@ impl<'a> Function<'a> {
         &self.lines
     }
 
-    /// Returns the number of locked instructions and fences.
     pub fn nr_locked(&self) -> usize {
         let locks = |line: &str| match line.split_once(' ').unwrap_or((line, "")) {
             // An exchange with memory locks implicitly. An exchange of two registers does not.
@@ -87,7 +85,6 @@ impl<'a> Function<'a> {
         self.lines.iter().any(|(_, line)| line.starts_with("push") || line.contains("(%rsp"))
     }
 
-    /// Returns `true` if the function calls or jumps to another function.
     pub fn calls(&self) -> bool {
         let leaves = |line: &str| line.starts_with("call") || line.contains('<');
         self.lines.iter().any(|(_, line)| leaves(line))

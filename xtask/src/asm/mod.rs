@@ -15,7 +15,6 @@ use listing::{Function, functions};
 
 const PACKAGE: &str = "afterwork-probes";
 
-/// Shows each function whose name contains the argument, or checks all claims.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let [arg] = args else {
         return Err(Failure::new(

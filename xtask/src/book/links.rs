@@ -6,23 +6,17 @@ use std::collections::BTreeSet;
 
 use crate::report::Finding;
 
-/// The links and anchors of a page.
 #[derive(Debug)]
 pub struct Page {
-    /// The path from the root of the workspace.
     pub file: String,
-    /// The links to files.
     pub links: Vec<Link>,
     /// The names that a link may have after `#`.
     anchors: BTreeSet<String>,
 }
 
-/// A link to a file of this repository.
 #[derive(Debug, PartialEq)]
 pub struct Link {
-    /// The line of the link.
     pub line: u32,
-    /// The text of the target.
     pub text: String,
     /// The path of the target from the root of the workspace, or `None` if the target is outside
     /// the workspace.
@@ -46,7 +40,6 @@ impl Page {
         page
     }
 
-    /// Returns `true` if a link of the page leads to `file`.
     pub fn leads_to(&self, file: &str) -> bool {
         let mut links = self.links.iter();
         links.any(|link| link.file.as_deref() == Some(file))
@@ -71,7 +64,6 @@ impl Link {
     }
 }
 
-/// Finds links to missing files or headings.
 pub fn broken(pages: &[Page], files: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     for page in pages {
@@ -112,7 +104,6 @@ fn heading(line: &str) -> Option<&str> {
     ((1..=6).contains(&level) && words.starts_with(' ')).then(|| words.trim())
 }
 
-/// Returns the anchor of a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter_map(|letter| match letter {
         ' ' | '-' => Some('-'),

@@ -9,13 +9,10 @@ use std::process::{ExitCode, Stdio};
 use crate::report::{self, Failure, Finding};
 use crate::workspace::{Workspace, status};
 
-/// The folder of the pages.
 const PAGES: &str = "docs/";
-/// The list of the pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// The file that turns the snippets of the pages into tests.
 const TESTS: &str = "crates/lab/src/book.rs";
-/// The program that builds the book.
 const BUILDER: &str = "mdbook";
 
 /// The pages about a part of the library. Each must have the headings below.

@@ -90,7 +90,6 @@ fn is_cpp(source: &Path) -> bool {
     source.extension().is_some_and(|it| it == "cpp")
 }
 
-/// Returns `true` if the program can be run.
 fn is_there(program: &str) -> bool {
     let asked =
         Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -36,7 +36,6 @@ const PRIVATE: &str = "-lpthread -ldl -lm";
 /// The libraries that a static library of Rust needs.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
 
-/// The location and kind of an installation.
 #[derive(Debug)]
 pub struct Plan<'a> {
     /// The folder in which the files will be used. If `DESTDIR` is set, they are written below it.
@@ -53,7 +52,6 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The files that were installed below `root`, by name.
 struct Installed {
     root: PathBuf,
     names: Vec<String>,
@@ -193,7 +191,6 @@ fn strip(workspace: &Workspace, archive: &Path) {
     }
 }
 
-/// Links a static library into a shared one.
 fn link(
     workspace: &Workspace,
     archive: &Path,
@@ -228,7 +225,6 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// Returns the pkg-config file of the library.
 fn pkg_config(prefix: &Path, libraries: &str, version: &str) -> String {
     format!(
         "prefix={}

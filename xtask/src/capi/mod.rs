@@ -18,7 +18,6 @@ use crate::workspace::{Workspace, status};
 const PACKAGE: &str = "afterwork-capi";
 const PRELOAD: &str = "afterwork-preload";
 
-/// Runs the tests and builds the examples, or installs into the folder in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {

@@ -24,7 +24,6 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// Installs the signal handlers.
     pub fn watch() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -39,11 +38,9 @@ impl Signals {
     }
 }
 
-/// The outcome of a command.
 #[derive(Debug, PartialEq)]
 pub enum End {
     Good,
-    /// The command exited without success.
     Bad(ExitStatus),
     /// The command was stopped at the time limit.
     OverLimit,

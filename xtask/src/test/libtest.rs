@@ -2,7 +2,6 @@
 
 use std::ops::AddAssign;
 
-/// The number of tests for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
     pub passed: u64,
@@ -19,19 +18,15 @@ impl AddAssign for Count {
     }
 }
 
-/// Adds up the results of the test programs of one command.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The sum of the results.
     pub count: Count,
-    /// The names of failed tests.
     pub failures: Vec<String>,
     prefix: Option<String>,
     running: Option<Running>,
     is_disk_full: bool,
 }
 
-/// A test program that has started.
 #[derive(Debug)]
 struct Running {
     name: String,

@@ -136,11 +136,8 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     rows.flat_map(|row| MODELS.map(|model| step(row, model))).collect()
 }
 
-/// Ensures that Miri can run. Installs it if it is missing.
-///
-/// # Errors
-///
-/// Returns the reason in one line if Miri cannot run.
+/// Ensures that Miri can run, and installs it if it is missing. The error is the reason in one
+/// line.
 pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
     let run = |words: &str| {
         let mut words = words.split_whitespace();

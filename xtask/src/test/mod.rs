@@ -36,7 +36,6 @@ use tally::{LayerTally, Tally};
 /// The exit code of an interrupted program. As in shells, it is 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Runs the layers in `args`.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::parse(args)?;
     if options.help {
@@ -123,9 +122,7 @@ fn run_step(
     let mut reader = Reader::new(step.prefix.as_deref());
     let mut output = Vec::new();
     let end = child::run(command, Instant::now() + layer.limit, signals, |line| {
-        let Some(line) = line else {
-            return shown().0.tick();
-        };
+        let Some(line) = line else { return shown().0.tick() };
         if let Some(done) = reader.read(&line) {
             shown().0.say(&done);
         }

@@ -7,11 +7,8 @@ use crate::report::Failure;
 pub struct Options {
     /// The layers to run, in the order of the table.
     pub layers: Vec<&'static Layer>,
-    /// `true` to list the commands without running them.
     pub list: bool,
-    /// `true` to print records instead of a table.
     pub json: bool,
-    /// `true` to print the usage.
     pub help: bool,
 }
 

@@ -12,9 +12,7 @@ use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Package};
 
 #[derive(Debug)]
 pub struct Layer {
-    /// The name for `--only` and in the table.
     pub name: &'static str,
-    /// The question that the layer answers.
     pub asks: &'static str,
     /// The time limit of one command. This is an estimate: a slow machine with two CPUs needs only
     /// a fraction of it, including the build. The limit ends commands that hang. It does not judge
@@ -56,14 +54,10 @@ pub const LAYERS: &[Layer] = &[
     layer(MIRI, "is there undefined behaviour?", 30, 2),
 ];
 
-/// One command of a layer.
 #[derive(Debug, Default, PartialEq)]
 pub struct Step {
-    /// The program and its arguments.
     pub args: Vec<String>,
-    /// The variables that are added to the environment.
     pub env: Vec<(String, String)>,
-    /// The variables that are removed from the environment.
     pub without: &'static [&'static str],
     /// The prefix of the names of test programs in progress lines.
     pub prefix: Option<String>,
@@ -78,7 +72,6 @@ impl Step {
         }
     }
 
-    /// Returns the command as typed in a shell.
     pub fn shown(&self) -> String {
         let env =
             self.env.iter().map(|(name, value)| format!("{name}='{}'", value.replace('\x1f', " ")));
@@ -231,7 +224,6 @@ pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (Strin
     (name.to_string(), given.join(separator))
 }
 
-/// Returns the commands of each layer as text.
 pub fn list(metadata: &Metadata) -> String {
     let mut text = String::new();
     for layer in LAYERS {

@@ -14,7 +14,6 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// 80 columns.
 const LIVE_COLUMNS: usize = 79;
 
-/// Prints the progress of one layer.
 #[derive(Debug)]
 pub struct Progress {
     layer: &'static Layer,
@@ -32,12 +31,10 @@ impl Progress {
         Self { layer, start: now, last_shown: now, doing: String::new(), is_live }
     }
 
-    /// Returns the duration of the layer in seconds.
     pub fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Prints `text`, with the time.
     pub fn say(&mut self, text: &str) {
         self.wipe();
         talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
@@ -65,7 +62,6 @@ impl Progress {
         }
     }
 
-    /// Prints all output of a failed command.
     pub fn show(&mut self, command: &str, output: &[String]) {
         self.say(&format!("failed: {command}"));
         for line in output {
@@ -73,7 +69,6 @@ impl Progress {
         }
     }
 
-    /// Prints the result of the layer.
     pub fn done(&mut self, tally: &LayerTally) {
         self.say(&format!("{} total: {}", self.layer.name, in_words(tally.count)));
     }

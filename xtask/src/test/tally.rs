@@ -4,18 +4,15 @@ use serde_json::json;
 
 use super::libtest::{Count, Reader};
 
-/// The results of all layers.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// The layers, in the order in which they ran.
     pub layers: Vec<LayerTally>,
 }
 
-/// The results of one layer.
 #[derive(Debug)]
 pub struct LayerTally {
     name: &'static str,
-    /// The number of tests for each outcome.
     pub count: Count,
     /// The duration in seconds, including builds.
     pub seconds: f64,

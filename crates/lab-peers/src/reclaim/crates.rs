@@ -205,9 +205,7 @@ impl<T: Value> Flavor<T> for Hazard<T> {
     }
 
     fn replace(&self, value: T) {
-        let Some(old) = self.place.swap(Box::new(Flagged::new(value))) else {
-            return;
-        };
+        let Some(old) = self.place.swap(Box::new(Flagged::new(value))) else { return };
         let old = old.into_inner();
         // SAFETY: only this thread took the value out. The domain frees it after the retirement
         // below.

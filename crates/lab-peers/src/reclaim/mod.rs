@@ -150,12 +150,8 @@ mod tests {
     #[test]
     fn every_callback_runs() {
         for name in NAMES {
-            let Some(flavor) = flavor(name, 0_u64) else {
-                continue;
-            };
-            let Some(calls) = flavor.calls() else {
-                continue;
-            };
+            let Some(flavor) = flavor(name, 0_u64) else { continue };
+            let Some(calls) = flavor.calls() else { continue };
             let counter: &'static AtomicU64 = Box::leak(Box::default());
             calls.call(counter, 100);
             if calls.barrier().is_some() {

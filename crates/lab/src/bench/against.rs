@@ -1,12 +1,8 @@
-//! Compares two afterwork-lab programs in alternating runs, to detect slowdowns.
-//!
-//! In each case, every variant of afterwork appears twice: once for this program and once for the
-//! other one. In each repetition, both programs measure the case once, in random order and each in
-//! its own process. The ratio of a variant is computed within the repetition, so effects common to
-//! both programs cancel out.
-//!
-//! A claim fails if the median exceeds `LEEWAY` by more than its MAD. With nine pairs, a change of
-//! 3 % is detected in a variant whose MAD is below 1.5 %. The output contains the MAD.
+//! Compares two afterwork-lab programs, to detect slowdowns. Each variant of afterwork appears once
+//! for each program. In each repetition, both programs measure the case once, in random order and
+//! each in its own process. Ratios are computed within a repetition, so effects common to both
+//! programs cancel out. A claim fails if the median exceeds `LEEWAY` by more than its MAD, so nine
+//! pairs detect a change of 3 % if the MAD is below 1.5 %.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -26,10 +22,6 @@ use crate::output::record::Record;
 const LEEWAY: f64 = 0.015;
 
 /// Converts `cases` into comparisons of this program and `other`.
-///
-/// # Errors
-///
-/// Returns an error if the path of this program is unknown.
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
     let mut args = forwarded(&own_args());
     args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));
@@ -79,7 +71,6 @@ fn compared(case: Case, [this, other]: [&Path; 2], args: &[OsString]) -> Case {
     }
 }
 
-/// One program, and its results of the current repetition.
 struct Side {
     program: PathBuf,
     args: Vec<OsString>,

@@ -89,7 +89,6 @@ impl Which {
         ]
     }
 
-    /// Returns the cases and peers of the bench.
     pub fn menu(&self) -> Menu {
         match self {
             Self::Workqueue(_) => workqueue::MENU,
@@ -111,7 +110,6 @@ impl Which {
         matches!(self, Self::Workqueue(_) | Self::Mpscq(_) | Self::Everyday)
     }
 
-    /// Creates the cases of the bench.
     pub fn cases(&self, settings: &Settings) -> Vec<Case> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),

@@ -15,7 +15,6 @@ const FEW: usize = 9;
 /// The number of turns of a question whose outcomes are closer. The uncertainty is inversely
 /// proportional to the square root of this number.
 const MANY: usize = 31;
-/// The time limit, in seconds.
 const SECONDS: usize = 60;
 
 /// The peers of our readers. Of liburcu's readers, only the default ones give the same guarantees

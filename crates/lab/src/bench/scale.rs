@@ -1,8 +1,6 @@
 //! `afterwork-lab bench scale`: the growth of costs with the number of queues and of SRCU domains.
-//!
-//! A variant is measured at each number, in a process of its own, because memory is also measured.
-//! Variants are ranked by the time at the largest number. The growth of the time is fitted, and
-//! compared with the growth of log n.
+//! Each variant has its own process, because memory is also measured. Variants are ranked by the
+//! time at the largest number. The growth of the time is fitted, and compared with that of log n.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +25,6 @@ const BENCH: &str = "scale";
 const QUEUES: &str = "queues";
 const DOMAINS: &str = "domains";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[QUEUES, DOMAINS], peers: &[Crossbeam::NAME] };
 
 const OURS: &str = "ours";
@@ -59,7 +56,6 @@ const fn metrics(group: Text, (last, head): (Text, Text), bytes: Text) -> Metric
     ]
 }
 
-/// The number of items that all queues run together.
 const ITEMS: usize = 200_000;
 const ITEMS_QUICK: usize = 40_000;
 
@@ -73,7 +69,6 @@ struct Cost {
     bytes: f64,
 }
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
     let along = |numbers, metrics, at| along(numbers, metrics, at, settings);
@@ -118,7 +113,6 @@ fn case(
     }
 }
 
-/// Returns a run that measures the cost at each number.
 fn along(
     numbers: Numbers,
     metrics: &'static Metrics,
@@ -222,18 +216,17 @@ fn domains(count: usize) -> Result<Cost, Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_variant_has_a_growth_and_ours_has_every_metric() {
-        for case in &mut cases(&Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                assert!(sample.value(GROWTH.name).unwrap() > 0.0, "{}", variant.name);
-                let has_all = case.metrics.iter().all(|it| sample.value(it.name).is_some());
-                assert_eq!(has_all, variant.name != LIMIT, "{}", variant.name);
-            }
-            assert!(case.claims.iter().all(|claim| case.can_judge(claim)));
-        }
+        let cases = cases(&Settings::of_tests(&[]));
+        assert!(cases.iter().all(|it| it.claims.iter().all(|claim| it.can_judge(claim))));
+        run_each(cases, |case, variant, sample| {
+            assert!(sample.value(GROWTH.name).unwrap() > 0.0, "{}", variant.name);
+            let has_all = case.metrics.iter().all(|it| sample.value(it.name).is_some());
+            assert_eq!(has_all, variant.name != LIMIT, "{}", variant.name);
+        });
     }
 
     #[test]

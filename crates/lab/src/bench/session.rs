@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use time::OffsetDateTime;
 use top::exit::{Exit, Stop};
 use top::interrupt::Interrupt;
 use top::talk::{may_color, say};
@@ -18,9 +19,7 @@ use super::seeds::Part;
 use super::settings::{self, Menu, NONE as NO_PEERS, Settings};
 use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
-use crate::harness::date;
-use crate::harness::fingerprint::Fingerprint;
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::{Progress, rounded};
@@ -34,11 +33,10 @@ use crate::output::text::{Finished, Form, Report};
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// The time limit for all benches together with `--quick`. The documented limit is two minutes,
-/// because every case runs at least one repetition even beyond this limit.
+/// The time limit for all benches together with `--quick`. Every case runs at least one repetition
+/// even beyond it, so the documented limit is two minutes.
 const QUICK: Duration = Duration::from_secs(90);
 
-/// Default name of the report page, in the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
 /// Runs the selected benches, or answers the questions of `try` if `asks` is set.
@@ -88,12 +86,14 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let inside = common.inside.is_some();
     let before = if inside { Noise::default() } else { noise::before()? };
     let warned = || early_warnings(&before, &fingerprint, &cases);
+    let now = OffsetDateTime::now_utc();
+    let (hour, minute, second) = now.to_hms();
     let head = Head {
         schema: SCHEMA,
         warnings: if inside { Vec::new() } else { warned() },
         others_cpu: before.others,
         fingerprint,
-        started: date::utc(SystemTime::now()),
+        started: format!("{} {hour:02}:{minute:02}:{second:02} UTC", now.date()),
         command: command(std::env::args().skip(1)),
         seed,
         drawing: draw(&settings.topology, &ShardParams::default()),
@@ -200,7 +200,6 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     Ok(Box::new(io::stderr()))
 }
 
-/// Returns the command line with shell quoting.
 fn command(args: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./+:".contains(c);
     let words = args.map(|word| {
@@ -256,8 +255,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only the variants with these `names`, and the cases that have any of them. Keeps all if
-/// `names` is empty.
+/// Keeps only the variants with these `names`, or all if `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -319,8 +317,7 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a run that a case gets. If `repeats` is `true`, it is the part that the
-/// source defines. The question that the case answers, if any, sets the default of the repetitions.
+/// Returns the part of a run that a case gets, as the source or the question defines it.
 fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
     let repeat = match asked {
         Some(question) => common.repeat.unwrap_or(question.turns),
@@ -344,9 +341,8 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
-/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
-/// on them.
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`:
+/// averages over each bench, for the estimate of the duration.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),
@@ -359,7 +355,6 @@ const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("scale", [0.5, 0.2]),
 ];
 
-/// Returns the estimated duration, in words.
 fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
     let runs = |repeat: fn(&Part) -> usize| {
         let seconds = cases.iter().zip(parts).map(|(case, part)| {
@@ -390,8 +385,8 @@ struct Needed {
     is_cut: bool,
 }
 
-/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
-/// case gets its share of the time that is left when the case begins.
+/// Returns the shortest time limit with which every case has enough time for all repetitions, if
+/// each case gets its share of the time that is left when it begins.
 fn enough(needed: &[Needed]) -> Duration {
     let mut before = Duration::ZERO;
     let mut enough = Duration::ZERO;
@@ -403,8 +398,8 @@ fn enough(needed: &[Needed]) -> Duration {
     enough
 }
 
-/// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
-/// the weights of the remaining cases. Later cases share the time that a case leaves unused.
+/// Returns the share of the remaining time that a case gets. `all` is the sum of the weights of the
+/// remaining cases.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }

@@ -10,12 +10,10 @@ use crate::harness::case::Case;
 /// The value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
 
-/// Settings that every bench receives when it creates its cases.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `true` if runs must be short.
     pub quick: bool,
-    /// The machine.
     pub topology: Topology,
     /// The CPUs that this process may use.
     pub cpus: Vec<CpuId>,
@@ -32,9 +30,7 @@ pub struct Settings {
 /// The cases and peers of a bench, as they are spelled in tables and in table order.
 #[derive(Clone, Copy, Debug)]
 pub struct Menu {
-    /// The names of the cases.
     pub cases: &'static [&'static str],
-    /// The names of the peers.
     pub peers: &'static [&'static str],
 }
 
@@ -59,7 +55,6 @@ impl Menu {
         peers.iter().any(|peer| peer == name)
     }
 
-    /// Returns the text that is shown in the help of the bench.
     pub fn help(self) -> String {
         let [cases, peers] = [self.cases, self.peers].map(|names| names.join(", "));
         format!("Cases: {cases}\nPeers: {peers}")
@@ -129,7 +124,6 @@ fn nearest(typed: &str, valid: &[&str]) -> String {
 }
 
 impl Settings {
-    /// Returns `true` if `case` was selected.
     pub fn wants_case(&self, case: &str) -> bool {
         let cases = &self.pick.cases;
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)

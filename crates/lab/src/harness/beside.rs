@@ -1,16 +1,9 @@
-//! Background threads of a measurement: readers, clients, or a loop that must not be disturbed.
-//!
-//! A figure "with a busy reader" is valid only if the reader was busy. Otherwise the reader could
-//! still be waking up when the measurement ends, or could lose its CPU for most of that time. Each
-//! background thread, called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit
-//! of work.
-//!
-//! - The clock starts when each attendant has completed a unit of work that it began after all
-//!   attendants had started.
-//! - If an attendant pauses for more than a tenth of the run, the run is discarded with a warning.
-//!
-//! An attendant records its longest pause in its own memory. This costs the attendant one read of
-//! the cycle counter per unit of work, and costs the measured threads nothing.
+//! Background threads of a measurement: readers, clients, or a loop that must not be disturbed. A
+//! figure "with a busy reader" is valid only if the reader was busy, so each background thread,
+//! called an *attendant*, calls [`Attendant::goes_on`] for each unit of work. The clock starts when
+//! each attendant has completed a unit that it began after all attendants had started. If an
+//! attendant pauses for more than a tenth of the run, the run is discarded with a warning. An
+//! attendant records its longest pause in its own memory, which costs the measured threads nothing.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -46,17 +39,14 @@ pub struct Span {
     ended: AtomicU64,
 }
 
-/// A background thread's handle to the measurement.
 pub struct Attendant<'s> {
     span: &'s Span,
     phase: u8,
-    /// The end of the previous unit of work.
     last: u64,
     longest: u64,
     nr_pieces: u64,
 }
 
-/// The work of an attendant within the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attended {
     /// The longest time between the ends of two units of work, in cycles.
@@ -65,24 +55,18 @@ pub struct Attended {
     pub nr_pieces: u64,
 }
 
-/// The reason why an attendant was absent for part of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent(pub String);
 
-/// The result of a measurement with attendants.
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Creates the handle for an attendant.
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }
     }
 
-    /// Waits until `count` attendants are at work.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if they do not start within ten seconds.
+    /// Waits until `count` attendants are at work. Returns an error if they do not start within ten
+    /// seconds.
     pub fn wait_for(&self, count: usize) -> Beside<()> {
         let began = cycles();
         // ORDER(seen): publish, other end in `Attendant::goes_on`.
@@ -99,7 +83,6 @@ impl Span {
         Ok(())
     }
 
-    /// Starts the measured period.
     pub fn begin(&self) {
         self.began.store(cycles(), Ordering::Relaxed);
         // ORDER(phase): publish, other end in `Attendant::goes_on`.
@@ -116,11 +99,7 @@ impl Span {
         self.phase.store(OVER, Ordering::Release);
     }
 
-    /// Checks the pauses of attendants that have exited.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if one of them paused for more than a tenth of the span.
+    /// Returns an error if an attendant that has exited paused for more than a tenth of the span.
     pub fn judge(&self, attended: &[Attended]) -> Beside<()> {
         let [began, ended] = [&self.began, &self.ended].map(|at| at.load(Ordering::Relaxed));
         judge(ended.saturating_sub(began), attended)
@@ -128,9 +107,7 @@ impl Span {
 }
 
 fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
-    let Some(worst) = attended.iter().max_by_key(|one| one.longest) else {
-        return Ok(());
-    };
+    let Some(worst) = attended.iter().max_by_key(|one| one.longest) else { return Ok(()) };
     if worst.longest <= span / SHARE {
         return Ok(());
     }
@@ -151,8 +128,7 @@ impl Attendant<'_> {
         self.goes_on_at(cycles())
     }
 
-    /// Does the same as [`goes_on`](Self::goes_on), with a cycle count that the caller has just
-    /// read.
+    /// Does the same as [`goes_on`](Self::goes_on) with a cycle count that was just read.
     #[inline]
     pub fn goes_on_at(&mut self, now: u64) -> bool {
         // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
@@ -198,8 +174,7 @@ impl Attendant<'_> {
 }
 
 /// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
-/// `cpus` CPUs runs in every tenth of the run. Returns 0 for a single thread. Even with a CPU for
-/// each thread, two threads may share a CPU until the kernel moves one of them.
+/// `cpus` CPUs runs in every tenth of the run. Even two threads may share a CPU for a while.
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
@@ -209,13 +184,8 @@ pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     }
 }
 
-/// Runs `body` while each of `loads` attendants works on a thread of its own.
-///
-/// `load(index, attendant)` loops until the attendant must stop. The results are in index order.
-///
-/// # Errors
-///
-/// Returns an error if an attendant did not start, or paused for more than a tenth of the run.
+/// Runs `body` while each of `loads` attendants works on a thread of its own. `load(index,
+/// attendant)` loops until the attendant must stop. The results are in index order.
 pub fn beside<L: Send, R>(
     loads: usize,
     load: impl Fn(usize, &mut Attendant<'_>) -> L + Sync,
@@ -235,7 +205,7 @@ pub fn beside<L: Send, R>(
         let ready = span.wait_for(loads);
         span.begin();
         // The guard also ends the span if `body` panics. Otherwise the attendants would never exit.
-        let ending = Ending(span);
+        let ending = scopeguard::guard((), |()| span.end());
         let done = ready.map(|()| body());
         drop(ending);
         let left = threads.into_iter().map(|thread| match thread.join() {
@@ -248,15 +218,6 @@ pub fn beside<L: Send, R>(
     let attended: Vec<Attended> = left.iter().map(|(_, attended)| *attended).collect();
     span.judge(&attended)?;
     Ok((done, left))
-}
-
-/// Ends a span when it is dropped.
-struct Ending<'s>(&'s Span);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
 }
 
 /// Returns a warning for each variant with discarded runs.
@@ -280,7 +241,6 @@ mod tests {
 
     use super::*;
 
-    /// Judges an artificial span of 1000 cycles.
     fn judged(longest: &[u64]) -> Beside<()> {
         let one = |&longest: &u64| Attended { longest, nr_pieces: 1 };
         judge(1000, &longest.iter().map(one).collect::<Vec<_>>())

@@ -8,7 +8,6 @@ use super::latency::Latencies;
 use super::metric::{Metric, Text};
 use super::stats::{Point, Spread};
 
-/// The values that one run of one variant measured, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     values: Vec<(&'static str, f64)>,
@@ -30,14 +29,12 @@ impl Sample {
         }
     }
 
-    /// Creates a sample of the given values.
-    pub fn of<const N: usize>(values: [(Metric, f64); N]) -> Self {
+    pub fn of<M: Into<&'static str>, const N: usize>(values: [(M, f64); N]) -> Self {
         let mut sample = Self::default();
         values.into_iter().for_each(|(metric, value)| sample.set(metric, value));
         sample
     }
 
-    /// Returns `true` for the sample of a discarded run.
     pub fn is_thrown_away(&self) -> bool {
         self.thrown_away.is_some()
     }
@@ -63,7 +60,6 @@ impl Sample {
         }
     }
 
-    /// Returns the value of a metric.
     pub fn value(&self, metric: &str) -> Option<f64> {
         self.values.iter().find(|(name, _)| *name == metric).map(|&(_, value)| value)
     }
@@ -73,18 +69,15 @@ impl Sample {
 /// if SIGINT interrupted the run.
 pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
 
-/// One implementation of a case.
 pub struct Variant {
     /// The name in tables and records, which is unique within the case.
     pub name: String,
     /// `true` for third-party code, which is measured for comparison.
     pub peer: bool,
-    /// Measures the variant once.
     pub run: RunFn,
 }
 
 impl Variant {
-    /// Creates a variant of this workspace.
     pub fn ours(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
@@ -92,7 +85,6 @@ impl Variant {
         Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
-    /// Creates a variant that measures third-party code.
     pub fn peer(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
@@ -100,7 +92,6 @@ impl Variant {
         Self::ours(name, run).into_peer()
     }
 
-    /// Marks the variant as third-party code.
     pub fn into_peer(self) -> Self {
         Self { peer: true, ..self }
     }
@@ -108,7 +99,6 @@ impl Variant {
 
 /// A question that several variants answer in one interleaved run.
 pub struct Case {
-    /// The name of the bench.
     pub bench: &'static str,
     /// The name in tables, in records and for `--cases`.
     pub name: &'static str,
@@ -118,14 +108,11 @@ pub struct Case {
     pub metrics: &'static [Metric],
     /// The metric whose ratio to the best peer is a column of the table.
     pub headline: &'static str,
-    /// The variants.
     pub variants: Vec<Variant>,
-    /// The ratios to report, and their bounds.
     pub claims: Vec<Claim>,
 }
 
 impl Case {
-    /// Creates a case without a description, variants or claims.
     pub fn new(bench: Text, name: Text, metrics: &'static [Metric], headline: Text) -> Self {
         Self {
             bench,
@@ -152,16 +139,13 @@ impl Case {
 /// The samples of one variant, one for each completed repetition.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The variant's name.
     pub variant: String,
-    /// `true` for a peer.
     pub peer: bool,
     /// The samples with the numbers of their repetitions, in order.
     pub samples: Vec<(usize, Sample)>,
 }
 
 impl Series {
-    /// Returns the values of one metric, each with its repetition.
     pub fn points(&self, metric: &str) -> Vec<Point> {
         self.samples
             .iter()
@@ -171,13 +155,11 @@ impl Series {
             .collect()
     }
 
-    /// Returns the median of one metric and its spread.
     pub fn spread(&self, metric: &str) -> Option<Spread> {
         let values: Vec<f64> = self.points(metric).iter().map(|point| point.value).collect();
         Spread::of(&values)
     }
 
-    /// Returns the reasons why runs were discarded.
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
         let samples = self.samples.iter();
         samples.filter_map(|(_, sample)| sample.thrown_away.as_deref())
@@ -185,37 +167,47 @@ impl Series {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// Runs each variant of the cases, and gives its sample to `check`.
+    pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
+        for mut case in cases {
+            for mut variant in std::mem::take(&mut case.variants) {
+                let sample = (variant.run)().unwrap().unwrap();
+                check(&case, &variant, &sample);
+            }
+        }
+    }
+
+    pub fn has_headline(case: &Case, variant: &Variant, sample: &Sample) {
+        assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
+    }
+
+    /// Creates a series with one repetition per sample.
+    pub fn series(variant: &str, peer: bool, samples: impl IntoIterator<Item = Sample>) -> Series {
+        let samples = samples.into_iter().enumerate().collect();
+        Series { variant: variant.into(), peer, samples }
+    }
 
     #[test]
     fn discarded_run_has_a_reason_and_no_values() {
-        let mut timed = Sample::default();
-        timed.set("time", 2.0);
         let absent = Sample::thrown_away(Absent("no thread".into()));
-        let series =
-            Series { variant: "a".into(), peer: false, samples: vec![(0, absent), (1, timed)] };
+        let series = series("a", false, [absent, Sample::of([("time", 2.0)])]);
         assert_eq!(series.points("time").len(), 1);
         assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
     }
 
     #[test]
     fn non_finite_values_count_as_unmeasured() {
-        let mut sample = Sample::default();
-        sample.set("rate", f64::INFINITY);
-        sample.set("time", 1.0);
+        let sample = Sample::of([("rate", f64::INFINITY), ("time", 1.0)]);
         assert_eq!((sample.value("rate"), sample.value("time")), (None, Some(1.0)));
     }
 
     #[test]
     fn points_keep_their_repetition_where_one_is_missing() {
-        let mut timed = Sample::default();
-        timed.set("time", 2.0);
-        let series = Series {
-            variant: "a".into(),
-            peer: false,
-            samples: vec![(0, timed.clone()), (1, Sample::default()), (2, timed)],
-        };
+        let timed = Sample::of([("time", 2.0)]);
+        let series = series("a", false, [timed.clone(), Sample::default(), timed]);
         let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
         assert_eq!(repetitions, [0, 2]);
     }

@@ -7,16 +7,11 @@ use super::stats::{Spread, paired_ratio};
 use super::summary::best_peer;
 use crate::harness::metric::Metric;
 
-/// A ratio with a bound.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The variant in the numerator.
     pub variant: String,
-    /// The metric that is compared.
     pub metric: &'static str,
-    /// The denominator.
     pub against: Against,
-    /// The bound of the ratio.
     pub bound: Bound,
     /// `true` if the claim fails only when the ratio violates the bound by more than one MAD.
     pub surely: bool,
@@ -27,7 +22,6 @@ pub struct Claim {
 pub enum Against {
     /// The peer with the best median of the claim's metric.
     BestPeer,
-    /// The variant with this name.
     Variant(String),
 }
 
@@ -37,16 +31,12 @@ impl<S: Into<String>> From<S> for Against {
     }
 }
 
-/// A bound of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// The ratio is at least this.
     AtLeast(f64),
-    /// The ratio is at most this.
     AtMost(f64),
 }
 
-/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -73,16 +63,13 @@ impl Verdict {
     }
 }
 
-/// A claim and its measurement.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
-    /// The claim.
     pub claim: &'a Claim,
     /// The variant in the denominator, if it was measured.
     pub against: Option<String>,
     /// The ratio, paired by repetition.
     pub ratio: Option<Spread>,
-    /// The outcome.
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median, so that another run may differ.
     pub close: bool,

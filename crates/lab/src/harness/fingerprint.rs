@@ -12,20 +12,15 @@ use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 pub struct Fingerprint {
     /// The model name of the CPU.
     pub cpu: Option<String>,
-    /// The architecture: `x86_64` or `aarch64`.
     pub arch: String,
-    /// The number of online CPUs.
     pub cpus_online: usize,
-    /// The number of CPUs that this process may use.
     pub cpus_allowed: usize,
     /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
     /// limit.
     pub cpu_quota_milli: Option<u64>,
     /// The number of cores among the online CPUs.
     pub cores: usize,
-    /// The number of last-level caches.
     pub caches: usize,
-    /// The number of NUMA nodes.
     pub nodes: usize,
     /// The number of pods of the default affinity scope among the allowed CPUs.
     pub cache_shards: usize,
@@ -35,33 +30,25 @@ pub struct Fingerprint {
     pub is_virtual: Option<bool>,
     /// The vendor and the product name of the machine, physical or virtual.
     pub product: Option<String>,
-    /// The release of the kernel.
     pub kernel: String,
     /// The number of timer ticks per second.
     pub hz: Option<u64>,
     /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
-    /// The driver that scales the frequency.
     pub scaling_driver: Option<String>,
-    /// The version of this program.
     pub version: String,
     /// The commit of the build, with `+changes` if the tree was modified.
     pub commit: Option<String>,
-    /// The Cargo profile of the build.
     pub profile: String,
-    /// The optimization level.
     pub opt_level: String,
-    /// The version of the compiler.
     pub rustc: Option<String>,
 }
 
-/// Finds the CPUs of this machine.
 pub fn find_cpus() -> Result<Topology, Stop> {
     Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))
 }
 
 impl Fingerprint {
-    /// Reads the state of the machine.
     pub fn take(topology: &Topology) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let first = topology.allowed().iter().next().map_or(0, |cpu| cpu.index());

@@ -1,9 +1,6 @@
-//! The current transfer time of a cache line between two CPUs.
-//!
-//! The host can move the CPUs of a virtual machine. If two of them end up on cores that share no
-//! cache, transferring a contended cache line takes twice as long, and a pool that shares more
-//! cache lines loses more time. The load average does not show this effect, but a ping-pong between
-//! two threads shows it.
+//! The current transfer time of a cache line between two CPUs. The host can move the CPUs of a
+//! virtual machine to cores that share no cache. A contended line then takes twice as long, which a
+//! ping-pong between two threads shows, and the load average does not.
 
 use std::thread;
 

@@ -2,17 +2,14 @@
 
 use super::stats::percentile;
 
-/// The durations in cycles of [`sync::time::cycles`].
-///
-/// A push stores to preallocated memory, so it hardly disturbs the measured code. A histogram would
-/// have to search for the bucket.
+/// Durations in cycles of [`sync::time::cycles`]. A push stores to preallocated memory, so it
+/// hardly disturbs the measured code.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     cycles: Vec<u64>,
 }
 
 impl Latencies {
-    /// Creates an empty set with space for `samples` samples.
     pub fn with_capacity_for(samples: usize) -> Self {
         Self { cycles: Vec::with_capacity(samples) }
     }
@@ -25,7 +22,6 @@ impl Latencies {
         self.cycles.push(end.saturating_sub(start));
     }
 
-    /// Adds all samples of `other`.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles.extend_from_slice(&other.cycles);
     }

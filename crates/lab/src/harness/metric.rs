@@ -21,13 +21,11 @@ pub enum Better {
     Lower,
 }
 
-/// A text that is part of the program.
 pub type Text = &'static str;
 
 /// A number that a run may measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The name in records.
     pub name: &'static str,
     /// The unit of the recorded value.
     pub unit: &'static str,

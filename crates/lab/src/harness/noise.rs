@@ -9,19 +9,16 @@ use top::exit::Stop;
 use super::handover;
 use super::switches::Usage;
 
-/// The time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms,
-/// so 40 ticks per CPU give a resolution of a few percent.
+/// The time for which the machine is watched before a bench: 40 ticks of /proc/stat per CPU.
 const WATCH: Duration = Duration::from_millis(400);
 
-/// The share of the CPUs above which other programs disturb the results. This is a guess: on two
-/// CPUs, 5 % is one thread that runs for a tenth of the time.
+/// The share of the CPUs above which other programs disturb the results. This is a guess.
 pub const OTHERS_LIMIT: f64 = 0.05;
 
-/// The share of the CPU time above which steal by the host distorts latencies. This value is a
-/// guess.
+/// The share of the CPU time above which steal distorts latencies. This is a guess.
 const STEAL_LIMIT: f64 = 0.01;
 
-/// The relative MAD above which two runs cannot be compared. This value is a guess.
+/// The relative MAD above which two runs cannot be compared. This is a guess.
 pub const SPREAD_LIMIT: f64 = 0.10;
 
 /// The minimum number of repetitions that show a spread.
@@ -47,13 +44,11 @@ pub struct NoiseMeter {
 }
 
 impl NoiseMeter {
-    /// Starts watching.
     pub fn start() -> Result<Self, Stop> {
         // A peer may run in a child process.
         Ok(Self { cpus: CpuTimes::now()?, own: [Usage::now(), Usage::of_children()] })
     }
 
-    /// Returns the noise since the start.
     pub fn noise(&self) -> Result<Noise, Stop> {
         let now = Self::start()?;
         let own = now.own.iter().zip(&self.own);
@@ -69,7 +64,6 @@ pub fn before() -> Result<Noise, Stop> {
     meter.noise()
 }
 
-/// Returns warnings for the user about the noise during the period `when`.
 pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if noise.others > OTHERS_LIMIT {

@@ -26,7 +26,6 @@ enum Show {
 }
 
 impl Progress {
-    /// Creates a display for `planned` runs, which end at `end` at the latest.
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
         let show = if stderr().is_terminal() && !is_dumb { Show::Terminal } else { Show::Lines };
@@ -35,15 +34,10 @@ impl Progress {
 
     /// Shows that a run of `variant` in `case` begins.
     pub fn run_begins(&self, case: &str, variant: &str) {
-        self.overwrite(format_args!(
-            "{}/{} {}  {case}: {variant}",
-            self.done,
-            self.planned,
-            self.left()
-        ));
+        let (done, planned, left) = (self.done, self.planned, self.left());
+        self.overwrite(format_args!("{done}/{planned} {left}  {case}: {variant}"));
     }
 
-    /// Records that a run ended.
     pub fn run_ended(&mut self) {
         self.done += 1;
     }
@@ -120,7 +114,6 @@ mod tests {
     use super::*;
 
     impl Progress {
-        /// Creates a display that shows nothing.
         pub fn silent() -> Self {
             Self { show: Show::Nothing, started: Instant::now(), planned: 0, done: 0, end: None }
         }
@@ -136,15 +129,14 @@ mod tests {
 
     #[test]
     fn remaining_time_is_shown_in_words() {
-        let shown = [None, Some(0), Some(200), Some(61_000), Some(101_000)]
-            .map(|ms| in_words(ms.map(Duration::from_millis)));
-        let wanted = [
-            "time left unknown",
-            "nearly done",
-            "about 1 s left",
-            "about 61 s left",
-            "about 1 min 50 s left",
-        ];
-        assert_eq!(shown, wanted);
+        for (ms, shown) in [
+            (None, "time left unknown"),
+            (Some(0), "nearly done"),
+            (Some(200), "about 1 s left"),
+            (Some(61_000), "about 61 s left"),
+            (Some(101_000), "about 1 min 50 s left"),
+        ] {
+            assert_eq!(in_words(ms.map(Duration::from_millis)), shown);
+        }
     }
 }

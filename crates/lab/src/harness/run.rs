@@ -1,8 +1,6 @@
-//! Interleaves the runs: each repetition runs every variant once, in a newly shuffled order.
-//!
-//! A machine drifts: it warms up, its neighbors wake, and its clock slows down. If all runs of one
-//! variant came before those of the next one, the comparison would include the drift. Interleaving
-//! exposes all variants to the same drift. Ratios are taken within a repetition.
+//! Interleaves the runs: each repetition runs every variant once, in a newly shuffled order, so
+//! that all variants are exposed to the same drift of the machine. Ratios are taken within a
+//! repetition.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +17,14 @@ const ATTEMPTS: usize = 2;
 /// The number of repetitions, their order and their time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The number of repetitions.
     pub repeat: usize,
-    /// The seed for all shuffles.
     pub seed: u64,
     /// The time limit. A repetition that would probably end after this limit does not begin.
     pub budget: Option<Duration>,
 }
 
-/// The reason why a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All repetitions were completed.
     Complete,
     /// The time limit was reached after this many repetitions.
     OutOfTime(usize),
@@ -89,10 +83,8 @@ fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, 
     Ok(tried)
 }
 
-/// Returns `true` if another repetition may begin after `done` repetitions took `spent`.
-///
-/// The first repetition may always begin, because a result without a spread is better than no
-/// result.
+/// Returns `true` if another repetition may begin after `done` repetitions took `spent`. The first
+/// may always begin, because a result without a spread is better than none.
 fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
     match (u32::try_from(done), budget) {
         (Ok(0), _) | (_, None) => true,
@@ -126,19 +118,14 @@ mod tests {
     ) -> Case {
         let variant = |index: usize| {
             let (turns, at) = (Rc::clone(turns), at.clone());
-            Variant {
-                name: format!("v{index}"),
-                peer: index > 0,
-                run: Box::new(move || {
-                    turns.borrow_mut().push(index);
-                    Ok(at(turns.borrow().len()))
-                }),
-            }
+            Variant::ours(format!("v{index}"), move || {
+                turns.borrow_mut().push(index);
+                Ok(at(turns.borrow().len()))
+            })
         };
         Case { variants: (0..3).map(variant).collect(), ..Case::new("test", "turns", &[], "") }
     }
 
-    /// Runs the case, and returns its series, its end, and the number of turns.
     fn run(
         plan: &Plan,
         interrupt: &Interrupt,
@@ -184,10 +171,8 @@ mod tests {
 
     #[test]
     fn discarded_run_is_repeated_once_and_then_reported() {
-        let at = |turn| {
-            let absent = || Sample::thrown_away(Absent("no thread".into()));
-            Some(if turn == 1 { Sample::default() } else { absent() })
-        };
+        let absent = || Sample::thrown_away(Absent("no thread".into()));
+        let at = move |turn| Some(if turn == 1 { Sample::default() } else { absent() });
         let plan = Plan { repeat: 1, ..PLAN };
         let (all, ended, turns) = run(&plan, &Interrupt::default(), at);
         assert_eq!((ended, turns.len()), (Ended::Complete, 5));

@@ -9,7 +9,6 @@ pub struct Spread {
     pub median: f64,
     /// The median absolute deviation. Half of the values are within this distance of the median.
     pub mad: f64,
-    /// The number of values.
     pub n: usize,
 }
 
@@ -27,20 +26,15 @@ impl Spread {
     }
 }
 
-/// A value and its repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The repetition.
     pub repetition: usize,
-    /// The value.
     pub value: f64,
 }
 
-/// Returns the spread of the ratios `above / below`. Each ratio is from two runs of one repetition.
-///
-/// The runs of one repetition are close together in time, so a slow phase of the machine affects
-/// both. A repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio
-/// remains.
+/// Returns the spread of the ratios `above / below` of the runs of one repetition, which a slow
+/// phase of the machine affects equally. A repetition is ignored if a value is missing or `below`
+/// is 0.
 pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     let ratios: Vec<f64> = above
         .iter()
@@ -52,10 +46,8 @@ pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     Spread::of(&ratios)
 }
 
-/// Returns the smallest value such that at least `percent` of `sorted` do not exceed it (nearest
-/// rank).
-///
-/// `sorted` must be in ascending order. Returns `None` if it is empty.
+/// Returns the smallest value such that at least `percent` of `sorted`, which is in ascending
+/// order, do not exceed it (nearest rank), or `None` if there is none.
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<u64> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()

@@ -4,12 +4,9 @@ use super::case::Series;
 use super::metric::{Better, Metric};
 use super::stats::{Spread, paired_ratio};
 
-/// One row of the table, for one variant.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The variant's name.
     pub variant: String,
-    /// `true` for a peer.
     pub peer: bool,
     /// One cell for each metric of the case, in order.
     pub cells: Vec<Cell>,
@@ -18,7 +15,6 @@ pub struct Row {
 /// One metric of one variant. Both fields are `None` if the variant does not measure the metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The value.
     pub spread: Option<Spread>,
     /// The ratio to the best peer, paired by repetition.
     pub vs_best_peer: Option<Spread>,
@@ -40,18 +36,13 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
     all.iter().filter(|series| !series.samples.is_empty()).map(row).collect()
 }
 
-/// Returns the peer with the best median of `metric`.
-///
-/// The peer is chosen once for all repetitions. Choosing the best peer of each repetition would
-/// give a mixture that no single peer achieves.
-///
-/// Readers of a QSBR flavor must report quiescent states. No other variant requires this of its
-/// users, so such a peer is shown, but is never the best one.
+/// Returns the peer with the best median of `metric` over all repetitions. The best peer of each
+/// repetition would be a mixture that no single peer achieves. Readers of a QSBR flavor must report
+/// quiescent states, which no other variant requires, so such a peer is never the best one.
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
 }
 
-/// Returns the series with the best median of `metric`.
 pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
     let medians = all.filter_map(|series| Some((series, series.spread(metric.name)?.median)));
     let (best, _) = medians.reduce(|best, other| {
@@ -67,27 +58,15 @@ pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::Sample;
+    use crate::harness::case::{Sample, tests::series as of_samples};
+    use crate::harness::metric::{higher, lower};
 
-    const RATE: Metric = Metric {
-        name: "rate",
-        unit: "1/s",
-        better: Better::Higher,
-        group: "",
-        head: "rate",
-        scale: 1.0,
-    };
-    const TIME: Metric =
-        Metric { name: "time", unit: "ns", better: Better::Lower, head: "time", ..RATE };
+    const RATE: Metric = higher("rate", "1/s", ("", "rate"), 1.0);
+    const TIME: Metric = lower("time", "ns", ("", "time"), 1.0);
 
     fn series(variant: &str, peer: bool, values: &[(f64, f64)]) -> Series {
-        let samples = values.iter().enumerate().map(|(repetition, &(rate, time))| {
-            let mut sample = Sample::default();
-            sample.set("rate", rate);
-            sample.set("time", time);
-            (repetition, sample)
-        });
-        Series { variant: variant.into(), peer, samples: samples.collect() }
+        let sample = |&(rate, time): &_| Sample::of([(RATE, rate), (TIME, time)]);
+        of_samples(variant, peer, values.iter().map(sample))
     }
 
     #[test]

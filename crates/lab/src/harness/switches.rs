@@ -13,7 +13,6 @@ pub struct Usage {
     pub slept: u64,
     /// The number of involuntary context switches.
     pub preempted: u64,
-    /// The CPU time in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
@@ -28,7 +27,6 @@ impl Usage {
         Self::of(UsageWho::RUSAGE_CHILDREN)
     }
 
-    /// Reads the counters of the calling thread.
     pub fn of_thread() -> Self {
         // This is more precise than the times of `getrusage`, which some kernels count in ticks.
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
@@ -46,7 +44,6 @@ impl Usage {
         }
     }
 
-    /// Returns the growth since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             slept: self.slept.saturating_sub(earlier.slept),
@@ -55,7 +52,6 @@ impl Usage {
         }
     }
 
-    /// Returns the total number of context switches.
     pub fn switches(self) -> u64 {
         self.slept + self.preempted
     }

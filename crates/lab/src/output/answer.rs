@@ -18,44 +18,32 @@ use crate::harness::summary::best_of;
 const VALUE_WIDTH: usize = 8;
 const PEER_WIDTH: usize = 37;
 
-/// A question, the case that answers it, and the rows of the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The question.
     pub text: &'static str,
-    /// The bench and the case.
     pub case: (&'static str, &'static str),
-    /// The number of turns of each variant.
     pub turns: usize,
-    /// The rows.
     pub rows: &'static [Row],
 }
 
 /// One metric of our variant, compared with the best of some peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The metric in words.
     pub label: &'static str,
-    /// The metric.
     pub metric: &'static str,
-    /// Our variant.
     pub ours: &'static str,
     /// The peers to compare. If the list is empty, all peers of the case are compared.
     pub peers: &'static [&'static str],
-    /// The unit of the values.
     pub unit: Unit,
 }
 
-/// The way in which a value is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds, printed as ns, µs, ms or s.
     Time,
     /// The time of runs that may deadlock.
     Ends,
-    /// A rate.
     Rate,
-    /// A number.
     Count,
 }
 
@@ -63,11 +51,8 @@ pub enum Unit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// The question.
     pub question: String,
-    /// The metric in words.
     pub row: String,
-    /// Our variant.
     pub ours: String,
     /// The best of the other variants.
     pub peer: String,
@@ -138,7 +123,6 @@ impl Unit {
     }
 }
 
-/// Formats the answers to one question.
 pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> String) -> String {
     let labels = QUESTIONS.iter().flat_map(|it| it.rows).map(|it| it.label);
     let label_width = labels.map(|it| it.chars().count()).max().unwrap_or(0);
@@ -170,7 +154,7 @@ pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::Sample;
+    use crate::harness::case::{Sample, tests::series};
     use crate::output::table::tests::MAX_WIDTH;
 
     fn answer(outcome: &str) -> Answer {
@@ -196,10 +180,8 @@ mod tests {
 
     #[test]
     fn cells_of_every_row_are_apart_and_fit_a_line() {
-        let mut sample = Sample::of([(ENDED, 0.0)]);
-        sample.set("until_end", 2e9);
-        let peer = Series { variant: "tokio".into(), peer: true, samples: vec![(0, sample)] };
-        let deadlocks = Unit::Ends.value(&peer, "until_end").unwrap();
+        let sample = Sample::of([(ENDED.name, 0.0), ("until_end", 2e9)]);
+        let deadlocks = Unit::Ends.value(&series("tokio", true, [sample]), "until_end").unwrap();
         for row in QUESTIONS.iter().flat_map(|it| it.rows) {
             let answer = Answer {
                 row: row.label.into(),

@@ -1,7 +1,5 @@
-//! Results are formatted as text (`text`) with tables (`table`), as JSON ([`record`]) or as a page
-//! (`page`). Verdicts (`verdict`) are put into words (`words`), and answers of `try` (`answer`) are
-//! classified by `outcome`. `sources` has the tables that compare published figures. A `run::Run`
-//! contains the lines of a run in order.
+//! The printed results: as text (`text`) with tables (`table`), as JSON ([`record`]) or as a page
+//! (`page`). A `run::Run` contains the lines of a run in order.
 
 pub(crate) mod answer;
 pub(crate) mod outcome;

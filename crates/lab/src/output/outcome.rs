@@ -11,7 +11,6 @@ pub const WORSE: &str = "worse";
 /// The runs differ too much.
 pub const UNDECIDED: &str = "undecided";
 
-/// All outcomes.
 pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
 
 /// The relative difference up to which two medians count as even.
@@ -59,7 +58,6 @@ pub fn three_digits(value: f64) -> String {
     format!("{scaled:.decimals$}{letter}")
 }
 
-/// Formats nanoseconds.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns < 999.5 => (ns, "ns"),

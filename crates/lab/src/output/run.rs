@@ -6,7 +6,6 @@ use top::exit::Stop;
 
 use crate::output::record::{CaseHead, Claimed, End, Head, Line, MACHINE, Record, SCHEMA};
 
-/// All lines of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The machine, the build and the command.
@@ -19,16 +18,11 @@ pub struct Run {
     pub lines: Vec<Line>,
 }
 
-/// All lines of one case.
 #[derive(Clone, Debug)]
 pub struct CaseRun {
-    /// The question and the metrics of the case.
     pub head: CaseHead,
-    /// The values of the variants.
     pub records: Vec<Record>,
-    /// The values of the machine while the case ran.
     pub machine: Vec<Record>,
-    /// The claims and their outcomes.
     pub claims: Vec<Claimed>,
 }
 
@@ -67,9 +61,7 @@ impl Run {
 
     /// Groups lines. Returns `None` if no [`Head`] comes first, or if results precede all cases.
     pub fn of(lines: Vec<Line>) -> Option<Self> {
-        let Some((Line::Head(head), rest)) = lines.split_first() else {
-            return None;
-        };
+        let Some((Line::Head(head), rest)) = lines.split_first() else { return None };
         let head = Head::clone(head);
         let mut cases: Vec<CaseRun> = Vec::new();
         let mut end = None;
@@ -126,7 +118,6 @@ impl CaseRun {
         self.records.iter().filter(move |record| record.metric == metric)
     }
 
-    /// Returns the value of one metric of one variant.
     pub fn record(&self, variant: &str, metric: &str) -> Option<&Record> {
         let mut records = self.records.iter();
         records.find(|record| record.variant == variant && record.metric == metric)

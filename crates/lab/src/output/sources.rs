@@ -1,39 +1,26 @@
-//! The tables of `bench seeds`: the old way next to the new way, and the figures of the sources.
-//!
-//! A table is a list of blocks. The cells of a block are medians of records, quotients of two such
-//! medians, or figures that a source published. A missing record is never replaced. Its cell is a
-//! dash, and a line below the block states the reason.
-//!
-//! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
-//! record. `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
+//! The tables of `bench seeds`: medians of records, quotients of two such medians, and figures that
+//! a source published. The cell of a missing record is a dash, and a line below the block states
+//! the reason. The lines of a run are JSON values, because xtask includes this file.
 
 use serde_json::Value;
 
 use super::outcome::three_digits;
 
-/// The measurements of one source, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// The number and the subject.
     pub title: &'static str,
-    /// The blocks.
     pub blocks: &'static [Block],
     /// The reason why our figures differ from those of the source.
     pub differs: &'static str,
 }
 
-/// Rows with the same columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// The machine and the workload of the source.
     pub source: &'static str,
-    /// The head of the first column.
     pub head: &'static str,
     /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
-    /// The rows.
     pub rows: &'static [Row],
-    /// The columns after the first.
     pub columns: &'static [Column],
     /// The reason why a cell may be missing.
     pub absent: &'static str,
@@ -42,22 +29,16 @@ pub struct Block {
 /// A row, which compares two variants of a case. The variant of the old way comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The first cell.
     pub label: &'static str,
-    /// The bench and the case.
     pub case: (&'static str, &'static str),
-    /// The variants.
     pub variants: [&'static str; 2],
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The head of adjacent columns.
     pub group: &'static str,
-    /// The head of the column.
     pub head: &'static str,
-    /// The content.
     pub show: Show,
 }
 
@@ -73,7 +54,6 @@ impl Column {
     }
 }
 
-/// The content of a column.
 #[derive(Clone, Copy, Debug)]
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
@@ -92,12 +72,10 @@ pub enum Show {
 }
 
 impl Source {
-    /// Returns `true` if one of the rows shows the case.
     pub fn has(&self, case: (&str, &str)) -> bool {
         self.rows().any(|row| row.case == case)
     }
 
-    /// Returns `true` if one of the rows of the case shows the variant.
     pub fn needs(&self, case: (&str, &str), variant: &str) -> bool {
         let mut rows = self.rows().filter(|row| row.case == case);
         rows.any(|row| row.variants.contains(&variant))
@@ -115,13 +93,10 @@ impl Source {
     }
 }
 
-/// A block with its cells.
 pub struct Filled {
-    /// The block.
     pub block: &'static Block,
     /// The lines above the block: the workload here, and the workload of the source.
     pub above: Vec<String>,
-    /// The rows of the block.
     pub rows: Vec<Vec<String>>,
     /// The lines below the block: the reasons for dashes, and the number of runs.
     pub below: Vec<String>,
@@ -231,12 +206,10 @@ impl Block {
 
 const ABSENT: &str = "-";
 
-/// Returns `true` if a line belongs to the case of a row.
 fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }
 
-/// Returns `true` if a line is the record of a row's variant.
 fn is_of(line: &Value, row: &Row) -> bool {
     line["median"].is_f64()
         && is_of_case(line, row)

@@ -13,7 +13,6 @@ const GAP_IN_GROUP: usize = 1;
 /// The number of spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
-/// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// The alignment of words.
@@ -22,7 +21,6 @@ pub enum Align {
     Right,
 }
 
-/// The head of a column.
 #[derive(Clone, Debug)]
 struct Column {
     group: String,
@@ -120,9 +118,7 @@ impl Table {
     }
 
     fn gap_before(&self, index: usize) -> usize {
-        let Some(before) = index.checked_sub(1) else {
-            return 0;
-        };
+        let Some(before) = index.checked_sub(1) else { return 0 };
         let group = &self.columns[index].group;
         let joined = !group.is_empty() && self.columns[before].group == *group;
         if joined { GAP_IN_GROUP } else { GAP }

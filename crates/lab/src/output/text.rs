@@ -24,57 +24,48 @@ use crate::harness::noise::{self, Noise};
 use crate::harness::run::Ended;
 use crate::harness::summary::{Row, best_peer, summarize};
 
-/// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Tables. If `claims` is set, the claims, which are targets of the project, are also printed.
-    Text { claims: bool },
+    Text {
+        claims: bool,
+    },
     /// One record per line.
     Json,
     /// The tables of sources. `some` is set if only some cases were selected.
-    Sources { some: bool },
-    /// The answers to questions.
+    Sources {
+        some: bool,
+    },
     Answers,
 }
 
-/// Writes results to `out`.
 pub struct Report<W> {
     out: W,
     form: Form,
     paint: Paint,
     /// The number of claims that were measured and do not hold.
     pub unmet: usize,
-    /// The lines of the page.
     pub lines: Vec<Line>,
 }
 
-/// A case that has run, possibly not to completion.
 pub struct Finished<'a> {
-    /// The case.
     pub case: &'a Case,
-    /// The samples of each variant.
     pub series: &'a [Series],
-    /// The reason why the case ended.
     pub ended: Ended,
-    /// The number of requested repetitions.
     pub repeat: usize,
-    /// The noise while the case ran.
     pub noise: Noise,
     /// `true` if the lines contain every run.
     pub runs: bool,
-    /// The question that the case answers.
     pub asked: Option<&'a Question>,
     /// The source whose table is complete with this case.
     pub completes: Option<&'a Source>,
 }
 
 impl<W: Write> Report<W> {
-    /// Creates an empty report. Its text is colored if `color` is set.
     pub fn new(out: W, form: Form, color: bool) -> Self {
         Self { out, form, paint: Paint { color }, unmet: 0, lines: Vec::new() }
     }
 
-    /// Prints the machine, the build and the warnings.
     pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
         self.lines.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
@@ -90,7 +81,6 @@ impl<W: Write> Report<W> {
         self.warn(&head.warnings)
     }
 
-    /// Prints the results of a case.
     pub fn case(&mut self, finished: &Finished<'_>) -> Result<(), Stop> {
         let Finished { case, series, noise, runs, asked, completes, .. } = finished;
         let rows = summarize(case.metrics, series);
@@ -290,7 +280,6 @@ fn ended(end: &End) -> &'static str {
     }
 }
 
-/// Returns the first lines of the answers.
 fn introduction(head: &Head) -> String {
     let machine = &head.fingerprint;
     let kind = match machine.is_virtual {
@@ -307,7 +296,6 @@ fn introduction(head: &Head) -> String {
     )
 }
 
-/// Returns the last lines of the answers.
 fn conclusion(lines: &[Line], end: &End) -> String {
     let answers = lines.iter().filter_map(|line| match line {
         Line::Answer(answer) => Some(answer),
@@ -450,7 +438,6 @@ fn or_dash<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), format)
 }
 
-/// Colors, if any.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,

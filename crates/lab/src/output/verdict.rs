@@ -14,9 +14,7 @@ const MOST_NAMED: usize = 6;
 /// The comparison of our default variant of a case with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
-    /// The name of our variant.
     pub ours: &'a str,
-    /// The name of the peer.
     pub peer: &'a str,
     /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
@@ -25,7 +23,6 @@ pub struct Standing<'a> {
     pub times: f64,
     /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
-    /// The number of repetitions.
     pub n: usize,
     /// `true` if the metric is a time or a rate.
     is_speed: bool,
@@ -84,7 +81,6 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Returns the outcome of the comparison.
     pub fn outcome(&self) -> &'static str {
         outcome::of(self.times, self.spread * self.times, self.n)
     }
@@ -102,24 +98,18 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// The number of claims for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// The number of claims that hold.
     pub hold: usize,
-    /// The number of claims that do not hold.
     pub fail: usize,
     /// The number of claims of both kinds that are so close to their bound that another run may
     /// differ.
     pub close: usize,
-    /// The number of claims with a single repetition.
     pub one_run: usize,
-    /// The number of claims with a variant that was not measured.
     pub not_measured: usize,
 }
 
 impl Totals {
-    /// Counts the claims of `cases`.
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a CaseRun>) -> Self {
         let mut totals = Self::default();
         for claim in cases.into_iter().flat_map(|case| &case.claims) {
@@ -134,7 +124,6 @@ impl Totals {
         totals
     }
 
-    /// Formats the counts as a line.
     pub fn in_words(&self) -> String {
         let judged = self.hold + self.fail;
         let mut parts = match self {
@@ -180,7 +169,6 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     benches
 }
 
-/// Returns the heading of the summary.
 pub fn reported_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
         true => "ours against the best peer, by the metric of the case",
@@ -215,7 +203,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::output::record::{MetricHead, Record};
 
-    /// Creates a case of `ours` and `peer` with the given ratio.
     pub(crate) fn case(better: Better, unit: &str, (median, mad, n): (f64, f64, usize)) -> CaseRun {
         let record = |variant: &str, metric: &str, peer, (median, mad)| Record {
             bench: "b".into(),

@@ -56,10 +56,9 @@ scale queues: queue to many queues
 scale domains: use many SRCU domains for the first time
 ";
 
-/// The name of each metric in words. A line contains the scope, the metric and the words. A scope
-/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. `#`
-/// matches any number, and the first matching line is used. The words appear after "by", as the
-/// title of a plot, and as the head of a column.
+/// The name of each metric in words. A line contains the scope (a bench with a case, a bench, or
+/// `*`), the metric and the words. The narrowest scope takes precedence. `#` matches any number,
+/// and the first matching line is used.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p#: p# of the call that queues
@@ -165,7 +164,6 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("isolation", "on_demand"),
 ];
 
-/// The names of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
     ("others_cpu", "CPUs used by other programs"),
     ("steal", "CPUs taken by the host"),
@@ -213,13 +211,11 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     found.map_or_else(|| of_other(metric), |(_, words)| words)
 }
 
-/// Returns the description of a machine metric.
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);
     found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
 }
 
-/// Inserts commas between thousands.
 fn grouped(number: &str) -> String {
     let mut text = String::new();
     for (index, digit) in number.chars().enumerate() {
@@ -252,12 +248,10 @@ pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str>
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns all cases that have a description.
     pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
         keys(WORDS)
     }
 
-    /// Returns all scopes and metrics that have a description.
     pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
         keys(METRICS)
     }

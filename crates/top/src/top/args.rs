@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::number;
+
 /// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU
 /// data, workers and the functions that they run.
 ///
@@ -51,7 +53,7 @@ pub struct TopArgs {
     pub prune: bool,
 
     /// Milliseconds between two snapshots
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = pause)]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = number::<10, 3_600_000>)]
     pub every: u64,
 
     /// The directory of the pages
@@ -59,20 +61,12 @@ pub struct TopArgs {
     pub directory: PathBuf,
 }
 
-/// Parses a pause. The error describes a valid pause.
-fn pause(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|it| (10..=3_600_000).contains(it));
-    number.ok_or_else(|| "not a whole number from 10 to 3600000".to_owned())
-}
-
 impl TopArgs {
-    /// Returns `true` if the output is the full screen.
     pub(super) fn is_full_screen(&self) -> bool {
         let is_text = self.plain || self.once || self.json || self.prometheus;
         !is_text && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Returns the time between two snapshots.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(self.every)
     }

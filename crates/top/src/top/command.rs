@@ -1,6 +1,6 @@
 //! The command: selects the processes, the interval and the output format.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,8 +34,9 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
         return all(args);
     };
     let path = path_of(&args.directory, process)?;
-    let mut watched = Watched::open(&path).map_err(|no_look| cannot_show(&path, &no_look))?;
-    let first = watched.snapshot().map_err(|no_look| cannot_show(&path, &no_look))?;
+    let cannot_show = |no_look: NoSnapshot| cannot_show(&path, &no_look);
+    let mut watched = Watched::open(&path).map_err(cannot_show)?;
+    let first = watched.snapshot().map_err(cannot_show)?;
     if args.prometheus {
         return print(&prometheus::text(&[&first]));
     }
@@ -49,13 +50,12 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
     if process.contains('/') {
         return Ok(PathBuf::from(process));
     }
-    let number = process.parse::<u32>();
-    let pid = number.map_err(|_| {
-        Stop::CouldNotRun(format!(
+    match process.parse() {
+        Ok(pid) => Ok(processes::page_of(directory, pid)),
+        Err(_) => Err(Stop::CouldNotRun(format!(
             "{process:?} is not a process: give its number, or the path of its page"
-        ))
-    })?;
-    Ok(processes::page_of(directory, pid))
+        ))),
+    }
 }
 
 fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
@@ -66,8 +66,11 @@ fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
         _ => "",
     };
     let reason = format!("{}{hint}", no_look.reason());
-    let path = path.display().to_string();
-    Stop::because(&format!("cannot read {}", plain(&path)), reason)
+    Stop::because(&format!("cannot read {}", plain(&path.display().to_string())), reason)
+}
+
+fn unreadable(directory: &Path, error: io::Error) -> Stop {
+    Stop::because(&format!("cannot read {}", directory.display()), error)
 }
 
 /// Reads the page repeatedly until the process ends or the user quits.
@@ -112,11 +115,9 @@ fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     false
 }
 
-/// Reads the page of every process once.
 fn all(args: &TopArgs) -> Result<(), Stop> {
     let directory = &args.directory;
-    let found = processes::find(directory)
-        .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
+    let found = processes::find(directory).map_err(|error| unreadable(directory, error))?;
     if args.prometheus {
         let snapshots: Vec<_> = found.iter().filter_map(|it| it.snapshot.as_ref().ok()).collect();
         return print(&prometheus::text(&snapshots));
@@ -136,20 +137,15 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
 }
 
 fn prune(directory: &Path) -> Result<(), Stop> {
-    let gone = processes::prune(directory)
-        .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
-    let lines = gone.iter().map(|path| {
-        let path = path.display().to_string();
-        format!("removed {}\n", plain(&path))
-    });
-    print(&lines.collect::<String>())?;
+    let gone = processes::prune(directory).map_err(|error| unreadable(directory, error))?;
+    let line = |path: &PathBuf| format!("removed {}\n", plain(&path.display().to_string()));
+    print(&gone.iter().map(line).collect::<String>())?;
     if gone.is_empty() {
         talk::say("no exited process left a page behind");
     }
     Ok(())
 }
 
-/// Returns the meaning of each figure.
 fn fields() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {
@@ -163,7 +159,5 @@ fn fields() -> String {
 }
 
 fn print(text: &str) -> Result<(), Stop> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    crate::print(text.as_bytes()).map(|_| ())
 }

@@ -9,13 +9,14 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
+use unicode_truncate::UnicodeTruncateStr;
 
 use super::processes::Found;
 use super::rows::{
     DETAIL, Table, dropped_first, duration_text, has_groups, main_counter, main_rate, rate,
     scope_and_group, span_s, stalled_s,
 };
-use super::text::{headline, is_stalled, summary, wide};
+use super::text::{self, headline, padded, says, wide};
 use super::view::{Over, REMEMBERED, View};
 
 const FOOT: &str = " q quit  ? help  / filter  Tab next table  s sort  Enter details  p pause ";
@@ -38,11 +39,9 @@ const HELP: &[&str] = &[
 
 /// The minimum widths of the columns of names and details, even on a narrow screen.
 const NAMES: [usize; 2] = [12, 10];
-/// The width of a small plot in the table.
 const PLOT: usize = 12;
-const GAP: usize = 2;
+const GAP: usize = text::GAP.len();
 
-/// Draws a process.
 pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let [head, problems, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -78,7 +77,6 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     over(frame, &title, &lines, &mut view.over_top);
 }
 
-/// Draws the list of processes.
 pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
@@ -94,16 +92,11 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     let top = (selected + 1).saturating_sub(height);
     let lines = found.iter().enumerate().skip(top).take(height);
     let lines = lines.map(|(at, found)| {
-        let (says, is_alarm) = match &found.snapshot {
-            Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
-            Err(no_look) => (no_look.reason().to_owned(), false),
-        };
+        let (says, is_alarm) = says(found);
         let text = cut(&format!("{:>8}  {says}", found.pid), width);
         let style = if is_alarm { alarm(true) } else { Style::new() };
-        Line::styled(
-            text,
-            if at == selected { style.add_modifier(Modifier::REVERSED) } else { style },
-        )
+        let is_reversed = if at == selected { Modifier::REVERSED } else { Modifier::empty() };
+        Line::styled(text, style.add_modifier(is_reversed))
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), body);
     frame.render_widget(foot_bar(FOOT_OF_LIST, width), foot);
@@ -166,10 +159,8 @@ fn problems(view: &View) -> Vec<String> {
             found.push((rank, format!("{who} at its limit of {limit}, {wait} wait")));
         }
         if record.kind == Kind::Rcu && figure("stalls") > 0 {
-            found.push((
-                1,
-                format!("{who}: {} grace periods did not end in time", figure("stalls")),
-            ));
+            let nr_stalls = figure("stalls");
+            found.push((1, format!("{who}: {nr_stalls} grace periods did not end in time")));
         }
     }
     found.sort_by_key(|(rank, _)| *rank);
@@ -257,23 +248,16 @@ fn table_lines(
             {
                 text.insert(0, if down { '▼' } else { '▲' });
             }
-            let text = cut(&text, width);
-            let gap = if nth == 0 { 0 } else { GAP };
-            let room = width - wide(&text).min(width);
-            let padded = if column < 2 {
-                format!("{}{text}{}", " ".repeat(gap), " ".repeat(room))
-            } else {
-                format!("{}{text}", " ".repeat(gap + room))
-            };
+            let text = padded(nth, column >= 2, &cut(&text, width), width);
             let style = if at > 0 && cell.is_alarm { base.patch(alarm(view.color)) } else { base };
-            spans.push(Span::styled(padded, style));
+            spans.push(Span::styled(text, style));
         }
         if has_plot {
             let text = match at {
                 0 => main_rate(table.kind).into(),
                 _ => sparks(&view.rates(table.kind, row), plot),
             };
-            spans.push(Span::styled(format!("{}{}", " ".repeat(GAP), cut(&text, plot)), base));
+            spans.push(Span::styled(format!("{}{}", text::GAP, cut(&text, plot)), base));
         }
         lines.push(Line::from(spans));
     }
@@ -303,9 +287,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         while total(columns) > room {
             let texts =
                 columns.iter_mut().filter(|it| NAMES.get(it.0).is_some_and(|&min| it.1 > min));
-            let Some((_, width)) = texts.max_by_key(|it| it.1) else {
-                return;
-            };
+            let Some((_, width)) = texts.max_by_key(|it| it.1) else { return };
             *width -= 1;
         }
     };
@@ -348,7 +330,6 @@ fn detail_title(view: &View) -> String {
     }
 }
 
-/// Returns all figures of the selected row, each with its meaning.
 fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
@@ -411,9 +392,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
             let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
             // This does not break a line within the indentation and the figures at its start.
             let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
-            let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
-                break;
-            };
+            let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else { break };
             broken.push(rest[..at].to_owned());
             rest = rest[at..].trim_start();
         }
@@ -440,21 +419,14 @@ fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
     }
-    let mut kept = String::new();
-    for c in text.chars() {
-        if wide(&kept) + wide(c.encode_utf8(&mut [0; 4])) + 1 > width {
-            break;
-        }
-        kept.push(c);
-    }
-    if width > 0 {
-        kept.push('…');
-    }
-    kept
+    let (kept, _) = text.unicode_truncate(width.saturating_sub(1));
+    format!("{kept}{}", if width > 0 { "…" } else { "" })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -469,7 +441,6 @@ mod tests {
         drawn(size, |frame| draw(frame, view))
     }
 
-    /// Returns the text on a screen of this size, and the part of the text that is red.
     fn drawn((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> (String, String) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(draw).unwrap();
@@ -489,18 +460,24 @@ mod tests {
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
     }
 
-    /// Compares the screens with captured ones. `AFTERWORK_CAPTURE=1` rewrites them.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
-        for size in [(80, 24), (40, 10), (200, 50)] {
-            let mut view = view();
-            for count in 0..3 {
-                let mut snapshot = view.now.clone();
-                snapshot.page.written_ns += 1_000_000_000 + count;
-                view.seen(Ok(snapshot));
-            }
-            is_as_captured("", size, &screen(&mut view, size).0);
+        for size in SIZES {
+            is_as_captured("", size, &screen(&mut seen_again(3), size).0);
         }
+    }
+
+    const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
+
+    /// Returns a view after `nr` more snapshots, each a second after the last one.
+    fn seen_again(nr: u64) -> View {
+        let mut view = view();
+        for count in 0..nr {
+            let mut snapshot = view.now.clone();
+            snapshot.page.written_ns += 1_000_000_000 + count;
+            view.seen(Ok(snapshot));
+        }
+        view
     }
 
     fn is_as_captured(what: &str, (width, height): (u16, u16), shown: &str) {
@@ -538,12 +515,7 @@ mod tests {
 
     #[test]
     fn a_wide_screen_shows_the_whole_minute() {
-        let mut view = view();
-        for count in 0..80 {
-            let mut snapshot = view.now.clone();
-            snapshot.page.written_ns += 1_000_000_000 + count;
-            view.seen(Ok(snapshot));
-        }
+        let mut view = seen_again(80);
         for (width, bars) in [(250, REMEMBERED), (191, PLOT)] {
             let (shown, _) = screen(&mut view, (width, 10));
             let longest = shown.lines().map(|line| line.matches('▁').count()).max();
@@ -559,20 +531,16 @@ mod tests {
             let mut snapshot = view().now.clone();
             snapshot.page.name = plain(name).into_owned();
             snapshot.page.records.last_mut().unwrap().name = plain(name).into_owned();
-            let path = format!("/dev/shm/afterwork-{pid}").into();
-            let snapshot = Ok(snapshot);
-            Found { pid, path, snapshot }
+            Found { pid, path: format!("/dev/shm/afterwork-{pid}").into(), snapshot: Ok(snapshot) }
         };
         let ended = NoSnapshot::Stale("it has exited, and left its page".into());
+        let long = "a-server-of-thumbnails-with-a-name-longer-than-most-screens-of-phones-are-wide";
         let found = [
-            named(
-                7,
-                "a-server-of-thumbnails-with-a-name-longer-than-most-screens-of-phones-are-wide",
-            ),
+            named(7, long),
             named(4_194_303, "\x1b[31m\u{202e}redrum\u{200b}\r\n日本語"),
             Found { snapshot: Err(ended), ..named(11, "") },
         ];
-        for size in [(80, 24), (40, 10), (200, 50)] {
+        for size in SIZES {
             let (shown, red) = drawn(size, |frame| draw_list(frame, &found, 1));
             is_as_captured("list-", size, &shown);
             assert!(shown.lines().all(|line| wide(line) <= size.0.into()), "{shown}");
@@ -587,25 +555,15 @@ mod tests {
     #[test]
     fn smallest_screen_shows_the_essentials_with_distinct_names() {
         let (shown, _) = screen(&mut view(), (80, 24));
-        for word in [
-            "mail-in",
-            "checkpoint-",
-            "…",
-            "active",
-            "max",
-            "done/s",
-            "wait p99",
-            "stalled for 31 s",
-            "1 queue 4",
-            "q quit",
-        ] {
+        let words =
+            "mail-in|checkpoint-|…|active|max|done/s|wait p99|stalled for 31 s|1 queue 4|q quit";
+        for word in words.split('|') {
             assert!(shown.contains(word), "{word} is missing in\n{shown}");
         }
         let (tiny, _) = screen(&mut view(), (40, 10));
-        assert!(
-            tiny.contains("mail-in") && tiny.contains("active") && tiny.contains("stalled"),
-            "{tiny}"
-        );
+        for word in ["mail-in", "active", "stalled"] {
+            assert!(tiny.contains(word), "{word} is missing in\n{tiny}");
+        }
         // Drawing must not panic at any size.
         for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
             screen(&mut view(), size);
@@ -627,12 +585,8 @@ mod tests {
         }
         let figures = |waiting, max| vec![2, 0, waiting, max, 0, 1, 9, 0, 0, 0, 0];
         for (name, waiting, max) in [("tenants", 1, 2), ("others", 0, 2), ("endless", 1, 0)] {
-            records.push(Record::new(
-                Kind::Group,
-                name.into(),
-                String::new(),
-                figures(waiting, max),
-            ));
+            let figures = figures(waiting, max);
+            records.push(Record::new(Kind::Group, name.into(), String::new(), figures));
         }
         View::new(snapshot, true)
     }
@@ -677,11 +631,9 @@ mod tests {
         let mut view = view();
         view.press(Key::Tab);
         let (shown, red) = screen(&mut view, (140, 30));
-        assert!(
-            shown.contains("stalled ms") && red.contains("31000") && red.contains("stalled for"),
-            "{red}"
-        );
-        assert!(!red.contains("idle"), "{red}");
+        assert!(shown.contains("stalled ms"), "{shown}");
+        let is_red = |word| red.contains(word);
+        assert!(is_red("31000") && is_red("stalled for") && !is_red("idle"), "{red}");
     }
 
     #[test]
@@ -700,7 +652,7 @@ mod tests {
     }
 
     /// Returns the names of the figures on a screen, which are the words with an underscore.
-    fn view_fields(shown: &str) -> Vec<String> {
+    fn named(shown: &str) -> BTreeSet<String> {
         let words = shown.split_whitespace();
         let named = words.filter(|it| {
             it.contains('_') && it.chars().all(|c| c.is_ascii_lowercase() || c == '_')
@@ -718,10 +670,6 @@ mod tests {
         view.press(Key::Enter);
         let (first, _) = screen(&mut view, (40, 10));
         assert!(first.contains("↓") && !first.contains("↑"), "{first}");
-        let named = |shown: &str| {
-            let fields = view_fields(shown);
-            fields.into_iter().collect::<std::collections::BTreeSet<_>>()
-        };
         let title = first.lines().next().unwrap_or_default().trim_end_matches(['─', '┐', ' ']);
         let title = title.to_owned();
         assert!(title.contains("all figures of queue "), "{title}");
@@ -750,10 +698,8 @@ mod tests {
             view.press(Key::Right);
         }
         let (shown, _) = screen(&mut view, (80, 24));
-        assert!(
-            !shown.contains("inactive") && shown.contains("wait p99") && shown.contains("mail-in"),
-            "{shown}"
-        );
+        let found = ["inactive", "wait p99", "mail-in"].map(|word| shown.contains(word));
+        assert_eq!(found, [false, true, true], "{shown}");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::processes::Found;
 use super::rows::{pairs, rate, span_s};
 use super::snapshot::{NoSnapshot, Snapshot};
 
-/// Returns the object for a snapshot.
 #[must_use]
 pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let page = &now.page;
@@ -55,7 +54,6 @@ fn records(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Value {
     Value::Array(records.collect())
 }
 
-/// Returns a word for the measure of a figure.
 pub fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Gauge => "now",
@@ -76,7 +74,6 @@ pub fn fields() -> Value {
     Value::Object(Map::from_iter(kinds))
 }
 
-/// Returns the array of all processes that were found.
 #[must_use]
 pub fn processes(found: &[Found]) -> Value {
     let objects = found.iter().map(|found| match &found.snapshot {

@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 
-/// Returns `text`, with numbers in place of the characters that a terminal would obey or hide.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {

@@ -12,7 +12,6 @@ use super::snapshot::{NoSnapshot, Snapshot, Watched};
 pub struct Found {
     /// The PID in the page's name.
     pub pid: u32,
-    /// The path of the page.
     pub path: PathBuf,
     /// The contents of the page, or the reason why there are none.
     pub snapshot: Result<Snapshot, NoSnapshot>,
@@ -23,10 +22,6 @@ const AT_ONCE: usize = 256;
 
 /// Reads every page in `directory`, in the order of the PIDs. Asks all processes before the first
 /// wait, so that any number of processes that do not answer cost a single timeout.
-///
-/// # Errors
-///
-/// Returns an error if the directory cannot be read.
 pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -57,11 +52,7 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
 ///
 /// A page is removed if it has the name of a page and belongs to this user, if no process here has
 /// its PID and its start time, and if it is not locked. A page of another container is therefore
-/// never removed.
-///
-/// # Errors
-///
-/// Returns an error if the directory cannot be read.
+/// never removed. Returns an error if the directory cannot be read.
 pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let stale = find(directory)?.into_iter().filter_map(|found| match found.snapshot {
         Err(NoSnapshot::Stale(_)) => Some(found.path),

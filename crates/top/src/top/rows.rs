@@ -5,10 +5,8 @@ use afterwork::page::{Field, Kind, Measure, Record};
 
 use super::snapshot::Snapshot;
 
-/// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
-    /// The text of the cell.
     pub text: String,
     /// `true` if the cell reports a problem.
     pub is_alarm: bool,
@@ -28,103 +26,55 @@ impl Cell {
 /// names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The kind of the records.
     pub kind: Kind,
-    /// The rows of the table.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Returns the kinds that have a table.
 pub fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|it| !it.is_histogram())
 }
 
-/// How a column shows a figure.
-#[derive(Clone, Copy)]
-enum Shows {
-    Figure,
-    /// The increase of the figure per second.
-    Rate,
+/// Returns the columns of a kind: the header and the figure. A column whose header ends in `/s`
+/// shows the increase of its figure per second.
+fn columns(kind: Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let columns = match kind {
+        Kind::Queue => {
+            "active nr_active, inactive nr_inactive, max max_active, done/s completed, \
+             done completed, helped helped, panicked panicked, refused refused, \
+             cpu ms cpu_time_us, wait p50 ms wait_p50_ns, wait p99 ms wait_p99_ns, \
+             oldest ms oldest_ns, run p99 ms run_p99_ns"
+        }
+        Kind::Group => {
+            "active nr_active, over nr_over, waiting nr_waiting, max max_active, shares shares, \
+             queues nr_queues, inactive nr_inactive, done/s completed, done completed, \
+             helped helped, cpu ms cpu_time_us"
+        }
+        Kind::Pool => {
+            "workers nr_workers, idle nr_idle, running nr_running, blocked nr_blocked, \
+             pending nr_pending, kicks/s kicks, created created, culled culled, maydays maydays, \
+             refused spawn_failed, stalls stalls, stalled ms stalled_ms"
+        }
+        Kind::Rcu => {
+            "gp/s grace_periods, gps grace_periods, readers nr_readers, callbacks/s callbacks, \
+             callbacks callbacks, waiting callbacks_wait, panicked panicked, stalls stalls"
+        }
+        Kind::Mailbox => {
+            "received/s received, received received, sleeps/s sleeps, wake-ups/s wake_ups, \
+             wake-ups wake_ups"
+        }
+        Kind::PerCpu => {
+            "slots nr_slots, drains/s drains, drains drains, drained drained, waited waited, \
+             mailed mailed, panicked panicked"
+        }
+        Kind::Worker => "thread thread, sleeps sleeps",
+        Kind::Function => "running nr_running, pending nr_pending",
+        _ => "",
+    };
+    columns.split(", ").filter_map(|column| column.rsplit_once(' '))
 }
 
-type Column = (&'static str, &'static str, Shows);
-
-/// Returns the columns of a kind: the header, the figure, and how it is shown.
-fn columns(kind: Kind) -> &'static [Column] {
-    use Shows::{Figure, Rate};
-    match kind {
-        Kind::Queue => &[
-            ("active", "nr_active", Figure),
-            ("inactive", "nr_inactive", Figure),
-            ("max", "max_active", Figure),
-            ("done/s", "completed", Rate),
-            ("done", "completed", Figure),
-            ("helped", "helped", Figure),
-            ("panicked", "panicked", Figure),
-            ("refused", "refused", Figure),
-            ("cpu ms", "cpu_time_us", Figure),
-            ("wait p50 ms", "wait_p50_ns", Figure),
-            ("wait p99 ms", "wait_p99_ns", Figure),
-            ("oldest ms", "oldest_ns", Figure),
-            ("run p99 ms", "run_p99_ns", Figure),
-        ],
-        Kind::Group => &[
-            ("active", "nr_active", Figure),
-            ("over", "nr_over", Figure),
-            ("waiting", "nr_waiting", Figure),
-            ("max", "max_active", Figure),
-            ("shares", "shares", Figure),
-            ("queues", "nr_queues", Figure),
-            ("inactive", "nr_inactive", Figure),
-            ("done/s", "completed", Rate),
-            ("done", "completed", Figure),
-            ("helped", "helped", Figure),
-            ("cpu ms", "cpu_time_us", Figure),
-        ],
-        Kind::Pool => &[
-            ("workers", "nr_workers", Figure),
-            ("idle", "nr_idle", Figure),
-            ("running", "nr_running", Figure),
-            ("blocked", "nr_blocked", Figure),
-            ("pending", "nr_pending", Figure),
-            ("kicks/s", "kicks", Rate),
-            ("created", "created", Figure),
-            ("culled", "culled", Figure),
-            ("maydays", "maydays", Figure),
-            ("refused", "spawn_failed", Figure),
-            ("stalls", "stalls", Figure),
-            ("stalled ms", "stalled_ms", Figure),
-        ],
-        Kind::Rcu => &[
-            ("gp/s", "grace_periods", Rate),
-            ("gps", "grace_periods", Figure),
-            ("readers", "nr_readers", Figure),
-            ("callbacks/s", "callbacks", Rate),
-            ("callbacks", "callbacks", Figure),
-            ("waiting", "callbacks_wait", Figure),
-            ("panicked", "panicked", Figure),
-            ("stalls", "stalls", Figure),
-        ],
-        Kind::Mailbox => &[
-            ("received/s", "received", Rate),
-            ("received", "received", Figure),
-            ("sleeps/s", "sleeps", Rate),
-            ("wake-ups/s", "wake_ups", Rate),
-            ("wake-ups", "wake_ups", Figure),
-        ],
-        Kind::PerCpu => &[
-            ("slots", "nr_slots", Figure),
-            ("drains/s", "drains", Rate),
-            ("drains", "drains", Figure),
-            ("drained", "drained", Figure),
-            ("waited", "waited", Figure),
-            ("mailed", "mailed", Figure),
-            ("panicked", "panicked", Figure),
-        ],
-        Kind::Worker => &[("thread", "thread", Figure), ("sleeps", "sleeps", Figure)],
-        Kind::Function => &[("running", "nr_running", Figure), ("pending", "nr_pending", Figure)],
-        _ => &[],
-    }
+fn is_rate(header: &str) -> bool {
+    header.ends_with("/s")
 }
 
 /// The header of the detail column, which is empty. The column contains a queue's group and scope,
@@ -145,7 +95,6 @@ fn detail(record: &Record) -> String {
     }
 }
 
-/// Returns `true` if the detail column of a table names groups.
 #[must_use]
 pub fn has_groups(table: &Table) -> bool {
     table.kind == Kind::Queue && table.rows[1..].iter().any(|row| row[1].text.contains(", "))
@@ -195,9 +144,9 @@ pub fn main_counter(kind: Kind) -> &'static str {
 /// Returns the header under which a table shows the rate of [`main_counter`].
 #[must_use]
 pub fn main_rate(kind: Kind) -> &'static str {
-    let is_it =
-        |column: &&Column| column.1 == main_counter(kind) && matches!(column.2, Shows::Rate);
-    columns(kind).iter().find(is_it).map_or("", |column| column.0)
+    let mut columns = columns(kind);
+    let found = columns.find(|&(header, name)| name == main_counter(kind) && is_rate(header));
+    found.map_or("", |(header, _)| header)
 }
 
 /// Returns a table for each kind that has records. The rates are those since `before`.
@@ -209,18 +158,16 @@ pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
 
 fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>> {
     let plain = |text: &str| Cell::plain(text, false);
-    let headers = columns(kind).iter().map(|(header, ..)| plain(header));
+    let headers = columns(kind).map(|(header, _)| plain(header));
     let mut rows = vec![[plain(kind.name()), plain("")].into_iter().chain(headers).collect()];
     for (at, (record, past)) in pairs(kind, now, before).enumerate() {
         let mut row = vec![plain(&record.name), plain(&detail(record))];
         row[0].value = at as f64;
-        row.extend(columns(kind).iter().map(|&(_, name, shows)| {
-            let shown = match shows {
-                Shows::Figure => {
-                    record.figure(name).map(|figure| (figure_text(name, figure), figure as f64))
-                }
-                Shows::Rate => rate(record, past, name, span_s(now, before))
-                    .map(|rate| (rate_text(rate), rate)),
+        row.extend(columns(kind).map(|(header, name)| {
+            let shown = if is_rate(header) {
+                rate(record, past, name, span_s(now, before)).map(|rate| (rate_text(rate), rate))
+            } else {
+                record.figure(name).map(|figure| (figure_text(name, figure), figure as f64))
             };
             let (text, value) = shown.unwrap_or_else(|| ("-".to_owned(), f64::NEG_INFINITY));
             Cell { text, is_alarm: is_alarm(record, name), value }
@@ -277,7 +224,6 @@ fn stall_s(stalled_ms: u64) -> Option<u64> {
     (stalled_ms >= STALLED_MS).then_some(stalled_ms / 1000)
 }
 
-/// Returns `true` if a figure reports a problem.
 fn is_alarm(record: &Record, name: &str) -> bool {
     if name == "stalled_ms" {
         return stalled_s(record).is_some();
@@ -305,7 +251,6 @@ fn ms_text(ns: u64) -> String {
     }
 }
 
-/// Returns a time in a suitable unit.
 #[must_use]
 pub fn duration_text(ns: u64) -> String {
     match ns {
@@ -357,18 +302,16 @@ mod tests {
     #[test]
     fn every_column_has_an_existing_figure() {
         for kind in kinds() {
-            assert!(!columns(kind).is_empty(), "{kind:?}");
-            let is_head =
-                |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);
+            assert!(columns(kind).next().is_some(), "{kind:?}");
+            let is_head = |head: &&str| *head == DETAIL || columns(kind).any(|it| it.0 == *head);
             assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
             let counter = kind.fields().iter().find(|it| it.name == main_counter(kind));
             assert_eq!(counter.is_none(), kind.is_transient(), "{kind:?}");
             assert!(counter.is_none_or(|it| it.measure == Measure::Counter), "{kind:?}");
-            for (_, name, shows) in columns(kind) {
-                let field = kind.fields().iter().find(|field| field.name == *name);
+            for (header, name) in columns(kind) {
+                let field = kind.fields().iter().find(|field| field.name == name);
                 let measure = field.unwrap_or_else(|| panic!("{kind:?} has no {name}")).measure;
-                let is_rate = matches!(shows, Shows::Rate);
-                assert!(!is_rate || measure != Measure::Gauge, "{name} has no rate");
+                assert!(!is_rate(header) || measure != Measure::Gauge, "{name} has no rate");
             }
         }
     }

@@ -52,7 +52,6 @@ const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 /// The current contents of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shown {
-    /// The full screen.
     Screen,
     /// The full screen, which must be redrawn completely.
     Fresh,
@@ -76,7 +75,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Acquires the terminal.
     pub fn take() -> io::Result<Self> {
         // The signals are set up first. A signal that arrives before the terminal is acquired only
         // ends or stops the process.
@@ -101,7 +99,6 @@ impl Screen {
         Ok(Self { terminal: ManuallyDrop::new(terminal), state, ids, _keeper: keeper })
     }
 
-    /// Draws, unless the process is about to stop.
     pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         let mut shown = lock(&self.state);
         match *shown {
@@ -159,7 +156,6 @@ fn terminals() -> io::Result<Vec<OwnedFd>> {
     Ok(terminals)
 }
 
-/// Runs the keeper until the other end of `end` is closed.
 fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: &UnixStream) {
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
@@ -197,7 +193,6 @@ fn answer(state: &State, signal: i32) {
     }
 }
 
-/// Restores the terminal and ends the process.
 fn end_by(state: &State, signal: i32) {
     match lock_in_time(state).as_deref() {
         Some(Shown::Away | Shown::Over) => {}
@@ -218,12 +213,7 @@ fn end_by(state: &State, signal: i32) {
 /// In a namespace of process IDs, the session and the group may have been created outside the
 /// namespace. Their ID is then 0, which `rustix` cannot represent.
 fn may_stop() -> bool {
-    let Ok(session) = getsid(None) else {
-        return false;
-    };
-    let Ok(group) = getpgid(None) else {
-        return false;
-    };
+    let (Ok(session), Ok(group)) = (getsid(None), getpgid(None)) else { return false };
     let mut ancestor = Some(getppid());
     while let Some(pid) = ancestor {
         if getsid(Some(pid)) != Ok(session) {
@@ -237,7 +227,6 @@ fn may_stop() -> bool {
     false
 }
 
-/// Returns the parent of a process, or `None` if it has none in this namespace.
 fn parent(pid: Pid) -> Option<Pid> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;

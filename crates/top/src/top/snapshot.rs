@@ -198,7 +198,6 @@ impl Watched {
         Ok(page)
     }
 
-    /// Checks that the page belongs to a process that exists.
     fn check(&self, page: &Page) -> Result<(), NoSnapshot> {
         let pid = page.pid;
         if self.pid.is_some_and(|named| named != pid) {

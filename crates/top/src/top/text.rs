@@ -10,8 +10,7 @@ use super::processes::Found;
 use super::rows::{Cell, stalled_s, tables};
 use super::snapshot::Snapshot;
 
-/// The space between two columns.
-const GAP: &str = "  ";
+pub(super) const GAP: &str = "  ";
 
 /// Returns the text for a snapshot of a process, with alarms in red if `color` is set.
 #[must_use]
@@ -59,14 +58,11 @@ fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     (0..nr_columns).map(width).collect()
 }
 
-/// Pads a cell: aligns names and details to the left, and figures to the right.
-fn padded(column: usize, cell: &Cell, width: usize) -> String {
-    let (text, room) = (&cell.text, " ".repeat(width - wide(&cell.text).min(width)));
-    match column {
-        0 => format!("{text}{room}"),
-        1 => format!("{GAP}{text}{room}"),
-        _ => format!("{GAP}{room}{text}"),
-    }
+/// Pads the `nth` cell of a line: aligns names and details to the left, and figures to the right.
+pub(super) fn padded(nth: usize, is_figure: bool, text: &str, width: usize) -> String {
+    let gap = if nth == 0 { "" } else { GAP };
+    let room = " ".repeat(width - wide(text).min(width));
+    if is_figure { format!("{gap}{room}{text}") } else { format!("{gap}{text}{room}") }
 }
 
 fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
@@ -76,7 +72,7 @@ fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
     for row in rows {
         let mut line = String::new();
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padded = padded(i, cell, *width);
+            let padded = padded(i, i >= 2, &cell.text, *width);
             if cell.is_alarm && color {
                 let _ = write!(line, "{red}{padded}{red:#}");
             } else {
@@ -89,22 +85,25 @@ fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
     text
 }
 
-/// Returns a table of the processes that were found.
 #[must_use]
 pub fn processes(found: &[Found], color: bool) -> String {
     let cell = Cell::plain;
     let mut rows = vec![vec![cell("pid", false), cell("process", false)]];
     for found in found {
-        let (says, is_alarm) = match &found.snapshot {
-            Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
-            Err(no_look) => (no_look.reason().to_owned(), false),
-        };
+        let (says, is_alarm) = says(found);
         rows.push(vec![cell(&found.pid.to_string(), false), cell(&says, is_alarm)]);
     }
     write_table(&rows, color)
 }
 
-/// Returns a one-line summary of a process.
+/// Returns a process in a line, and `true` if its work makes no progress.
+pub(super) fn says(found: &Found) -> (String, bool) {
+    match &found.snapshot {
+        Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
+        Err(no_look) => (no_look.reason().to_owned(), false),
+    }
+}
+
 #[must_use]
 pub fn summary(snapshot: &Snapshot) -> String {
     // Problems come first, because a name may be longer than a line of the screen.
@@ -127,7 +126,6 @@ pub fn summary(snapshot: &Snapshot) -> String {
     line
 }
 
-/// Returns `true` if the work of a pool makes no progress.
 #[must_use]
 pub fn is_stalled(snapshot: &Snapshot) -> bool {
     snapshot.page.records.iter().any(|it| stalled_s(it).is_some())

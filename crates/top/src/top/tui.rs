@@ -5,32 +5,21 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::process::{Signal, kill_current_process_group};
 
 use super::draw::{draw, draw_list};
 use super::processes::{self, Found};
 use super::screen::Screen;
 use super::snapshot::{Snapshot, Watched};
-use super::view::{Key, View, Wish};
+use super::view::{INTERRUPT, Key, Left, REDRAW, View};
 use crate::exit::Stop;
 use crate::talk;
 
-/// The way in which the full screen ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
-    /// The user quits the command.
-    Quit,
-    /// The user returns to the list of processes.
-    Back,
-}
-
-/// Shows the process until the user quits.
 pub fn run(watched: &mut Watched, first: Snapshot, pause: Duration) -> Result<Left, Stop> {
     on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
-/// Lets the user select processes repeatedly.
 pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     on_terminal(|screen| {
         let mut selected = 0;
@@ -39,9 +28,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
             let Some(picked) = pick_one(screen, &found, &mut selected, pause)? else {
                 return Ok(());
             };
-            let Some(found) = found.get(picked) else {
-                continue;
-            };
+            let Some(found) = found.get(picked) else { continue };
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.snapshot()?, it)));
             // If a process has exited in the meantime, the next list shows this.
             if let Ok((first, mut watched)) = opened
@@ -77,7 +64,7 @@ fn pick_one(
             Key::Home => *selected = 0,
             Key::End => *selected = last,
             Key::Enter => return Ok(Some(*selected)),
-            Key::Esc | Key::Interrupt | Key::Char('q') => return Ok(None),
+            Key::Esc | INTERRUPT | Key::Char('q') => return Ok(None),
             _ => {}
         }
     }
@@ -99,9 +86,8 @@ fn watch(
                 break;
             }
             match key(if view.paused { pause } else { left })?.map(|key| view.press(key)) {
-                Some(Wish::Quit) => return Ok(Left::Quit),
-                Some(Wish::Back) => return Ok(Left::Back),
-                Some(Wish::Stay) => {}
+                Some(Some(left)) => return Ok(left),
+                Some(None) => {}
                 None => continue,
             }
             screen.draw(|frame| draw(frame, &mut view))?;
@@ -110,7 +96,7 @@ fn watch(
     }
 }
 
-/// Waits for a known key. Reports a new size of the screen as [`Key::Other`].
+/// Waits for a known key. Reports a new size of the screen as [`REDRAW`].
 fn key(wait: Duration) -> io::Result<Option<Key>> {
     if !event::poll(wait)? {
         return Ok(None);
@@ -123,40 +109,29 @@ fn key(wait: Duration) -> io::Result<Option<Key>> {
             None
         }
         Event::Key(key) => known(key),
-        Event::Resize(..) => Some(Key::Other),
+        Event::Resize(..) => Some(REDRAW),
         _ => None,
     })
 }
 
 fn is_stop(key: KeyEvent) -> bool {
     key.kind != KeyEventKind::Release
-        && key.code == KeyCode::Char('z')
+        && key.code == Key::Char('z')
         && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
 fn known(key: KeyEvent) -> Option<Key> {
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match key.code {
-        KeyCode::Char('c') if is_control => Key::Interrupt,
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        _ => return None,
-    })
+    match key.code {
+        _ if key.kind == KeyEventKind::Release => None,
+        Key::Char('c') if is_control => Some(INTERRUPT),
+        Key::Char(_) | Key::Esc | Key::Enter | Key::Backspace | Key::Tab | Key::BackTab => {
+            Some(key.code)
+        }
+        Key::Up | Key::Down | Key::Left | Key::Right => Some(key.code),
+        Key::PageUp | Key::PageDown | Key::Home | Key::End => Some(key.code),
+        _ => None,
+    }
 }
 
 fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
@@ -174,10 +149,10 @@ mod tests {
     #[test]
     fn keys_are_distinguished() {
         let key = |code, modifiers| known(KeyEvent::new(code, modifiers));
-        let c = |modifiers| key(KeyCode::Char('c'), modifiers);
-        assert_eq!(c(KeyModifiers::CONTROL), Some(Key::Interrupt));
+        let c = |modifiers| key(Key::Char('c'), modifiers);
+        assert_eq!(c(KeyModifiers::CONTROL), Some(INTERRUPT));
         assert_eq!(c(KeyModifiers::NONE), Some(Key::Char('c')));
-        assert_eq!(key(KeyCode::Home, KeyModifiers::NONE), Some(Key::Home));
-        assert_eq!(key(KeyCode::F(5), KeyModifiers::NONE), None);
+        assert_eq!(key(Key::Home, KeyModifiers::NONE), Some(Key::Home));
+        assert_eq!(key(Key::F(5), KeyModifiers::NONE), None);
     }
 }

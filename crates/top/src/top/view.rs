@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use afterwork::page::{Kind, Record};
+pub use ratatui::crossterm::event::KeyCode as Key;
 
 use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
 use super::snapshot::{NoSnapshot, Snapshot};
@@ -11,65 +12,36 @@ use super::snapshot::{NoSnapshot, Snapshot};
 /// The number of snapshots in a small plot. At one snapshot per second, this is a minute.
 pub(super) const REMEMBERED: usize = 60;
 
-/// The number of rows by which a page key moves.
 const PAGE: usize = 10;
 
-/// A key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Key {
-    Char(char),
-    Esc,
-    Enter,
-    Backspace,
-    Tab,
-    BackTab,
-    Up,
-    Down,
-    Left,
-    Right,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    Interrupt,
-    /// An event that only requires redrawing.
-    Other,
-}
+/// Ctrl-C, which ends the command.
+pub const INTERRUPT: Key = Key::Char('\x03');
+/// An event that only requires redrawing.
+pub const REDRAW: Key = Key::Null;
 
-/// The request that a key makes to the main loop.
+/// The way in which the user left the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// End the command.
+pub enum Left {
     Quit,
-    /// Return to the list of processes.
+    /// The user returns to the list of processes.
     Back,
-    /// Draw again.
-    Stay,
 }
 
 /// The box over the table, or the view that replaces the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// No box.
     Table,
-    /// A filter is being typed.
     Filter,
-    /// The list of keys.
     Help,
-    /// All figures of one row.
     Detail,
 }
 
-/// The contents of the screen.
 #[derive(Debug)]
 pub struct View {
-    /// The latest snapshot.
     pub now: Snapshot,
-    /// The snapshot before that.
     pub before: Option<Snapshot>,
     /// The reason why there is no newer snapshot.
     pub ended: Option<NoSnapshot>,
-    /// The kind of the selected table.
     pub tab: Kind,
     /// The index of the selected row, below the header.
     pub selected: usize,
@@ -81,11 +53,9 @@ pub struct View {
     pub sort: Option<(usize, bool)>,
     /// The text that names must contain.
     pub filter: String,
-    /// The box over the table.
     pub over: Over,
     /// The first visible line of the box.
     pub over_top: usize,
-    /// `true` if the display is paused.
     pub paused: bool,
     /// `true` if alarms are red.
     pub color: bool,
@@ -116,17 +86,12 @@ impl View {
         }
     }
 
-    /// Updates the view with another snapshot.
     pub fn seen(&mut self, snapshot: Result<Snapshot, NoSnapshot>) {
-        let snapshot = match snapshot {
-            Ok(snapshot) => snapshot,
-            Err(no_look) => {
-                self.ended = Some(no_look);
-                return;
-            }
-        };
-        self.before = Some(std::mem::replace(&mut self.now, snapshot));
         self.ended = None;
+        match snapshot {
+            Ok(snapshot) => self.before = Some(std::mem::replace(&mut self.now, snapshot)),
+            Err(no_look) => return self.ended = Some(no_look),
+        }
         // The history of removed rows is dropped.
         let mut rates = HashMap::new();
         let span_s = span_s(&self.now, self.before.as_ref());
@@ -200,7 +165,6 @@ impl View {
         Some((table, others))
     }
 
-    /// Returns the selected row.
     pub fn row(&self) -> Option<Vec<Cell>> {
         let mut rows = self.table()?.rows;
         (self.selected + 1 < rows.len()).then(|| rows.swap_remove(self.selected + 1))
@@ -211,24 +175,21 @@ impl View {
         pairs(self.tab, &self.now, self.before.as_ref()).nth(record_of(row)?)
     }
 
-    /// Handles a key.
-    pub fn press(&mut self, key: Key) -> Wish {
-        if key == Key::Interrupt {
-            return Wish::Quit;
-        }
+    /// Handles a key. Returns `None` if the screen must be drawn again.
+    pub fn press(&mut self, key: Key) -> Option<Left> {
         match self.over {
+            _ if key == INTERRUPT => Some(Left::Quit),
             Over::Filter => self.press_in_filter(key),
-            Over::Help | Over::Detail => return self.press_over(key),
-            Over::Table => return self.press_in_table(key),
+            Over::Help | Over::Detail => self.press_over(key),
+            Over::Table => self.press_in_table(key),
         }
-        Wish::Stay
     }
 
     /// Scrolls the box over the table. Drawing the box limits the position to its end.
-    fn press_over(&mut self, key: Key) -> Wish {
+    fn press_over(&mut self, key: Key) -> Option<Left> {
         let move_by = |by| self.over_top.saturating_add_signed(by);
         match key {
-            Key::Char('q') => return Wish::Quit,
+            Key::Char('q') => return Some(Left::Quit),
             Key::Down | Key::Char('j') => self.over_top = move_by(1),
             Key::Up | Key::Char('k') => self.over_top = move_by(-1),
             Key::PageDown => self.over_top = move_by(PAGE as isize),
@@ -237,13 +198,13 @@ impl View {
             Key::End | Key::Char('G') => self.over_top = usize::MAX,
             Key::Right => self.select(1),
             Key::Left => self.select(-1),
-            Key::Other => {}
+            REDRAW => {}
             _ => (self.over, self.over_top) = (Over::Table, 0),
         }
-        Wish::Stay
+        None
     }
 
-    fn press_in_filter(&mut self, key: Key) {
+    fn press_in_filter(&mut self, key: Key) -> Option<Left> {
         match key {
             Key::Char(c) => self.filter.push(c),
             Key::Backspace => drop(self.filter.pop()),
@@ -255,13 +216,14 @@ impl View {
             _ => {}
         }
         (self.selected, self.top) = (0, 0);
+        None
     }
 
-    fn press_in_table(&mut self, key: Key) -> Wish {
+    fn press_in_table(&mut self, key: Key) -> Option<Left> {
         match key {
-            Key::Char('q') => return Wish::Quit,
+            Key::Char('q') => return Some(Left::Quit),
             Key::Esc if !self.filter.is_empty() => self.filter.clear(),
-            Key::Esc => return Wish::Back,
+            Key::Esc => return Some(Left::Back),
             Key::Char('p' | ' ') => self.paused = !self.paused,
             Key::Char('?' | 'h') => self.over = Over::Help,
             Key::Char('/') => self.over = Over::Filter,
@@ -278,12 +240,10 @@ impl View {
             Key::Right => self.shift = (self.shift + 1).min(self.nr_columns().saturating_sub(1)),
             Key::Left => self.shift = self.shift.saturating_sub(1),
             Key::Char('s') => self.sort_by_next(),
-            Key::Char('r') => {
-                self.sort = self.sort.map(|(column, from_greatest)| (column, !from_greatest));
-            }
+            Key::Char('r') => self.sort = self.sort.map(|(column, greatest)| (column, !greatest)),
             _ => {}
         }
-        Wish::Stay
+        None
     }
 
     /// Sorts by the next column. After the last column, ends the sorting.
@@ -331,7 +291,6 @@ pub(super) mod tests {
     use super::*;
     use crate::top::snapshot::stalled_sample;
 
-    /// Returns a view of a process with several queues. One of them has a long name.
     pub(in crate::top) fn view() -> View {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
@@ -352,14 +311,10 @@ pub(super) mod tests {
     #[test]
     fn the_selection_ends_where_the_rows_do() {
         let mut view = view();
-        assert_eq!(view.press(Key::Up), Wish::Stay);
-        assert_eq!(view.selected, 0);
-        view.press(Key::End);
-        assert_eq!(view.selected, names(&view).len() - 1);
-        view.press(Key::PageDown);
-        assert_eq!(view.selected, names(&view).len() - 1);
-        view.press(Key::Home);
-        assert_eq!(view.selected, 0);
+        let last = names(&view).len() - 1;
+        for (key, row) in [(Key::Up, 0), (Key::End, last), (Key::PageDown, last), (Key::Home, 0)] {
+            assert_eq!((view.press(key), view.selected), (None, row), "{key:?}");
+        }
     }
 
     #[test]
@@ -372,10 +327,10 @@ pub(super) mod tests {
         view.press(Key::Backspace);
         view.press(Key::Enter);
         assert_eq!(names(&view), ["wal"]);
-        assert_eq!(view.press(Key::Esc), Wish::Stay, "it takes the filter back");
+        assert_eq!(view.press(Key::Esc), None, "it takes the filter back");
         assert!(names(&view).len() > 1);
-        assert_eq!(view.press(Key::Esc), Wish::Back);
-        assert_eq!(view.press(Key::Char('q')), Wish::Quit);
+        assert_eq!(view.press(Key::Esc), Some(Left::Back));
+        assert_eq!(view.press(Key::Char('q')), Some(Left::Quit));
     }
 
     #[test]

@@ -58,24 +58,15 @@ fn head(topology: &Topology) -> String {
 /// Builds the tree, package by package. A part that spans several nodes or packages appears in each
 /// of them, with the CPUs that it has there.
 fn packages(topology: &Topology) -> Vec<Branch> {
-    let mut roots: Vec<Branch> = topology
-        .packages()
-        .iter()
-        .map(|package| Branch {
-            label: package
-                .id
-                .map_or_else(|| "unknown package".to_owned(), |id| format!("package {id}")),
-            beside: package.cpus.to_string(),
-            below: nodes(topology, &package.cpus),
-        })
-        .collect();
+    let packages = topology.packages().iter().map(|package| {
+        let label =
+            package.id.map_or_else(|| "unknown package".to_owned(), |id| format!("package {id}"));
+        Branch::new(label, package.cpus.to_string(), nodes(topology, &package.cpus))
+    });
     let memory_only = topology.nodes().iter().filter(|node| node.cpus.is_empty());
-    roots.extend(memory_only.map(|node| Branch {
-        label: format!("node {}", node.id),
-        beside: "memory only".to_owned(),
-        below: Vec::new(),
-    }));
-    roots
+    let memory_only =
+        memory_only.map(|node| Branch::new(format!("node {}", node.id), "memory only", Vec::new()));
+    packages.chain(memory_only).collect()
 }
 
 fn nodes(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
@@ -85,40 +76,28 @@ fn nodes(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
         homeless = homeless.difference(&node.cpus);
         let part = node.cpus.intersection(around);
         if !part.is_empty() {
-            branches.push(Branch {
-                label: format!("node {}", node.id),
-                beside: part.to_string(),
-                below: llcs(topology, &part),
-            });
+            let label = format!("node {}", node.id);
+            branches.push(Branch::new(label, part.to_string(), llcs(topology, &part)));
         }
     }
     if topology.nodes().is_empty() {
         return llcs(topology, around);
     }
     if !homeless.is_empty() {
-        branches.push(Branch {
-            label: "no node".to_owned(),
-            beside: homeless.to_string(),
-            below: llcs(topology, &homeless),
-        });
+        let below = llcs(topology, &homeless);
+        branches.push(Branch::new("no node", homeless.to_string(), below));
     }
     branches
 }
 
 fn llcs(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
     let parts = topology.llcs().iter().map(|llc| (llc, llc.cpus.intersection(around)));
-    parts
-        .filter(|(_, part)| !part.is_empty())
-        .map(|(llc, part)| {
-            let whole =
-                if part == llc.cpus { String::new() } else { format!("  (part of {})", llc.cpus) };
-            Branch {
-                label: cache(llc),
-                beside: format!("{part}{whole}"),
-                below: cores(topology, &part),
-            }
-        })
-        .collect()
+    let branches = parts.filter(|(_, part)| !part.is_empty()).map(|(llc, part)| {
+        let whole =
+            if part == llc.cpus { String::new() } else { format!("  (part of {})", llc.cpus) };
+        Branch::new(cache(llc), format!("{part}{whole}"), cores(topology, &part))
+    });
+    branches.collect()
 }
 
 fn cache(llc: &Llc) -> String {
@@ -133,21 +112,18 @@ fn cache(llc: &Llc) -> String {
 
 /// Puts adjacent cores with the same number of siblings on one line.
 fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
-    by_core(topology, around)
-        .chunk_by(|one, next| one.len() == next.len())
-        .map(|run| {
-            let (label, beside) = match run[0].len() {
-                1 => (counted(run.len(), "core"), union(run).to_string()),
-                threads => {
-                    (format!("{} x {threads} smt", counted(run.len(), "core")), some_of(run))
-                }
-            };
-            Branch { label, beside, below: Vec::new() }
-        })
-        .collect()
+    let sets = by_core(topology, around);
+    let runs = sets.chunk_by(|one, next| one.len() == next.len()).map(|run| {
+        let cores = counted(run.len(), "core");
+        let (label, beside) = match run[0].len() {
+            1 => (cores, union(run).to_string()),
+            threads => (format!("{cores} x {threads} smt"), some_of(run)),
+        };
+        Branch::new(label, beside, Vec::new())
+    });
+    runs.collect()
 }
 
-/// Groups CPUs by their cores, in the order of the cores.
 fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
     let mut parts: BTreeMap<Option<usize>, CpuSet> = BTreeMap::new();
     for cpu in cpus {
@@ -305,23 +281,22 @@ system       1 pod of 40 cores (80 CPUs)
         let drawing = saved("xeon-snc2");
         assert!(drawing.contains("L3, 22 MiB"), "{drawing}");
         assert!(drawing.contains("0-3,8-11,32-35,40-43  (part of 0-15,32-47)"), "{drawing}");
-        assert!(
-            drawing.contains("note: the last-level cache of CPUs 0-15,32-47 spans several nodes"),
-            "{drawing}"
-        );
+        let note = "note: the last-level cache of CPUs 0-15,32-47 spans several nodes";
+        assert!(drawing.contains(note), "{drawing}");
     }
 
     #[test]
     fn offline_isolated_and_memory_only_parts_are_named() {
-        let lines = |machine| saved(machine).lines().map(str::to_owned).collect::<Vec<_>>();
-        assert!(lines("server-holes").contains(&"offline    3,7,12-14,16-31".to_owned()));
-        assert!(lines("server-isolated").contains(&"isolated   4-7,12-15".to_owned()));
-        assert!(lines("server-isolated").contains(&"nohz_full  4-7,12-15".to_owned()));
-        assert!(
-            lines("grace-72")
-                .iter()
-                .any(|line| line.starts_with("node 1") && line.ends_with("memory only"))
-        );
+        for (machine, start, end) in [
+            ("server-holes", "offline    ", "3,7,12-14,16-31"),
+            ("server-isolated", "isolated   ", "4-7,12-15"),
+            ("server-isolated", "nohz_full  ", "4-7,12-15"),
+            ("grace-72", "node 1", "  memory only"),
+        ] {
+            let drawing = saved(machine);
+            let line = drawing.lines().find(|line| line.starts_with(start)).expect(machine);
+            assert!(line.ends_with(end), "{line}");
+        }
         assert!(saved("vm-nodes").contains("unknown caches: one per node"));
     }
 

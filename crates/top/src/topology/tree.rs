@@ -1,14 +1,22 @@
 //! A tree of lines with a column next to it.
 
-/// A line of a tree and the lines below it.
 pub(super) struct Branch {
-    pub(super) label: String,
+    label: String,
     /// The text in the column next to the tree.
-    pub(super) beside: String,
-    pub(super) below: Vec<Branch>,
+    beside: String,
+    below: Vec<Branch>,
 }
 
-/// The maximum number of branches that are drawn below a branch.
+impl Branch {
+    pub(super) fn new(
+        label: impl Into<String>,
+        beside: impl Into<String>,
+        below: Vec<Self>,
+    ) -> Self {
+        Self { label: label.into(), beside: beside.into(), below }
+    }
+}
+
 const MAX_BRANCHES: usize = 16;
 
 /// Draws trees below each other. One aligned column is next to all of them.
@@ -45,7 +53,7 @@ mod tests {
     use super::*;
 
     fn branch(label: &str, below: Vec<Branch>) -> Branch {
-        Branch { label: label.to_owned(), beside: format!("<{label}>"), below }
+        Branch::new(label, format!("<{label}>"), below)
     }
 
     #[test]

@@ -13,9 +13,7 @@ const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[DETECT, MIXED], peers: &PEERS };
-/// The names of the peers, as `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
@@ -42,7 +40,6 @@ const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
 
 const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {
         DETECT => detect_case(settings),

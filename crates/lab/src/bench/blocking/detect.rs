@@ -13,7 +13,6 @@ use crate::bench::workqueue::ours::Ours;
 use crate::harness::fingerprint::find_cpus;
 use crate::harness::latency::Latencies;
 
-/// The ways in which an item sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// The item sleeps inside `workqueue::blocking`.
@@ -23,7 +22,6 @@ pub enum Sleep {
 }
 
 impl Sleep {
-    /// Sleeps for `span`.
     pub fn sleep(self, span: Duration) {
         match self {
             Self::Announced => workqueue::blocking(|| thread::sleep(span)),

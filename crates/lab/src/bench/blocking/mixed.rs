@@ -14,12 +14,10 @@ use crate::bench::groups::tenants::compute;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// The number of items.
 pub const ITEMS: usize = 64;
 const BURN_US: u64 = 1000;
 const SLEEP: Duration = Duration::from_millis(5);
 
-/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
     /// The time from queueing the first item to the completion of the last.
@@ -30,7 +28,6 @@ pub struct Mixed {
     pub manager: Option<Duration>,
 }
 
-/// Returns the CPU time of the thread of this process called `name`.
 fn cpu_of(name: &str) -> Option<Duration> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let mut tasks = tasks.filter_map(Result::ok).filter_map(|task| {
@@ -42,7 +39,6 @@ fn cpu_of(name: &str) -> Option<Duration> {
     Some(Duration::from_nanos(ns))
 }
 
-/// Runs all items through `submit`.
 fn run(
     nr_before: u64,
     sleep: Sleep,
@@ -73,14 +69,12 @@ fn run(
     })
 }
 
-/// Runs all items on a workqueue.
 pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let nr_before = Size::now()?.threads;
     let ours = start(AffinityScope::System)?;
     run(nr_before, sleep, |item| ours.submit(item))
 }
 
-/// Runs all items on a pool that `start` creates.
 pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
     let nr_before = Size::now()?.threads;
     let pool = start()?;

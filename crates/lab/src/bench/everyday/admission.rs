@@ -15,7 +15,6 @@ use crate::bench::workqueue::subject::OneShotPool;
 /// The maximum number of items that have not started.
 pub const ROOM: usize = 1000;
 
-/// A queue with a capacity.
 pub struct Bounded(Ours);
 
 /// A tokio runtime with a semaphore. Each task holds a permit until it starts.
@@ -42,7 +41,6 @@ impl OneShotPool for Bounded {
 }
 
 impl Permits {
-    /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         let permits = Arc::new(Semaphore::new(ROOM));
         Ok(Self { runtime: Tokio::start(workers)?.0, permits })

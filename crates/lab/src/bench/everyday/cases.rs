@@ -48,7 +48,6 @@ const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         ADMISSION,
@@ -67,9 +66,7 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// Each change spawns a task of tokio.
 const TASK_EACH: &str = "tokio+each";
-/// The same, except that each change aborts the previous task.
 const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
@@ -157,7 +154,6 @@ const STATES: usize = 100_000;
 const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let topology = settings.topology.clone();
     let setting = Setting { settings, topology, workers: settings.cpus.len() };
@@ -492,6 +488,7 @@ fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sam
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::{has_headline, run_each};
 
     #[test]
     fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
@@ -503,12 +500,6 @@ mod tests {
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
-            }
-        }
+        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

@@ -1,9 +1,7 @@
-//! Requests that hold a lock while they wait for part of their own work.
-//!
-//! The first request acquires the lock, splits its work in two, and waits for the second half,
-//! which another thread runs. In the meantime, more requests that need the lock arrive. In a pool
-//! whose waiters run other work, the first thread may run one of these requests, which then waits
-//! for the lock that the same thread holds.
+//! Requests that hold a lock while they wait for part of their own work. The first request acquires
+//! the lock, splits its work in two, and waits for the second half, which another thread runs. If a
+//! waiter runs other work, it may run a later request, which waits for the lock that the same
+//! thread holds.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -15,7 +13,6 @@ use top::exit::Stop;
 
 use crate::bench::workqueue::peers;
 
-/// The number of requests.
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.
@@ -52,7 +49,6 @@ impl Splits for Workqueue {
 pub struct Rayon(&'static rayon::ThreadPool);
 
 impl Rayon {
-    /// Starts the pool.
     pub fn start() -> Result<Self, Stop> {
         Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
     }
@@ -68,7 +64,6 @@ impl Splits for Rayon {
     }
 }
 
-/// Returns our queue with `THREADS` workers.
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();

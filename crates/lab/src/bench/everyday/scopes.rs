@@ -40,12 +40,10 @@ pub fn by_join(queue: &Workqueue, numbers: &[u64]) -> u64 {
     left + right
 }
 
-/// Sums with a parallel iterator of rayon.
 pub fn rayon_sum(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     pool.install(|| numbers.par_iter().sum())
 }
 
-/// Sums halves recursively with `rayon::join`.
 pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     fn sum(numbers: &[u64]) -> u64 {
         if numbers.len() <= SMALLEST {
@@ -58,7 +56,6 @@ pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
     pool.install(|| sum(numbers))
 }
 
-/// Spawns `count` empty items in a scope.
 pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     queue.scope(|scope| {
         for item in 0..count {
@@ -70,7 +67,6 @@ pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     count
 }
 
-/// Runs an empty body for each number in a range.
 pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     queue.for_each_range(0..count as usize, |range| {
         range.for_each(|item| {
@@ -80,7 +76,6 @@ pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     count
 }
 
-/// Spawns `count` empty items in a scope of rayon.
 pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     pool.scope(|scope| {
         for item in 0..count {
@@ -92,7 +87,6 @@ pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     count
 }
 
-/// Runs an empty body for each number in a range, with rayon.
 pub fn rayon_range(pool: &ThreadPool, count: u64) -> u64 {
     pool.install(|| {
         (0..count).into_par_iter().for_each(|item| {

@@ -22,9 +22,7 @@ const SAMPLE_EVERY: usize = 16;
 /// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The tasks and the timer wheel of afterwork.
     Ours,
-    /// The tasks and the timer wheel of tokio.
     Tokio,
     /// The timers of async-io with the tasks of tokio, because async-io has no tasks.
     AsyncIo,
@@ -96,7 +94,6 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
     }
 }
 
-/// Starts tokio with `workers` threads.
 pub fn runtime(workers: usize) -> Result<Runtime, Stop> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build();

@@ -13,7 +13,6 @@ use super::cases::{PER_CHANGE, SAVES};
 use super::sleeps::runtime;
 use crate::harness::case::Sample;
 
-/// The number of changes.
 pub const CHANGES: usize = 1000;
 /// The delay of the save. It is longer than all changes take together, so that no save runs between
 /// two changes.
@@ -29,7 +28,6 @@ fn measured(mut change: impl FnMut(), saves: &AtomicU64, end: impl FnOnce()) -> 
     Sample::of([(SAVES, saves), (PER_CHANGE, per_change_ns)])
 }
 
-/// Moves the timer of one item.
 pub fn ours() -> Result<Sample, Stop> {
     let queue = Workqueue::builder("soon").build();
     let queue = queue.map_err(|error| Stop::because("cannot build our workqueue", error))?;

@@ -19,17 +19,14 @@ pub const ROUNDS: usize = 10;
 
 /// A state that closures use one at a time: a counter.
 pub trait Serial: Sized {
-    /// The data that all states share.
     type Pool;
 
-    /// Creates a state.
     fn create(pool: &Self::Pool) -> Self;
 
     /// Queues a closure that expects the counter to be `turn`, increments it, and reports its end.
     fn add(&self, pool: &Self::Pool, turn: usize, latch: &'static Latch);
 }
 
-/// The work of a closure.
 fn count(state: &mut usize, turn: usize, latch: &Latch) {
     // The closures of tokio's tasks may run in a different order. Ours must not.
     assert!(turn == usize::MAX || *state == turn, "out of order");

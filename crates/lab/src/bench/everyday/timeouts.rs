@@ -26,7 +26,6 @@ pub fn ours(nr_threads: usize, count: usize) -> Result<Sample, Stop> {
     }))
 }
 
-/// Does the same with timeouts of tokio.
 pub fn tokio(runtime: &Runtime, nr_threads: usize, count: usize) -> Sample {
     measured(nr_threads, count, || {
         let _within = runtime.enter();

@@ -22,13 +22,10 @@ const FLOOD: &str = "flood";
 const ONE_AT_A_TIME: &str = "one-at-a-time-grouped";
 const BATCH: &str = "batch-1000-grouped";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PARTS, FLOOD, ONE_AT_A_TIME, BATCH], peers: &[Tokio::NAME, Rayon::NAME] };
 
-/// A group with shares for each tenant.
 const GROUPS: &str = "groups";
-/// Queues without groups or shares.
 const NO_GROUPS: &str = "no groups";
 const SEMAPHORES: &str = "tokio+semaphores";
 const POOL_EACH: &str = "rayon+each";
@@ -78,7 +75,6 @@ const BATCHES_QUICK: usize = 60;
 const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 
-/// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {
         PARTS => parts(settings),
@@ -175,7 +171,6 @@ fn cost(settings: &Settings, name: &'static str, about: String, task: Task, leas
     }
 }
 
-/// The scenario that a variant runs.
 #[derive(Clone, Copy)]
 enum Scene {
     /// All tenants keep at least this number of items in flight.
@@ -207,15 +202,10 @@ impl Scene {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::{has_headline, run_each};
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
-            }
-        }
+        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

@@ -22,8 +22,7 @@ use crate::harness::latency::Latencies;
 /// The number of tenants. Tenant `t`, counted from 0, has `t + 1` shares.
 pub const NR_TENANTS: usize = 8;
 
-/// The length of each tenant's items in microseconds. It is between 10 µs and 10 ms, and does not
-/// depend on the tenant's shares.
+/// The length of each tenant's items, which does not depend on the tenant's shares.
 const LENGTHS_US: [u64; NR_TENANTS] = [1000, 10, 3000, 100, 30, 10_000, 300, 50];
 
 /// The tenant that floods, and the number of its items in flight.
@@ -34,14 +33,12 @@ const FLOOD: usize = 128;
 const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
-/// Returns the shares of a tenant.
 pub fn shares(tenant: usize) -> usize {
     tenant + 1
 }
 
 /// Pools that run the items of all tenants.
 pub trait Tenants: Send + Sync + 'static {
-    /// Queues an item of `tenant`.
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static);
 }
 
@@ -87,7 +84,6 @@ pub struct Semaphores {
 }
 
 impl Semaphores {
-    /// Starts a runtime.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         let Tokio(runtime) = Tokio::start(workers)?;
         let permits = (0..NR_TENANTS).map(|it| Arc::new(Semaphore::new(shares(it)))).collect();
@@ -121,7 +117,7 @@ impl<P: OneShotPool + Send + Sync + 'static> Tenants for PoolEach<P> {
     }
 }
 
-/// Computes for about `us` microseconds of CPU time, whether or not the thread is preempted.
+/// Computes for about `us` microseconds of CPU time.
 pub fn compute(us: u64) {
     static PER_US: OnceLock<u64> = OnceLock::new();
     fn rounds(nr: u64) {
@@ -160,7 +156,6 @@ impl<T: Tenants> Arena<T> {
         Arc::new(Self { tenants, is_over: AtomicBool::new(false), done: Default::default() })
     }
 
-    /// Keeps `count` items of `tenant` in flight.
     fn keep_busy(self: &Arc<Self>, tenant: usize, count: usize, in_flight: &InFlight) {
         for _ in 0..count {
             self.clone().add(tenant, in_flight.clone());
@@ -196,8 +191,8 @@ impl<T: Tenants> Arena<T> {
     }
 }
 
-/// Keeps all tenants busy for `time`, and until each has completed at least `least` items. Returns
-/// each tenant's part of the CPU time, divided by its due part.
+/// Keeps all tenants busy for `time`. Returns each tenant's part of the CPU time, divided by its
+/// due part.
 pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_TENANTS] {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());

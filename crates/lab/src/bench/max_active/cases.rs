@@ -28,7 +28,6 @@ const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[JOINS, SUBSYSTEMS, SHARES], peers: &crew::NAMES };
 
 /// Options of `bench max-active`.
@@ -46,7 +45,6 @@ pub struct MaxActiveArgs {
 
 /// The names of our variants: the scope of the limit (system or CPU) and its value.
 const SYSTEM_8: &str = "system-8";
-/// See [`SYSTEM_8`].
 const SYSTEM_16: &str = "system-16";
 /// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
 /// all CPUs.
@@ -59,13 +57,12 @@ const SHARING: &str = "afterwork shares";
 /// One queue in its own registry for each subsystem, so that each has its own pool.
 const POOL_EACH: &str = "afterwork pool each";
 
-/// The total limit in the kernel's measurement.
 const MANY: usize = 768;
 
 /// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// The number of joins in a run. With this number, many joins are in progress most of the time.
+/// The number of joins in a run, many of which are in progress most of the time.
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 
@@ -91,7 +88,6 @@ const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting { settings: settings.clone(), args: args.clone() };
     settings.make(MENU, |name| match name {
@@ -244,12 +240,10 @@ impl Setting {
     }
 }
 
-/// Hires a crew for each subsystem.
 fn each<P: OneShotPool + Send + 'static>(hire: impl Fn() -> Result<P, Stop>) -> Crews {
     (0..NR_SUBSYSTEMS).map(|_| crew(hire())).collect()
 }
 
-/// Returns the crew of one pool.
 fn alone<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Crews {
     Ok(vec![crew(pool)?])
 }

@@ -8,31 +8,24 @@ use topology::AffinityScope;
 
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// The names of the peers, as they are spelled in `--peers` and in tables.
 pub const NAMES: [&str; 6] =
     [THREADS_8, THREADS_768, BLOCKING_768, THREADS_EACH, BLOCKING, RAYON_EACH];
 
-/// A pool of the crate threadpool with 8 threads.
 pub const THREADS_8: &str = "threadpool-8";
-/// A pool of the crate threadpool with 768 threads.
 pub const THREADS_768: &str = "threadpool-768";
 /// `spawn_blocking` of tokio with at most 768 threads.
 pub const BLOCKING_768: &str = "spawn_blocking-768";
-/// A threadpool for each subsystem.
 pub const THREADS_EACH: &str = "threadpool each";
 /// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
 pub const BLOCKING: &str = "spawn_blocking";
-/// A rayon pool for each subsystem.
 pub const RAYON_EACH: &str = "rayon each";
 
-/// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// A crew: a function that submits a job to threads. The limit of a crew is the number of jobs that
 /// may run at the same time.
 pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
 
-/// Creates a crew from a pool.
 pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Crew, Stop> {
     let pool = pool?;
     Ok(Arc::new(move |job| pool.submit(job)))

@@ -24,18 +24,15 @@ pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 /// The parameters of a run: the number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// The number of items for each crew.
     pub items: usize,
     /// The maximum number of items that are queued or running.
     pub on_their_way: usize,
     /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
     /// each other crew gets one item per interval.
     pub every: Option<Duration>,
-    /// The interrupt flag, checked before each item.
     pub interrupt: Interrupt,
 }
 
-/// The items in flight on one crew.
 struct Traffic {
     state: Mutex<State>,
     moved: Condvar,
@@ -213,7 +210,6 @@ fn started<'scope, T: Send + 'scope>(
     driver.map_err(|error| Stop::because("cannot start a driver thread", error))
 }
 
-/// Joins a driver thread and returns its result.
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)
@@ -235,6 +231,17 @@ mod tests {
     use crate::bench::max_active::crew::crew;
     use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 
+    /// Runs items on the given crews, with up to seven in flight.
+    fn run(
+        (items, every): (usize, Option<Duration>),
+        crews: impl FnOnce() -> Vec<Result<Crew, Stop>>,
+        body: &Body,
+    ) -> Result<Sample, Stop> {
+        let drive = Drive { items, on_their_way: 7, every, interrupt: Interrupt::default() };
+        let sample = drive.run(|| crews().into_iter().collect(), body)?;
+        Ok(sample.expect("nothing interrupts it"))
+    }
+
     #[test]
     fn every_item_is_run_and_timed_on_every_crew() {
         let count = Arc::new(AtomicUsize::new(0));
@@ -243,16 +250,10 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });
-        let drive =
-            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
-        let hire = || {
-            Ok(vec![
-                crew(ThreadPool::start(2))?,
-                crew(Rayon::start(2))?,
-                crew(SpawnBlocking::start(3))?,
-            ])
+        let crews = || {
+            vec![crew(ThreadPool::start(2)), crew(Rayon::start(2)), crew(SpawnBlocking::start(3))]
         };
-        let sample = drive.run(hire, &body).unwrap().unwrap();
+        let sample = run((500, None), crews, &body).unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS.name).unwrap() > 0.0);
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
@@ -260,8 +261,6 @@ mod tests {
 
     #[test]
     fn an_item_that_fails_or_panics_ends_the_run_with_its_reason() {
-        let drive =
-            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
         let nr_run = Arc::new(AtomicUsize::new(0));
         let counted = |fails: fn()| -> Body {
             let nr_run = nr_run.clone();
@@ -279,8 +278,8 @@ mod tests {
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has only one thread, so no other item runs while one fails.
-            let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(SpawnBlocking::start(1))?]);
-            let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
+            let crews = || vec![crew(ThreadPool::start(1)), crew(SpawnBlocking::start(1))];
+            let Err(Stop::CouldNotRun(reason)) = run((500, None), crews, &body) else {
                 panic!("the error is {expected}");
             };
             assert!(reason.starts_with(expected), "{reason}");
@@ -291,15 +290,9 @@ mod tests {
 
     #[test]
     fn the_first_crew_is_flooded_until_the_others_are_done() {
-        let drive = Drive {
-            items: 3,
-            on_their_way: 7,
-            every: Some(Duration::from_millis(1)),
-            interrupt: Interrupt::default(),
-        };
-        let hire = || Ok(vec![crew(ThreadPool::start(1))?, crew(ThreadPool::start(1))?]);
+        let crews = || vec![crew(ThreadPool::start(1)), crew(ThreadPool::start(1))];
         let body: Body = Arc::new(|_| Ok(()));
-        let sample = drive.run(hire, &body).unwrap().unwrap();
+        let sample = run((3, Some(Duration::from_millis(1))), crews, &body).unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
     }
 }

@@ -1,5 +1,4 @@
-//! Samples the number of threads and the memory of this process every few milliseconds during a
-//! run.
+//! Samples the number of threads and the memory of this process during a run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +21,6 @@ const KIB: u64 = 1024;
 pub struct Size {
     /// The number of threads, including the main thread.
     pub threads: u64,
-    /// Resident memory in bytes.
     pub resident: u64,
 }
 
@@ -34,7 +32,6 @@ pub struct Gauge {
 }
 
 impl Size {
-    /// Reads `/proc/self/status`.
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
             .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
@@ -69,8 +66,7 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts sampling after threads of earlier runs have exited. The size at that time is the
-    /// baseline.
+    /// Starts sampling after threads of earlier runs have exited.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));

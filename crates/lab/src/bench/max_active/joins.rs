@@ -1,20 +1,10 @@
-//! Joins that read through one buffer pool, which thrashes if too many joins run at once.
-//!
-//! A database joins two tables with nested loops: for each outer block, a join reads all of its
-//! inner blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size.
-//! All joins share this pool, which evicts the least recently used block. An item is one join, and
-//! no two joins use the same block.
-//!
-//! The blocks of a few joins fit into the pool: each block is read once, and is still in the pool
-//! for the next outer block. The blocks of many joins do not fit: a block is evicted before the
-//! join needs it again, so the block is read once for each outer block. These reads keep the device
-//! busy and the CPUs idle. A worker pool that starts more work when CPUs are idle then starts even
-//! more joins. The machine gives no sign that fewer joins would be better. Only a limit set by the
-//! program helps. The limit must apply to the whole program, because the whole program shares the
-//! buffer pool.
-//!
-//! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
-//! reads cost almost nothing, and most of the effect disappears.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once. For each
+//! outer block, a join reads all of its inner blocks from a file, bypassing the page cache, into a
+//! pool of fixed size that all joins share. The blocks of a few joins fit into the pool, so each
+//! block is read once. The blocks of many joins do not fit, so each is read [`NR_OUTER`] times.
+//! These reads keep the device busy and the CPUs idle, and a worker pool that starts more work when
+//! CPUs are idle starts even more joins. Only a limit set by the program helps, and it must apply
+//! to the whole program. On a file system in memory, most of the effect disappears.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -34,7 +24,6 @@ pub const BLOCK: usize = 64 * 1024;
 
 /// The number of inner blocks of a join. [`NR_OUTER`] is the number of passes over them.
 pub const NR_INNER: usize = 8;
-/// See [`NR_INNER`].
 pub const NR_OUTER: usize = 4;
 
 /// The capacity of the pool. It holds the blocks of 32 joins, so those of 16 fit even if half of
@@ -48,13 +37,11 @@ const NR_JOINS: usize = 512;
 /// The memory alignment that devices require for direct reads.
 const ALIGN: usize = 4096;
 
-/// The file of all blocks.
 pub struct Table {
     file: File,
     nr_joins: usize,
 }
 
-/// The pool of blocks in memory.
 pub struct BufferPool {
     table: Arc<Table>,
     kept: Mutex<LruCache<usize, Arc<Block>>>,
@@ -89,16 +76,10 @@ impl Table {
 }
 
 impl BufferPool {
-    /// Creates an empty pool.
     pub fn new(table: Arc<Table>) -> Self {
         Self { table, kept: Mutex::new(LruCache::new(NR_KEPT)) }
     }
 
-    /// Runs join `number`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read.
     pub fn join(&self, number: usize) -> Result<(), Stop> {
         let first = number % self.table.nr_joins * NR_INNER;
         for outer in 0..NR_OUTER {
@@ -146,7 +127,6 @@ impl Block {
     }
 }
 
-/// Fills a block with bytes derived from its number.
 fn fill(block: &mut [u8], number: usize) {
     fastrand::Rng::with_seed(number as u64).fill(block);
 }

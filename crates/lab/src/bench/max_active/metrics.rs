@@ -2,11 +2,9 @@
 
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
-/// Completed items per second.
 pub const ITEMS: Metric = higher("items_per_s", "1/s", ("", "items/s"), 1.0);
 /// The time from just before an item is queued until it completes.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_MS);
-/// See [`LATENCY_P50`].
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_MS);
 /// The maximum number of threads of the crews.
 pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
@@ -17,12 +15,10 @@ pub const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches
 /// The CPU time of the whole process.
 pub const CPU: Metric = lower("cpu_per_item", "ns/item", ("", "cpu us"), NS_PER_US);
 
-/// The metric by which variants are ranked.
 pub const HEADLINE: &str = ITEMS.name;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
 const LATENCY: &str = "queue to end ms";
 
-/// All metrics, in table order.
 pub const ALL: &[Metric] = &[ITEMS, LATENCY_P50, LATENCY_P99, THREADS, MEMORY, SWITCHES, CPU];

@@ -22,7 +22,6 @@ const PUSH_POP: &str = "push-pop";
 const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const OWNED: &str = "owned";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED], peers: &peers::NAMES };
 
@@ -34,32 +33,26 @@ pub struct MpscqArgs {
     pub items: Option<usize>,
 }
 
-/// The names of our variants.
 const SINGLE: &str = "mpscq";
 const DRAINED: &str = "mpscq+drain";
 const CHAINED: &str = "mpscq+chain";
 const LIFO: &str = "lifo";
 const MAIL: &str = "mailbox";
 
-/// The number of items of a figure. It gives enough time slices for a mean if threads share CPUs.
-/// `--quick` uses a quarter.
+/// The number of items of a figure, which gives enough time slices if threads share CPUs.
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
-/// The number of stocks of each kind of item, which repetitions use in turn. With a single stock,
-/// its pages and cache sets would change the figures by 10 %, which would look like a difference
-/// between queues.
+/// The number of stocks of each kind of item, used in turn. The pages and cache sets of a single
+/// stock would change the figures by 10 %.
 const PLACES: usize = 4;
 
-/// The bound for the comparison with the most similar peer. It allows 2 %, which is the tolerance
-/// of two medians.
+/// The bound for the most similar peer. It allows 2 %, the tolerance of two medians.
 const NO_SLOWER: f64 = 1.02;
 
-/// The bound for mailboxes. It is below 1 because recycled blocks save allocations, and posters
-/// with their own blocks share no cache lines.
+/// The bound for mailboxes, which recycle blocks, and whose posters share no cache lines.
 const MAIL_BOUND: f64 = 0.8;
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
@@ -71,8 +64,7 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// The layout and the stocks of one kind of item. The stocks are created on first use and shared by
-/// all queues of that kind.
+/// The layout and the stocks of one kind of item, which all queues of that kind share.
 type Shared<I> = (Layout, Rc<RefCell<Vec<Stock<I>>>>);
 
 impl Setting<'_> {
@@ -167,9 +159,7 @@ impl Setting<'_> {
             for (metric, polling, producers) in flows() {
                 let (pins, interrupt) = (pins.clone(), interrupt.clone());
                 let flow = Flow { producers, items, polling, pins, interrupt };
-                let Some(ns) = flow.run(make(), stock)? else {
-                    return Ok(None);
-                };
+                let Some(ns) = flow.run(make(), stock)? else { return Ok(None) };
                 sample.set(metric, ns);
             }
             Ok(Some(sample))
@@ -180,6 +170,7 @@ impl Setting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     /// A number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
@@ -187,14 +178,12 @@ mod tests {
     /// Runs every queue of `case`. A debug build checks the order of all items.
     fn every_queue_keeps_every_item_in_order(case: &str) {
         let args = MpscqArgs { items: Some(FEW) };
-        let mut cases = cases(&args, &Settings::of_tests(&[case]));
-        for variant in &mut cases[0].variants {
-            let sample = (variant.run)().unwrap().unwrap();
+        run_each(cases(&args, &Settings::of_tests(&[case])), |_, variant, sample| {
             for metric in ALL {
                 let ns = sample.value(metric.name);
                 assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
             }
-        }
+        });
     }
 
     #[test]

@@ -7,24 +7,20 @@ pub const BURST: usize = 32;
 
 /// A queue that is measured, in one particular way of using it.
 pub trait Fifo {
-    /// The type of the items.
     type Item;
 
     /// Returns `count` ends for producers, and the consumer's end.
     fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>);
 }
 
-/// The producer's end of a queue.
 pub trait Pusher<T>: Send {
     /// Pushes an item, or adds it to a chain that [`flush`](Self::flush) pushes.
     fn push(&mut self, item: T);
 
-    /// Pushes the collected chain.
     #[inline(always)]
     fn flush(&mut self) {}
 }
 
-/// The consumer's end of a queue.
 pub trait Popper<T> {
     /// Pops at most `max` of the oldest items and passes each to `take`. Returns their number.
     ///
@@ -47,6 +43,49 @@ pub fn one_by_one<T>(
     }
     max
 }
+
+/// Implements [`Fifo`] for a type. `$ends` opens the ends of `$queue` for `$count` producers.
+macro_rules! fifo {
+    ($type:ty, $item:ty, |$queue:ident, $count:ident| $ends:expr) => {
+        impl Fifo for $type {
+            type Item = $item;
+
+            fn open(&mut self, $count: usize) -> (Vec<impl Pusher<$item>>, impl Popper<$item>) {
+                let $queue = self;
+                $ends
+            }
+        }
+    };
+}
+
+/// Implements [`Pusher`] for an end, which may have a generic parameter. `$push` pushes an item.
+macro_rules! pusher {
+    ($type:ty, |$end:ident, $item:ident: $item_type:ty| $push:expr $(, $param:ident)?) => {
+        impl$(<$param: Send>)? Pusher<$item_type> for $type {
+            #[inline(always)]
+            fn push(&mut self, $item: $item_type) {
+                let $end = self;
+                $push;
+            }
+        }
+    };
+}
+
+/// Implements [`Popper`] for an end. `$pop` pops at most `$max` items and passes each to
+/// `$take`.
+macro_rules! popper {
+    ($type:ty, $item:ty, |$end:ident, $max:ident, $take:ident| $pop:expr $(, $param:ident)?) => {
+        impl$(<$param>)? Popper<$item> for $type {
+            #[inline(always)]
+            fn pop_up_to(&mut self, $max: usize, $take: impl FnMut($item)) -> usize {
+                let $end = self;
+                $pop
+            }
+        }
+    };
+}
+
+pub(super) use {fifo, popper, pusher};
 
 impl<T, P: Popper<T>> Popper<T> for &mut P {
     #[inline(always)]

@@ -25,7 +25,7 @@ use super::fifo::{Fifo, Popper, Pusher};
 use super::item::Item;
 use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
-use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
+use crate::bench::workqueue::producers::spawn;
 
 /// The number of items that the consumer collects before it returns them. With fewer items, the
 /// mutex of the home would affect the figure. With more, producers would run out of items.
@@ -38,10 +38,8 @@ const POP: usize = 128;
 /// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The number of producer threads.
     pub producers: usize,
     /// The number of timed items of all producers together.
     pub items: usize,
@@ -53,7 +51,6 @@ pub struct Flow {
     pub interrupt: Interrupt,
 }
 
-/// The state that all threads share.
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
@@ -62,24 +59,15 @@ struct Ground<I> {
     nr_pushing: CachePadded<AtomicUsize>,
 }
 
-/// The items returned to one producer.
 struct Home<I> {
     /// A hint that saves acquiring the lock. It is set if there are items.
     filled: AtomicBool,
     items: Mutex<Vec<I>>,
 }
 
-/// Stops the producers when dropped, even if the consumer panics.
-struct StopOnDrop<'g>(&'g AtomicBool);
-
 impl Flow {
-    /// Circulates the items, and returns the nanoseconds per popped item. Returns `None` if SIGINT
-    /// interrupts the run.
-    ///
-    /// # Panics
-    ///
-    /// In a debug build, if the items of a producer are popped in a different order than they were
-    /// pushed.
+    /// Circulates the items, and returns the nanoseconds per popped item, or `None` after SIGINT.
+    /// Panics in a debug build if the items of a producer are popped out of order.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
         queue: Q,
@@ -92,25 +80,16 @@ impl Flow {
         let stocks = stock.take(self.producers);
         let (pushers, mut popper) = queue.open(self.producers);
         let (items, ns_per_item) = thread::scope(|scope| {
-            let stop = StopOnDrop(&ground.stop);
-            let mut handles = Vec::with_capacity(self.producers);
-            for (index, (pusher, items)) in pushers.into_iter().zip(stocks).enumerate() {
-                let pin = (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()]);
+            // This stops the producers even if the consumer panics.
+            let stop = scopeguard::guard((), |()| ground.stop.store(true, Ordering::Relaxed));
+            let ends = pushers.into_iter().zip(stocks).enumerate();
+            let start = |(index, (pusher, items))| {
+                let pin = self.pins.iter().cycle().nth(index).copied();
                 let ground = &ground;
-                let producer = thread::Builder::new().name(format!("producer-{index}"));
-                let handle = producer.spawn_scoped(scope, move || {
-                    let _bomb = ExitOnPanic;
-                    if let Some(cpu) = pin {
-                        pin_to(cpu);
-                    }
-                    ground.produce(index, pusher, items)
-                });
-                match handle {
-                    Ok(handle) => handles.push(handle),
-                    // Earlier producers are already waiting for this one, so the process ends.
-                    Err(error) => die(&format!("cannot start producer {index}: {error}")),
-                }
-            }
+                let body = move || ground.produce(index, pusher, items);
+                spawn(scope, &format!("producer-{index}"), pin, body)
+            };
+            let handles: Vec<_> = ends.map(start).collect();
             let mut returns = Returns::new(&ground.homes);
             ground.start.wait();
             let ns_per_item = self.consume(&mut popper, &mut returns);
@@ -125,10 +104,8 @@ impl Flow {
         let homes = ground.homes.iter();
         let at_home = homes.flat_map(|home| std::mem::take(&mut *home.items.lock()));
         if !stock.put_back(items.into_iter().chain(at_home)) {
-            return Err(Stop::CouldNotRun(format!(
-                "a queue lost an item of {} producers",
-                self.producers
-            )));
+            let lost = format!("a queue lost an item of {} producers", self.producers);
+            return Err(Stop::CouldNotRun(lost));
         }
         Ok(ns_per_item)
     }
@@ -237,7 +214,6 @@ impl<I> Home<I> {
         !items.is_empty()
     }
 
-    /// Returns `items` to the producer.
     fn deliver(&self, items: &mut Vec<I>) {
         let mut inside = self.items.lock();
         inside.append(items);
@@ -245,12 +221,10 @@ impl<I> Home<I> {
     }
 }
 
-/// Popped items that are not yet returned.
 struct Returns<'g, I> {
     ways: Vec<CachePadded<Way<'g, I>>>,
 }
 
-/// The items to return to one home.
 struct Way<'g, I> {
     home: &'g Home<I>,
     items: Vec<I>,
@@ -283,12 +257,6 @@ impl<'g, I: Item> Returns<'g, I> {
     }
 }
 
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,13 +265,8 @@ mod tests {
     use crate::bench::mpscq::stock::Layout;
 
     fn flow(producers: usize, polling: Polling) -> Flow {
-        Flow {
-            producers,
-            items: 4 * producers * ITEMS,
-            polling,
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        }
+        let (items, interrupt) = (4 * producers * ITEMS, Interrupt::default());
+        Flow { producers, items, polling, pins: Vec::new(), interrupt }
     }
 
     /// A simple, correct queue that can be set to lose items.
@@ -317,10 +280,7 @@ mod tests {
     impl Fifo for Plain {
         type Item = Tag;
 
-        fn open(
-            &mut self,
-            count: usize,
-        ) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        fn open(&mut self, count: usize) -> (Vec<impl Pusher<Tag>>, impl Popper<Tag>) {
             (vec![&*self; count], &*self)
         }
     }

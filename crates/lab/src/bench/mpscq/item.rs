@@ -27,34 +27,28 @@ impl Tag {
         Self { bits: home | number << Self::FIELD }
     }
 
-    /// Returns the index of the producer.
     #[inline(always)]
     pub fn home(self) -> usize {
         (self.bits & Self::FIELD_MASK) as usize
     }
 
-    /// Returns the item's number among the producer's items.
     #[inline(always)]
     pub fn number(self) -> usize {
         (self.bits >> Self::FIELD & Self::FIELD_MASK) as usize
     }
 
-    /// Returns the tag with the push count increased by one.
     #[inline(always)]
     pub fn pushed(self) -> Self {
         Self { bits: self.bits.wrapping_add(Self::ONE_PUSH) }
     }
 }
 
-/// An item of a queue.
 pub trait Item: Send + 'static {
-    /// Creates an item without a tag.
     fn make() -> Self;
 
     /// Returns the tag. The consumer reads nothing else of the item.
     fn tag(&self) -> Tag;
 
-    /// Sets the tag.
     fn set_tag(&mut self, tag: Tag);
 
     /// Writes to the item, as a producer that fills in a message does.
@@ -70,10 +64,8 @@ pub trait Item: Send + 'static {
 /// The item of channels in `push-pop`: a pointer.
 pub type Boxed = Box<Cell<Tag>>;
 
-/// The item of our queues.
 pub type Ours = Box<Node<Cell<Tag>>>;
 
-/// The item of cordyceps.
 pub type Cordyceps = Pin<Box<CordycepsNode<Cell<Tag>>>>;
 
 macro_rules! pointer {
@@ -104,7 +96,6 @@ pointer!(Boxed, Box::default());
 pointer!(Ours, Node::new(Cell::default()));
 pointer!(Cordyceps, CordycepsNode::new(Cell::default()));
 
-/// An item passed by value.
 impl Item for Tag {
     fn make() -> Self {
         Self::default()

@@ -3,15 +3,12 @@
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
 
-/// The metric by which variants are ranked.
 pub const HEADLINE: &str = ALL[1].name;
 
-/// The maximum number of producers of any metric.
 pub const MAX_PRODUCERS: usize = 8;
 
 const NS: &str = "ns/item";
 
-/// All metrics, in table order.
 pub const ALL: &[Metric] = &[
     lower("ns_paused_1", NS, ("paused", "1"), 1.0),
     lower("ns_paused_2", NS, ("paused", "2"), 1.0),

@@ -5,11 +5,10 @@ use std::cell::Cell;
 use afterwork::mailbox::{Mailbox, Poster};
 use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
 
-use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};
+use super::fifo::{BURST, Fifo, Popper, Pusher, fifo, one_by_one, popper, pusher};
 use super::item::{self, Tag};
 use super::stock;
 
-/// The node type of intrusive items.
 type Hung = Node<Cell<Tag>>;
 
 /// A queue that is pushed to and popped from one item at a time.
@@ -32,13 +31,11 @@ pub struct Lifo(Stack<Hung>);
 /// A mailbox that carries tags by value and recycles its blocks.
 pub struct Mail(Mailbox<Tag>);
 
-/// A producer's end that collects items into a chain.
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
     chain: Chain<Hung>,
 }
 
-/// A consumer's end that pops with a drain.
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
 /// A consumer's end that pops from the reversed list, and takes the next list when that one is
@@ -48,52 +45,33 @@ pub struct LifoPopper<'q> {
     taken: Chain<Hung>,
 }
 
-impl Fifo for Single {
-    type Item = item::Ours;
+fifo!(Single, item::Ours, |it, count| (vec![&it.0; count], consumer(&it.0)));
+fifo!(Drained, item::Ours, |it, count| (vec![&it.0; count], DrainPopper(consumer(&it.0))));
+fifo!(Chained, item::Ours, |it, count| {
+    let queue = &it.0;
+    let pushers = (0..count).map(|_| ChainPusher { queue, chain: Chain::new() });
+    (pushers.collect(), DrainPopper(consumer(queue)))
+});
+fifo!(Lifo, item::Ours, |it, count| {
+    (vec![&it.0; count], LifoPopper { list: &it.0, taken: Chain::new() })
+});
+fifo!(Mail, Tag, |it, count| ((0..count).map(|_| it.0.poster()).collect(), &mut it.0));
 
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        (vec![&self.0; count], consumer(&self.0))
+pusher!(&Queue<Hung>, |queue, item: item::Ours| Queue::push(queue, item));
+pusher!(&Stack<Hung>, |list, item: item::Ours| Stack::push(list, item));
+pusher!(Poster<Tag>, |it, item: Tag| it.post(item).expect("the owner is there"));
+
+popper!(Consumer<'_, Hung>, item::Ours, |queue, max, take| {
+    one_by_one(max, || found(queue.pop()), take)
+});
+popper!(DrainPopper<'_>, item::Ours, |it, max, take| handed_out(it.0.drain(max), take));
+popper!(LifoPopper<'_>, item::Ours, |it, max, take| {
+    if it.taken.is_empty() {
+        it.taken = it.list.take_all_fifo();
     }
-}
-
-impl Pusher<item::Ours> for &Queue<Hung> {
-    #[inline(always)]
-    fn push(&mut self, item: item::Ours) {
-        Queue::push(self, item);
-    }
-}
-
-impl Popper<item::Ours> for Consumer<'_, Hung> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
-        one_by_one(max, || found(self.pop()), take)
-    }
-}
-
-impl Fifo for Drained {
-    type Item = item::Ours;
-
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        (vec![&self.0; count], DrainPopper(consumer(&self.0)))
-    }
-}
-
-impl Popper<item::Ours> for DrainPopper<'_> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
-        handed_out(self.0.drain(max), take)
-    }
-}
-
-impl Fifo for Chained {
-    type Item = item::Ours;
-
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        let queue = &self.0;
-        let pushers = (0..count).map(|_| ChainPusher { queue, chain: Chain::new() });
-        (pushers.collect(), DrainPopper(consumer(queue)))
-    }
-}
+    one_by_one(max, || it.taken.pop_front(), take)
+});
+popper!(Mailbox<Tag>, Tag, |mailbox, max, take| handed_out(mailbox.drain(max), take));
 
 impl Pusher<item::Ours> for ChainPusher<'_> {
     #[inline(always)]
@@ -110,60 +88,10 @@ impl Pusher<item::Ours> for ChainPusher<'_> {
     }
 }
 
-impl Fifo for Lifo {
-    type Item = item::Ours;
-
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        let list = &self.0;
-        let taken = Chain::new();
-        (vec![list; count], LifoPopper { list, taken })
-    }
-}
-
-impl Pusher<item::Ours> for &Stack<Hung> {
-    #[inline(always)]
-    fn push(&mut self, item: item::Ours) {
-        Stack::push(self, item);
-    }
-}
-
-impl Popper<item::Ours> for LifoPopper<'_> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
-        if self.taken.is_empty() {
-            self.taken = self.list.take_all_fifo();
-        }
-        one_by_one(max, || self.taken.pop_front(), take)
-    }
-}
-
 impl Mail {
     /// Creates a mailbox that keeps enough blocks for all items of `producers`.
     pub fn for_producers(producers: usize) -> Self {
         Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
-    }
-}
-
-impl Fifo for Mail {
-    type Item = Tag;
-
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        let posters = (0..count).map(|_| self.0.poster());
-        (posters.collect(), &mut self.0)
-    }
-}
-
-impl Pusher<Tag> for Poster<Tag> {
-    #[inline(always)]
-    fn push(&mut self, item: Tag) {
-        self.post(item).expect("the owner is there");
-    }
-}
-
-impl Popper<Tag> for Mailbox<Tag> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
-        handed_out(self.drain(max), take)
     }
 }
 

@@ -9,29 +9,23 @@ use crossbeam_queue::SegQueue;
 use lab_peers::CordycepsNode;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::fifo::{Fifo, Popper, Pusher, one_by_one};
+use super::fifo::{Fifo, Popper, Pusher, fifo, one_by_one, popper, pusher};
 use super::item::{self, Tag};
 
-/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
 
 /// An intrusive queue, the peer most similar to ours.
 pub const CORDYCEPS: &str = "cordyceps";
 /// crossbeam's unbounded queue without a channel.
 pub const SEG_QUEUE: &str = "segqueue";
-/// crossbeam's unbounded channel.
 pub const CROSSBEAM: &str = "crossbeam";
-/// The standard library's unbounded channel.
 pub const STD: &str = "std";
-/// flume's unbounded channel.
 pub const FLUME: &str = "flume";
-/// kanal's unbounded channel.
 pub const KANAL: &str = "kanal";
 /// tokio's unbounded mpsc channel, without a runtime.
 pub const TOKIO: &str = "tokio";
 
-/// The queue of cordyceps.
-pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
+pub struct Cordyceps(MpscQueue<Hung>);
 
 impl Default for Cordyceps {
     fn default() -> Self {
@@ -39,29 +33,14 @@ impl Default for Cordyceps {
     }
 }
 
-impl Fifo for Cordyceps {
-    type Item = item::Cordyceps;
+type Hung = CordycepsNode<Cell<Tag>>;
 
-    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
-        (vec![&self.0; count], self.0.consume())
-    }
-}
+fifo!(Cordyceps, item::Cordyceps, |it, count| (vec![&it.0; count], it.0.consume()));
+pusher!(&MpscQueue<Hung>, |queue, item: item::Cordyceps| queue.enqueue(item));
+popper!(Consumer<'_, Hung>, item::Cordyceps, |queue, max, take| {
+    one_by_one(max, || queue.try_dequeue().ok(), take)
+});
 
-impl Pusher<item::Cordyceps> for &MpscQueue<CordycepsNode<Cell<Tag>>> {
-    #[inline(always)]
-    fn push(&mut self, item: item::Cordyceps) {
-        self.enqueue(item);
-    }
-}
-
-impl Popper<item::Cordyceps> for Consumer<'_, CordycepsNode<Cell<Tag>>> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Cordyceps)) -> usize {
-        one_by_one(max, || self.try_dequeue().ok(), take)
-    }
-}
-
-/// The queue of crossbeam.
 pub struct Seg<T>(SegQueue<T>);
 
 impl<T> Default for Seg<T> {
@@ -78,19 +57,8 @@ impl<T: Send> Fifo for Seg<T> {
     }
 }
 
-impl<T: Send> Pusher<T> for &SegQueue<T> {
-    #[inline(always)]
-    fn push(&mut self, item: T) {
-        SegQueue::push(self, item);
-    }
-}
-
-impl<T> Popper<T> for &SegQueue<T> {
-    #[inline(always)]
-    fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize {
-        one_by_one(max, || self.pop(), take)
-    }
-}
+pusher!(&SegQueue<T>, |queue, item: T| SegQueue::push(queue, item), T);
+popper!(&SegQueue<T>, T, |queue, max, take| one_by_one(max, || queue.pop(), take), T);
 
 /// A channel. It has a receiver, and a sender that is cloned for each producer.
 pub struct Channel<T, S, R> {
@@ -100,7 +68,6 @@ pub struct Channel<T, S, R> {
 }
 
 impl<T, S, R> Channel<T, S, R> {
-    /// Creates a channel from its two ends.
     pub fn of((sender, receiver): (S, R)) -> Self {
         Self { sender, receiver, carries: std::marker::PhantomData }
     }
@@ -116,21 +83,9 @@ impl<T, S: Pusher<T> + Clone + Send, R: Popper<T>> Fifo for Channel<T, S, R> {
 
 macro_rules! channel {
     ($sender:ty, $receiver:ty, |$end:ident| $receive:expr) => {
-        impl<T: Send> Pusher<T> for $sender {
-            #[inline(always)]
-            fn push(&mut self, item: T) {
-                // This fails only if the receiver was dropped, and here it outlives all senders.
-                assert!(self.send(item).is_ok(), "the receiver is there");
-            }
-        }
-
-        impl<T> Popper<T> for $receiver {
-            #[inline(always)]
-            fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize {
-                let $end = self;
-                one_by_one(max, || $receive, take)
-            }
-        }
+        // Sending fails only if the receiver was dropped, and here it outlives all senders.
+        pusher!($sender, |it, item: T| assert!(it.send(item).is_ok(), "the receiver is there"), T);
+        popper!($receiver, T, |$end, max, take| one_by_one(max, || $receive, take), T);
     };
 }
 

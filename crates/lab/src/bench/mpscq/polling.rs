@@ -20,12 +20,11 @@ pub enum Polling {
 const PAUSE_US: u64 = 1;
 
 /// The number of failed polls, or of pauses, before the thread yields its CPU, which a thread with
-/// items may need. Both take a few microseconds. That is short compared with a thousand items, so
-/// that figures do not depend on the wait. It is longer than a yield that finds no other thread.
+/// items may need. Both take a few microseconds: shorter than a thousand items, and longer than a
+/// yield that finds no other thread.
 const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 
-/// Counts failed polls.
 pub struct Backoff {
     polling: Polling,
     misses: u32,
@@ -33,12 +32,10 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates a counter without failed polls.
     pub fn new(polling: Polling) -> Self {
         Self { polling, misses: 0, pause_cycles: PAUSE_US * cycles_per_us() }
     }
 
-    /// Records a successful poll.
     #[inline(always)]
     pub fn hit(&mut self) {
         self.misses = 0;

@@ -2,9 +2,8 @@
 
 use super::item::{Item, Tag};
 
-/// The number of items of one producer, which is its maximum in flight. This is a guess: one
-/// request from each of a thousand clients. With fewer items, producers wait more often. More items
-/// do not fit into the caches.
+/// The number of items of one producer. This is a guess: one request from each of a thousand
+/// clients. With fewer, producers wait more often. More do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
 /// The number of allocated items for each item that is used in the scattered layout. Each takes at
@@ -15,7 +14,6 @@ const SPREAD: usize = 8;
 /// The seed for the order of scattered items. It is the same in all runs of all queues.
 const SHUFFLE_SEED: u64 = 0x5ca7;
 
-/// The layout of items in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// The items are next to each other, in push order. Items share cache lines, and so do producer
@@ -66,7 +64,6 @@ impl<I: Item> Stock<I> {
         Self { homes: homes.collect(), _spacers: spacers }
     }
 
-    /// Takes the items of the first `producers` producers.
     pub fn take(&mut self, producers: usize) -> Vec<Vec<I>> {
         self.homes[..producers].iter_mut().map(std::mem::take).collect()
     }

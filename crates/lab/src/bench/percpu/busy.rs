@@ -1,7 +1,5 @@
-//! Remote calls to a slot whose owner operates without a pause.
-//!
-//! The slot is free for a few nanoseconds between two operations of 30 µs. A caller that polls
-//! rarely hits such a gap, so the owner or the mutex must admit the caller.
+//! Remote calls to a slot that is free only for a few nanoseconds between operations of 30 µs. A
+//! caller that polls rarely hits such a gap, so the owner or the mutex must admit the caller.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +18,6 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The duration of an operation of the owner.
 const OPERATION_US: u64 = 30;
 
 /// The time between two calls. It is as long as several operations, so that each call finds the
@@ -30,7 +27,6 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// The load in addition to the owner and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nothing else runs.
     Quiet,
     /// A thread keeps each CPU busy.
     Load,
@@ -38,14 +34,12 @@ pub enum Beside {
     FifoCaller,
 }
 
-/// Measures calls on data that a mutex guards.
 pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Sample {
     let data = Mutex::new(0_u64);
     let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
     beside.run(span, interrupt, |stop| own(stop, || with(operate)), || with(operate_remotely))
 }
 
-/// Measures calls on a slot in the mode `qpw`.
 pub fn on_slot(
     qpw: Qpw,
     beside: Beside,
@@ -76,7 +70,6 @@ fn operate_remotely(data: &mut u64) {
     *data += 1;
 }
 
-/// Operates until `stop` is set. Returns the number of operations.
 fn own(stop: &AtomicBool, mut operate: impl FnMut()) -> u64 {
     let mut nr_operations = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -1,12 +1,9 @@
-//! A cache of objects, like an allocator's cache for one CPU. It is a linked list of free objects.
-//!
-//! The list is a ring: an object is free again once all others have been allocated. Only
-//! allocations are therefore measured.
+//! A cache of objects, like an allocator's cache for one CPU. The free list is a ring, so only
+//! allocations are measured: an object is free again once all others have been allocated.
 
 /// The number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
-/// The value of `first` in an empty cache.
 const NONE: u32 = u32::MAX;
 
 /// An object, with the index of the next free object in its first word.

@@ -24,7 +24,6 @@ const BUSY_OWNER: &str = "busy-owner";
 const BUSY_LOADED: &str = "busy-owner-loaded";
 const BUSY_FIFO: &str = "busy-owner-fifo";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO], peers: PEERS };
 
@@ -64,7 +63,6 @@ const NAMES: [&str; 10] = [
     COMPILED_OUT,
     BY_TRY,
 ];
-/// The names of the peers, as `--peers` and tables spell them.
 const PEERS: &[&str] = NAMES.split_at(5).0;
 const GUARDS: &[&str] = NAMES.split_at(1).1;
 
@@ -86,7 +84,6 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
-/// The duration of a run with a busy owner, in milliseconds.
 const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
 const BUSY_MS_QUICK: usize = 500;
 
@@ -199,20 +196,18 @@ fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_guard_and_every_way_is_measured() {
         let args = PercpuArgs { drains: Some(20) };
-        for case in &mut cases(&args, &Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                // The quiet run has no drains.
-                let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
-                // The victim may lose its CPU for most of a short run.
-                let was_beside = !sample.is_thrown_away();
-                let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);
-                assert!(!was_beside || has_value, "{}", variant.name);
-            }
-        }
+        run_each(cases(&args, &Settings::of_tests(&[])), |case, variant, sample| {
+            // The quiet run has no drains.
+            let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
+            // The victim may lose its CPU for most of a short run.
+            let was_beside = !sample.is_thrown_away();
+            let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);
+            assert!(!was_beside || has_value, "{}", variant.name);
+        });
     }
 }

@@ -4,10 +4,8 @@ use std::fs;
 
 use topology::CpuId;
 
-/// The numbers of interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    /// Timer interrupts.
     pub timer: u64,
     /// The number of requests by another CPU to schedule a different thread.
     pub resched: u64,
@@ -31,14 +29,10 @@ impl Interrupts {
         let heads: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let name = format!("CPU{cpu}");
         let mut all = Self::default();
-        let Some(column) = heads.iter().position(|head| *head == name) else {
-            return all;
-        };
+        let Some(column) = heads.iter().position(|head| *head == name) else { return all };
         for line in lines {
             let count = line.split_whitespace().nth(column + 1);
-            let Some(count) = count.and_then(|text| text.parse::<u64>().ok()) else {
-                continue;
-            };
+            let Some(count) = count.and_then(|text| text.parse::<u64>().ok()) else { continue };
             let about = |words: &[&str]| words.iter().any(|word| line.contains(word));
             *if about(&["timer"]) {
                 &mut all.timer
@@ -53,7 +47,6 @@ impl Interrupts {
         all
     }
 
-    /// Returns the numbers of interrupts since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             timer: self.timer.saturating_sub(before.timer),
@@ -63,7 +56,6 @@ impl Interrupts {
         }
     }
 
-    /// Returns the total number of interrupts.
     pub fn sum(self) -> u64 {
         self.timer + self.resched + self.call + self.other
     }

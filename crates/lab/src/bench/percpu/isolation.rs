@@ -1,9 +1,6 @@
-//! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
-//!
-//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
-//! pause exceeds a tenth of the run, the run is discarded. A thread on another CPU requests drains
-//! at a fixed pace, and each drain is timed. A quiet run of the same length has no drains, and
-//! shows how much the host of a virtual machine disturbs the victim.
+//! The isolation test: the victim, a real-time thread, runs a tight loop on its own CPU and records
+//! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
+//! drains, and shows how much the host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;
@@ -43,10 +40,8 @@ const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// The ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// There are no drains.
     Quiet,
     /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
@@ -132,7 +127,6 @@ pub fn run(
     })
 }
 
-/// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
         // The worker drains the slot, so the victim must not own it.
@@ -156,7 +150,6 @@ fn stand(over: &mut Attendant<'_>, mut work: impl FnMut()) {
     }
 }
 
-/// Requests drains at a fixed pace.
 fn drain(
     way: Way,
     slots: &PerCpu<u64>,
@@ -198,7 +191,6 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// The value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {

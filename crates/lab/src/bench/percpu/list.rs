@@ -43,9 +43,8 @@ pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> R
 }
 
 /// Takes one object for each element of `$places`. `$with` runs the work on the guard's own cache,
-/// which holds the objects of `$cache` during the turn.
-///
-/// It is a macro, so that each guard is inlined into its own loop with its own kind of closure.
+/// which holds the objects of `$cache` during the turn. It is a macro, so that each guard is
+/// inlined.
 macro_rules! turn {
     ($cache:ident, $places:ident, |$work:ident| $with:expr) => {{
         let mut $work = |own: &mut Cache| swap(own, $cache);
@@ -62,7 +61,6 @@ macro_rules! turn {
     }};
 }
 
-/// Uses no guard.
 #[inline(never)]
 fn unprotected(cache: &mut Cache, places: &mut [u32]) -> u64 {
     let mut own = Cache::new(0);
@@ -114,7 +112,6 @@ fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     }))
 }
 
-/// Uses a mutex of the standard library.
 fn std_mutex<'g>() -> Turn<'g> {
     let own = Mutex::new(Cache::new(0));
     Box::new(move |cache, places| {
@@ -122,7 +119,6 @@ fn std_mutex<'g>() -> Turn<'g> {
     })
 }
 
-/// Uses a mutex of parking_lot.
 fn parking_lot<'g>() -> Turn<'g> {
     let own = parking_lot::Mutex::new(Cache::new(0));
     Box::new(move |cache, places| turn!(cache, places, |work| work(&mut own.lock())))

@@ -6,9 +6,7 @@ use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 pub const CYCLES: Metric = lower("cycles_per_alloc", "cycles", ("", "cycles"), 1.0);
 /// The time from the request for a drain until it is done.
 pub const DRAIN_P50: Metric = lower("drain_p50", "ns", (DRAIN, "p50"), NS_PER_US);
-/// See [`DRAIN_P50`].
 pub const DRAIN_P99: Metric = lower("drain_p99", "ns", (DRAIN, "p99"), NS_PER_US);
-/// See [`DRAIN_P50`].
 pub const DRAIN_MAX: Metric = lower("drain_max", "ns", (DRAIN, "max"), NS_PER_US);
 /// The longest pause of the victim's loop.
 pub const GAP: Metric = lower("victim_gap_max", "ns", (VICTIM, "gap us"), NS_PER_US);
@@ -20,21 +18,18 @@ pub const INVOLUNTARY: Metric = lower("victim_involuntary", "1", (VICTIM, "invol
 pub const WAITED: Metric = lower("victim_waited", "ns", (VICTIM, "waited us"), NS_PER_US);
 /// The number of interrupts of the victim's CPU, including the timer.
 pub const INTERRUPTS: Metric = lower("victim_interrupts", "1", (VICTIM, "interrupts"), 1.0);
-/// The number of timer interrupts among them.
 pub const TIMER: Metric = lower("victim_interrupts_timer", "1", (OF_THESE, "timer"), 1.0);
 /// The number of requests by another CPU to schedule a different thread, among them.
 pub const RESCHED: Metric = lower("victim_interrupts_resched", "1", (OF_THESE, "resched"), 1.0);
 /// The number of requests by another CPU to call a function, among them.
 pub const CALL: Metric = lower("victim_interrupts_call", "1", (OF_THESE, "call"), 1.0);
 
-/// The metrics of the case `alloc-warm`.
 pub const ALLOC: &[Metric] = &[CYCLES];
 
 const DRAIN: &str = "drain us";
 const VICTIM: &str = "victim";
 const OF_THESE: &str = "of these";
 
-/// The metrics of the case `isolation`, in table order.
 pub const ISOLATION: &[Metric] = &[
     DRAIN_P50,
     DRAIN_P99,
@@ -51,14 +46,10 @@ pub const ISOLATION: &[Metric] = &[
 
 /// The number of calls per second on the slot of a busy owner.
 pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "calls/s"), 1.0);
-/// The time of a call.
 pub const CALL_P50: Metric = lower("call_p50", "ns", ("call ms", "p50"), NS_PER_MS);
-/// See [`CALL_P50`].
 pub const CALL_MAX: Metric = lower("call_max", "ns", ("call ms", "max"), NS_PER_MS);
-/// The CPU time of the caller per call.
 pub const CALLER_CPU: Metric = lower("caller_cpu", "ns", ("caller", "CPU us/call"), NS_PER_US);
 /// The number of operations of the busy owner per second.
 pub const OPERATIONS: Metric = higher("operations_per_s", "1/s", ("owner", "ops/s"), 1.0);
 
-/// The metrics of the cases `busy-owner`, in table order.
 pub const BUSY: &[Metric] = &[CALLS, CALL_P50, CALL_MAX, CALLER_CPU, OPERATIONS];

@@ -1,9 +1,6 @@
-//! Runs all guards alternately on one list.
-//!
-//! The cost of a cache miss depends on the memory and on the other load of the machine. It varies
-//! more between pieces of memory, and from one half second to the next, than between guards. All
-//! guards therefore use the same ring. A turn handles a few thousand objects, in an order that is
-//! shuffled each round. The result of a guard is the median of its turns.
+//! Runs all guards alternately on one ring, a few thousand objects per turn, in an order that is
+//! shuffled each round. The cost of a cache miss varies more between pieces of memory, and from one
+//! half second to the next, than between guards. The result of a guard is the median of its turns.
 
 use std::thread;
 
@@ -24,10 +21,8 @@ const LEN: usize = 256;
 /// does not matter, and so small that the indexes fit in the first-level cache.
 const PER_TURN: usize = 2048;
 
-/// The number of turns of each guard.
 const NR_TURNS: usize = 1000;
 
-/// The cycles per object of each guard.
 type Cycles = Vec<(&'static str, f64)>;
 
 /// The results of all guards in one repetition. Each variant takes its own.
@@ -37,7 +32,6 @@ pub struct Turns {
     /// The cache, which is created in the first repetition, so that all repetitions use the same
     /// memory.
     cache: Option<Cache>,
-    /// The results that have not been taken yet.
     left: Cycles,
 }
 

@@ -23,7 +23,6 @@ use crate::harness::claim::Claim;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 
-/// The name of this bench.
 pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
@@ -34,7 +33,6 @@ pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// A case with more readers than CPUs, so that most of them are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         READ_CASE,
@@ -71,31 +69,25 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// The number of replacements with readers that keep their CPU. 100 replacements would end before a
-/// cache line has moved once.
+/// The number of replacements with readers that keep their CPU, in which a cache line moves.
 const NR_CALLS_BUSY: usize = 20_000;
-/// The pause between replacements with preempted readers. Without it, 100 replacements might end
-/// within a time slice.
+/// The pause between replacements with preempted readers, which last longer than a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// The number of sections in a run of `read`, and of callbacks in a run of `call`. They are large
-/// enough that the first wake-up does not matter. `--quick` uses a tenth.
+/// The number of sections in a run of `read`, and of callbacks in a run of `call`.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
-/// The duration of a run with several updaters.
 const SPAN: Duration = Duration::from_millis(300);
 /// The maximum duration with `--quick`, for any number of threads per CPU. Without `--quick`, it is
 /// four times as long.
 const QUICK_SPAN: Duration = Duration::from_millis(400);
 const QUICK_SHARE: u32 = 10;
 
-/// The maximum duration of a run with single replacements. With preempted readers, each replacement
-/// may take 20 ms.
+/// The maximum duration of a run with single replacements, each of which may take 20 ms.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The maximum duration if `--calls` is given. It is enough for a thousand replacements of 20 ms
-/// each.
+/// The maximum duration if `--calls` is given, for a thousand replacements of 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
 /// A function that creates a flavor for each run.
@@ -105,7 +97,6 @@ const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
 }
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         calls: args.calls,
@@ -120,7 +111,6 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 struct Setting {
     /// The number of replacements that was given on the command line.
     calls: Option<usize>,
-    /// The maximum duration of a run of replacements.
     limit: Duration,
     nr_cpus: usize,
     /// The divisor for all sizes.
@@ -199,9 +189,8 @@ impl Setting {
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
     }
 
-    /// Returns a function that maps the name of a variant to the maximum duration of its runs. Runs
-    /// of the kernel's methods mostly sleep, and always for the same time, so `--quick` shortens
-    /// them.
+    /// Returns the maximum duration of the runs of a variant. `--quick` shortens those of the
+    /// kernel's methods, which mostly sleep.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {
@@ -237,11 +226,9 @@ impl Setting {
     }
 }
 
-/// The initial value of most flavors.
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`. `run` receives the flavor and
-/// its name.
+/// Creates a case with `ours` and all peers, which publish `first`.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),
@@ -303,9 +290,7 @@ fn latency(latencies: Latencies) -> Option<Sample> {
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
     let mut sample = Sample::default();
-    let Some(calls) = flavor.calls() else {
-        return Some(sample);
-    };
+    let Some(calls) = flavor.calls() else { return Some(sample) };
     sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
     sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
     sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);
@@ -327,19 +312,16 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_flavor_runs_every_case() {
         let args = RcuArgs { calls: Some(3) };
-        for case in &mut cases(&args, &Settings::of_tests(&[])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let headline = sample.value(case.headline);
-                // A run of a few microseconds may end before a reader has run.
-                let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
-                let name = format!("{} of {}", case.name, variant.name);
-                assert!(may_lack || headline.unwrap() > 0.0, "{name}");
-            }
-        }
+        run_each(cases(&args, &Settings::of_tests(&[])), |case, variant, sample| {
+            let headline = sample.value(case.headline);
+            // A run of a few microseconds may end before a reader has run.
+            let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
+            assert!(may_lack || headline.unwrap() > 0.0, "{} of {}", case.name, variant.name);
+        });
     }
 }

@@ -19,28 +19,21 @@ const EPOCH: &str = "crossbeam-epoch";
 const NOT_DEARER: f64 = 1.0;
 /// The bound for a read. A pin of crossbeam-epoch costs a store, a full fence and two branches.
 const FIFTH: f64 = 0.2;
-/// The bound for a replacement. Others always pay for two barriers and a wake-up. afterwork pays
-/// only if a reader is in a section.
+/// The bound for a replacement. Others always pay for two barriers and a wake-up.
 const TENTH: f64 = 0.1;
-/// The bound if readers are boosted. Boosted readers that were preempted run at once, until the end
-/// of their section.
+/// The bound if preempted readers are boosted until the end of their section.
 const BOOSTED: f64 = 0.05;
-/// The bound if readers are not boosted. Preempted readers block the updater until they get their
-/// CPU again in the usual order.
+/// The bound if preempted readers wait for their CPU in the usual order.
 const PREEMPTED: f64 = 0.8;
-/// The bound for many updaters. One grace period serves all updaters that started to wait before
-/// it.
+/// The bound for many updaters, which share one grace period.
 const SHARED: f64 = 10.0;
 /// The bound for callbacks. afterwork does not poll every 10 ms.
 const NO_POLL: f64 = 0.01;
-/// The ratio that the kernel measured for reporting the driver's quiescent state at once: 6.04 to
-/// 9.75 ms.
+/// The kernel's ratio for reporting the driver's quiescent state at once: 6.04 to 9.75 ms.
 const ONE_WAIT_LESS: f64 = 0.62;
-/// The bound for doing without fixed waits, which last milliseconds and are far longer than the
-/// time in which readers respond.
+/// The bound for doing without fixed waits, which last milliseconds.
 const NO_WAIT: f64 = 0.01;
-/// The ratio that the kernel measured for adding `wake_from_gp`, in the set-up loop: 15.9 to 20.8
-/// s.
+/// The kernel's ratio for adding `wake_from_gp`, in the set-up loop: 15.9 to 20.8 s.
 const WAKE_UPS_LESS: f64 = 0.77;
 const NOT_SLOWER: f64 = 1.0;
 
@@ -50,13 +43,11 @@ fn judged<const N: usize>(claims: [Claim; N]) -> Vec<Claim> {
     claims.into_iter().filter(is_there).collect()
 }
 
-/// Returns claims about the read side.
 pub fn read() -> Vec<Claim> {
     judged([Claim::at_most(RCU, READ, MEMB, NOT_DEARER), Claim::at_most(RCU, READ, EPOCH, FIFTH)])
 }
 
-/// Returns claims about the kernel's changes to its fixed waits, and about doing without such
-/// waits.
+/// Returns claims about the kernel's changes to its fixed waits.
 fn kernel_ways(metric: Metric) -> Vec<Claim> {
     judged([
         Claim::at_most(EARLY_QS, metric, WAITS, ONE_WAIT_LESS),
@@ -65,7 +56,6 @@ fn kernel_ways(metric: Metric) -> Vec<Claim> {
     ])
 }
 
-/// Returns claims about single replacements in `case`.
 pub fn replace(case: &str) -> Vec<Claim> {
     let mut all = match case {
         "replace-32-idle" | ONE_BUSY => judged([Claim::at_most(RCU, REPLACE_P50, MEMB, TENTH)]),
@@ -91,12 +81,10 @@ pub fn replace(case: &str) -> Vec<Claim> {
     all
 }
 
-/// Returns claims about concurrent updaters.
 pub fn updaters() -> Vec<Claim> {
     judged([Claim::at_least(RCU, REPLACES, MEMB, SHARED)])
 }
 
-/// Returns claims about callbacks.
 pub fn call() -> Vec<Claim> {
     judged([
         Claim::at_least(RCU, CALLS, MEMB, NOT_SLOWER),
@@ -106,7 +94,6 @@ pub fn call() -> Vec<Claim> {
     ])
 }
 
-/// Returns claims about the set-up loop.
 pub fn bridge() -> Vec<Claim> {
     kernel_ways(BRIDGE)
 }

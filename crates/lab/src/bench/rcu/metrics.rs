@@ -8,13 +8,9 @@ pub const READ: Metric = lower("read_ns", "ns", ("", "ns/read"), 1.0);
 pub const READ_CYCLES: Metric = lower("read_cycles", "cycles", ("", "cycles"), 1.0);
 /// The time from the replacement until the old value is freed.
 pub const REPLACE_MEAN: Metric = lower("replace_mean", "ns", (REPLACE, "mean"), NS_PER_US);
-/// See [`REPLACE_MEAN`].
 pub const REPLACE_P50: Metric = lower("replace_p50", "ns", (REPLACE, "p50"), NS_PER_US);
-/// See [`REPLACE_MEAN`].
 pub const REPLACE_P95: Metric = lower("replace_p95", "ns", (REPLACE, "p95"), NS_PER_US);
-/// See [`REPLACE_MEAN`].
 pub const REPLACE_MIN: Metric = lower("replace_min", "ns", (REPLACE, "min"), NS_PER_US);
-/// See [`REPLACE_MEAN`].
 pub const REPLACE_MAX: Metric = lower("replace_max", "ns", (REPLACE, "max"), NS_PER_US);
 /// Replacements of all updaters together.
 pub const REPLACES: Metric = higher("replaces_per_s", "1/s", ("", "replaces/s"), 1.0);
@@ -31,18 +27,13 @@ pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us/bridge"), NS_PER_
 
 const REPLACE: &str = "replace us";
 
-/// The metrics of the case `read`.
 pub const READS_ALONE: &[Metric] = &[READ, READ_CYCLES];
 
-/// The metrics of the replace cases, in table order.
 pub const REPLACE_LATENCY: &[Metric] =
     &[REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACE_MIN, REPLACE_MAX];
 
-/// The metrics of the cases with several updaters.
 pub const UPDATERS: &[Metric] = &[REPLACES, READS];
 
-/// The metrics of the case `call`.
 pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
 
-/// The metrics of the case `bridge`.
 pub const BRIDGES: &[Metric] = &[BRIDGE, REPLACE_P50, REPLACE_MIN, REPLACE_MAX, READS];

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
-/// The names of our variants.
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
 /// RCU readers of the process.
 pub const RCU: &str = "rcu";
-/// Sleepable readers.
 pub const SRCU: &str = "srcu";
 /// RCU readers of the process that report quiescent states.
 pub const QSBR: &str = "rcu-qsbr";
@@ -39,7 +37,6 @@ pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
     (BY_CALLBACK, 0, true, false),
 ];
 
-/// Returns [`NAMES`] and the names of [`KERNEL_WAYS`].
 pub fn with_kernel_ways() -> Vec<&'static str> {
     NAMES.into_iter().chain(KERNEL_WAYS.map(|way| way.0)).collect()
 }
@@ -97,11 +94,7 @@ impl Drop for Way {
     }
 }
 
-/// Creates the flavor `name`, which publishes `value`.
-///
-/// # Panics
-///
-/// Panics if `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
+/// Creates the flavor `name`, which publishes `value`. Panics if the name is unknown.
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {
         let domain = Domain::new();

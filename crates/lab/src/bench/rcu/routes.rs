@@ -12,7 +12,6 @@ const DOWN: u32 = 0;
 /// One version of the table.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Routes, sorted by address.
     routes: Vec<Route>,
 }
 
@@ -34,12 +33,10 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps of the life cycle.
     pub const ALL: [Self; 3] = [Self::Add, Self::Configure, Self::Delete];
 }
 
 impl Routes {
-    /// Creates a table without bridges.
     pub fn resident() -> Self {
         let route = |n| Route { address: spread(n), port: n + 1 };
         Self::sorted((0..NR_RESIDENT).map(route).collect())

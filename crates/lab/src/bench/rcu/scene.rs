@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The number of callbacks and barriers that are timed one by one.
 const NR_SINGLES: usize = 20;
 
-/// The numbers of reader threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readers {
     /// The number of threads that have read once and block.
@@ -44,9 +43,7 @@ pub struct Readers {
 /// The work of the readers during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// The number of sections of all readers.
     pub nr_sections: u64,
-    /// The duration of the run.
     pub wall: Duration,
 }
 
@@ -55,19 +52,14 @@ pub struct Read {
 pub struct Scope {
     /// The minimum number of replacements.
     pub calls: usize,
-    /// The minimum duration.
     pub least: Duration,
     /// The maximum duration, which overrides the minimums.
     pub limit: Duration,
-    /// Pause after each replacement.
     pub pause: Duration,
 }
 
-/// Replaces the value repeatedly and times each replacement. Returns `None` if interrupted.
-///
-/// # Errors
-///
-/// Returns an error if a reader paused for too long; see [`beside`].
+/// Replaces the value repeatedly and times each replacement. Returns `None` if interrupted, and
+/// [`Absent`](crate::harness::beside::Absent) if a reader paused for too long.
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -99,10 +91,6 @@ pub fn replace_one_by_one(
 
 /// Lets `updaters` threads replace the value for `span`. Returns their rate and the work of the
 /// readers.
-///
-/// # Errors
-///
-/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -129,8 +117,7 @@ pub fn replace_together(
     Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
-/// Queues `count` callbacks, waits until the last one has run, and returns the callbacks per
-/// second.
+/// Queues `count` callbacks, waits for the last one, and returns the callbacks per second.
 pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
     let start = Instant::now();
@@ -179,10 +166,6 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
 
 /// Adds, configures and deletes bridges. After each step, waits until no reader uses the previous
 /// table. Returns the nanoseconds per bridge.
-///
-/// # Errors
-///
-/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,

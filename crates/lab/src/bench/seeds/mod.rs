@@ -1,8 +1,6 @@
 //! `afterwork-lab bench seeds`: repeats the measurements of the five sources of afterwork's
-//! mechanisms, with the old way next to the new way.
-//!
-//! The cases are those of other benches, with the sizes that the sources used. [`SOURCES`] lists
-//! the tables and the figures that the sources published.
+//! mechanisms, with the old way next to the new way. The cases are those of other benches, with the
+//! sizes of the sources. [`SOURCES`] lists the tables and the published figures.
 
 use std::path::PathBuf;
 
@@ -49,7 +47,6 @@ pub const MENU: Menu = Menu {
     peers: &[],
 };
 
-/// Returns the text that is shown in the help of the bench.
 pub fn help() -> String {
     format!(
         "{}\nWithout --repeat, 3 to 10 repetitions, with --quick one. Without --seconds, at most {SECONDS} s.",
@@ -81,7 +78,6 @@ pub struct Part {
     pub weight: u32,
 }
 
-/// Returns the part of a case.
 pub fn part(case: &Case) -> Part {
     let (repeat, weight) = match case.name {
         "lock-hold" => (5, 200),

@@ -30,7 +30,6 @@ const WAKE_BURST: &str = "wake-burst";
 const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY], peers: &peers::NAMES };
 
@@ -42,49 +41,39 @@ pub struct TaskWorkArgs {
     pub items: Option<usize>,
 }
 
-/// The names of our variants.
 const WAIT_1: &str = "wait-1";
 const WAIT_1_NO_SPIN: &str = "wait-1+no-spin";
 const WAIT_8: &str = "wait-8";
-/// See [`WAIT_1`].
 const WAIT_32: &str = "wait-32";
-/// See [`WAIT_1`].
 const WAIT_8_CAP: &str = "wait-8+cap";
-/// See [`WAIT_1`].
 const WAIT_32_CAP: &str = "wait-32+cap";
 /// A limit, which is not a way to wait. It is the cap plus one wake-up of a sleeping owner.
 const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
-/// See [`WAIT_1`].
 const FIFO: &str = "mailbox";
-/// See [`WAIT_1`].
 const LIFO: &str = "mailbox+lifo";
 /// The same, with clients that send without a pause and get no response.
 const FIFO_STREAM: &str = "mailbox stream";
 const LIFO_STREAM: &str = "mailbox+lifo stream";
 
-/// The number of connections in the two service cases.
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
-/// The number of bytes of a request and of a response, which is one page. With larger messages, the
-/// owner would mostly copy. With smaller ones, it would mostly make system calls.
+/// The number of bytes of a request and of a response. With larger messages the owner would mostly
+/// copy, with smaller ones it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-/// The durations of warm-up and measurement of a service, in which thousands of requests are
-/// served.
+/// The durations of warm-up and measurement of a service.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
-/// The time between items. It is long enough that an owner of single items sleeps, and short enough
-/// that sleeping and waking are most of its work.
+/// The time between items, in which the owner of single items can fall asleep.
 const GAP: Duration = Duration::from_micros(10);
 
 /// The number of items in a burst, which is the largest number that an owner waits for.
 const BURST: usize = 32;
 
-/// The maximum wait of an owner with a cap. 32 items take longer to arrive, and 8 items do not, so
-/// one of the capped owners is woken by its timeout and the other one by posters.
+/// The maximum wait of an owner with a cap. 32 items take longer to arrive, and 8 do not.
 const CAP: Duration = Duration::from_micros(200);
 
 const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
@@ -92,19 +81,17 @@ const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
 /// The time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
-/// The number of such posts, which is enough for a p99.
+/// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
-/// The number of items in a run, which takes a tenth of a second. It is enough for a p99. `--quick`
-/// uses half.
+/// The number of items in a run, which is enough for a p99.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
-/// The bound for wake-ups. Most wake-ups are for 32 items, and some are for fewer.
+/// The bound for wake-ups, most of which are for 32 items.
 const FEWER_WAKEUPS: f64 = 0.1;
 
-/// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
-/// sleep and wake.
+/// The bound for CPU time, most of which an owner of single items uses to sleep and wake.
 const LESS_CPU: f64 = 0.333;
 
 /// Creates the cases that `args` select.
@@ -234,9 +221,7 @@ impl Setting<'_> {
     fn cap_and_wake(&self) -> Variant {
         let lone = Wake { items: NR_LONE.min(self.items), ..self.wake(1, LONE_GAP) };
         let run = move || {
-            let Some(woken) = lone.run(ONE_BY_ONE.open(without_spin()))? else {
-                return Ok(None);
-            };
+            let Some(woken) = lone.run(ONE_BY_ONE.open(without_spin()))? else { return Ok(None) };
             let mut sample = Sample::default();
             if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
                 let cap = CAP.as_nanos() as f64;
@@ -266,7 +251,6 @@ fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     (first != last).then_some((first, last))
 }
 
-/// Returns the claims about items that are posted one at a time.
 fn claims() -> Vec<Claim> {
     let peers = [peers::STD, peers::TOKIO, peers::CROSSBEAM];
     let mut claims = Vec::new();
@@ -324,16 +308,15 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::case::tests::run_each;
 
     #[test]
     fn every_owner_of_the_wake_cases_receives_everything() {
         let args = TaskWorkArgs { items: Some(320) };
-        for case in &mut cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST])) {
-            for variant in &mut case.variants {
-                let sample = (variant.run)().unwrap().unwrap();
-                let p99 = sample.value(LATENCY_P99.name);
-                assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
-            }
-        }
+        let cases = cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST]));
+        run_each(cases, |case, variant, sample| {
+            let p99 = sample.value(LATENCY_P99.name);
+            assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
+        });
     }
 }

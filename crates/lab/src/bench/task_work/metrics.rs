@@ -6,14 +6,10 @@ use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 pub const WAKEUPS: Metric = lower("wakeups_per_1000", "1/1000 items", ("", "wakes/1000"), 1.0);
 /// The time from just before the post until the owner has the item.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_US);
-/// See [`LATENCY_P50`].
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_US);
-/// The CPU time of the owner thread.
 pub const OWNER_CPU: Metric = lower("owner_cpu_per_item", "ns/item", ("", "owner ns/item"), 1.0);
-/// The time of the call that posts.
 pub const POST: Metric = lower("post_mean", "ns", ("", "ns/post"), 1.0);
 
-/// The number of responses sent.
 pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"), 1.0);
 /// The bytes of received requests. Responses have the same size.
 pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
@@ -21,7 +17,6 @@ pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
 pub const SHARE: Metric = lower("task_work_share", "share", ("task work", "% of CPU"), PERCENT);
 /// The time of the workers' posts, relative to the owner's CPU time.
 pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
-/// The CPU time of task work per item.
 pub const TASK_WORK: Metric = lower("task_work_per_item", "ns/item", ("task work", "ns/item"), 1.0);
 /// The number of items per drain that found any.
 pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);
@@ -29,17 +24,13 @@ pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/dra
 /// others.
 pub const LOST: Metric = lower("sections_lost", "sections", ("", ""), 1.0);
 
-/// The metric by which variants of the service cases are ranked.
 pub const SERVICE_HEADLINE: &str = REQUESTS.name;
 
-/// The metric by which variants of the wake cases are ranked.
 pub const WAKE_HEADLINE: &str = OWNER_CPU.name;
 
 const LATENCY: &str = "post to run us";
 
-/// The metrics of the wake cases, in table order.
 pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST];
 
-/// The metrics of the service cases, in table order.
 pub const SERVICE: &[Metric] =
     &[REQUESTS, GBITS, SHARE, POST_SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST];

@@ -9,16 +9,12 @@ use super::road::{Post, Receive};
 /// The maximum number of items that the owner takes at once.
 const DRAIN: usize = 256;
 
-/// A way in which an owner waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The number of items to wait for.
     pub count: usize,
-    /// The maximum waiting time.
     pub cap: Option<Duration>,
 }
 
-/// An owner, with the way in which it waits.
 pub struct Owner {
     mailbox: Mailbox<u64>,
     wait: Wait,

@@ -10,7 +10,6 @@ use super::road::{Post, Receive};
 use crate::bench::mpscq::fifo::Pusher;
 pub use crate::bench::mpscq::peers::{CROSSBEAM, FLUME, KANAL, STD, TOKIO};
 
-/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 5] = [STD, TOKIO, CROSSBEAM, FLUME, KANAL];
 
 impl<S: Pusher<u64> + Send> Post for S {

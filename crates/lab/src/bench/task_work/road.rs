@@ -1,7 +1,5 @@
-//! The path of items to a sleeping owner, represented by its two ends.
-//!
-//! An item is the value of the cycle counter just before the post. It has 8 bytes, and is passed by
-//! value on every path.
+//! The path of items to a sleeping owner. An item is the value of the cycle counter just before the
+//! post, passed by value.
 
 /// The poster's end. The path ends when it is dropped.
 pub trait Post: Send {

@@ -1,11 +1,7 @@
-//! Posts items at a steady pace to an owner that waits for them.
-//!
-//! The poster busy-waits between posts, so that its pace does not depend on the owner. Poster and
-//! owner are separate threads, and each reads its own counters.
-//!
-//! They are pinned to different CPUs if there are two. A wake-up on the poster's CPU costs only a
-//! fifth as much, but delays the poster. The scheduler's choice differs from run to run, and would
-//! affect the result more than the path does.
+//! Posts items at a steady pace to an owner that waits for them. The poster busy-waits between
+//! posts, so that its pace does not depend on the owner. Both are pinned to different CPUs if there
+//! are two: a wake-up on the poster's CPU costs a fifth as much, but delays the poster, and the
+//! scheduler's choice would affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
@@ -30,14 +26,11 @@ const WARM_UP_SHARE: usize = 10;
 /// share.
 const SPINS_PER_YIELD: u32 = 1024;
 
-/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Wake {
     /// The number of timed items.
     pub items: usize,
-    /// The number of items posted together.
     pub burst: usize,
-    /// The time between bursts.
     pub gap: Duration,
     /// The CPUs of poster and owner, or `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
@@ -45,13 +38,11 @@ pub struct Wake {
     pub interrupt: Interrupt,
 }
 
-/// The results of a run.
 pub struct Woken {
     /// The usage of the owner, from the first timed item to the end.
     pub owner: Usage,
     /// The times from just before each post until the owner has the item.
     pub latencies: Latencies,
-    /// The number of cycles spent in posts.
     pub post_cycles: u64,
     /// The number of timed items.
     pub items: usize,
@@ -74,14 +65,11 @@ impl Wake {
             (poster.join(), owner.join())
         });
         let ended = "a panic has ended the process";
-        let Some(post_cycles) = post_cycles.expect(ended) else {
-            return Ok(None);
-        };
+        let Some(post_cycles) = post_cycles.expect(ended) else { return Ok(None) };
         let (owner, latencies) = received.expect(ended)?;
         Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }
 
-    /// Receives items until the path ends.
     fn receive_all(
         &self,
         mut owner: impl Receive,

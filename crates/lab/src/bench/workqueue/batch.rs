@@ -8,13 +8,11 @@ use sync::time::cycles;
 use super::completion::Latch;
 use crate::harness::latency::Latencies;
 
-/// The sampling interval: one item in this number is timed, because reading the clock delays the
-/// other items.
+/// The sampling interval: reading the clock delays the other items.
 pub const SAMPLE_EVERY: usize = 16;
 
-/// The number of adjacent items that share a counter. The last item of such a group decrements the
-/// batch's latch. A single counter would dominate the result, because two CPUs need 25 ns for each
-/// decrement.
+/// The number of adjacent items that share a counter, whose last item decrements the batch's latch.
+/// A single counter would dominate: two CPUs need 25 ns for each decrement.
 const GROUP: usize = 1000;
 
 /// An item. Its work is to decrement its group's counter, and to read the clock if it is sampled.
@@ -82,20 +80,17 @@ impl Batch {
         Box::leak(Box::new(Self { items: items.collect(), groups, probes, latch }))
     }
 
-    /// Returns the items.
     pub fn items(&'static self) -> &'static [Item] {
         &self.items
     }
 
-    /// Returns the number of timed items.
     pub fn nr_sampled(&self) -> usize {
         self.probes.len()
     }
 
-    /// Queues every item once with `queue(index)`, and records the times of the sampled items.
-    ///
-    /// `stop` is called once per group. If it returns `true`, the remaining items run on this
-    /// thread, so that [`wait`](Self::wait) still returns. Returns `true` if all items were queued.
+    /// Queues every item once with `queue(index)`, and records the times of the sampled items. If
+    /// `stop`, called once per group, returns `true`, runs the remaining items on this thread, so
+    /// that [`wait`](Self::wait) still returns. Returns `true` if all items were queued.
     #[inline]
     pub fn queue_all(
         &self,
@@ -131,10 +126,6 @@ impl Batch {
     }
 
     /// Waits until every item has run.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until then.
     pub fn wait(&self) {
         self.latch.wait();
     }

@@ -22,7 +22,6 @@ const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
-/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD], peers: &super::peers::NAMES };
 
@@ -53,23 +52,19 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// The default number of producers, as in the kernel's test. It exceeds the number of CPUs of a
-/// small machine.
+/// The default number of producers, as in the kernel's test.
 const PRODUCERS: usize = 8;
 
 const BATCH_SIZE: usize = 1000;
 
-/// The number of items of each producer in one-at-a-time. A pool that wakes a thread for each item
-/// takes 0.6 s. `--quick` uses a tenth, because only the number of samples depends on it.
+/// The number of items of each producer in one-at-a-time, for at most 0.6 s.
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 2_000;
 
-/// The number of items of each producer in batches.
 const BATCH_ITEMS: usize = 100_000;
 const BATCH_ITEMS_QUICK: usize = 25_000;
 
-/// The number of fan-out items, even with `--quick`, because the case tests how a long queue
-/// behaves.
+/// The number of fan-out items, even with `--quick`: the case tests a long queue.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
 /// The scopes with `--quick`: the finest, the default and the coarsest.
@@ -83,7 +78,6 @@ const FAN_OUT_CLAIM: f64 = 1.5;
 /// The claimed ratio of pool-lock hold times, of deferred wake-ups to wake-ups under the lock.
 const LOCK_CLAIM: f64 = 0.02;
 
-/// Creates the cases that `args` select.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         args,

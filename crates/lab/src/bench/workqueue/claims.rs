@@ -6,17 +6,14 @@ use super::metrics::ITEMS_PER_S;
 use super::ours::Way;
 use crate::harness::claim::{Against, Claim};
 
-/// The bound for throughput. The waiter and the worker of our items cooperate, which no peer
-/// supports, so afterwork is at least as fast as the best peer.
+/// The bound for throughput. Waiter and worker cooperate, so ours is at least as fast as the best.
 const AS_THE_BEST: f64 = 1.0;
 
-/// The bound for deferred wake-ups, which must not cost throughput. 2 % is the tolerance of two
-/// medians.
+/// The bound for deferred wake-ups: 2 % is the tolerance of two medians.
 const HARMLESS: f64 = 0.98;
 
-/// Returns claims about one item at a time. Variants of afterwork wait in their own way, and the
-/// best peer is the best of all pools with all ways to wait. If the waiter sleeps, each item costs
-/// at least two context switches. A waiter that runs its own item needs none.
+/// Returns claims about one item at a time, against the best pool with its best way to wait. If the
+/// waiter sleeps, each item costs two context switches. A waiter that runs its own item needs none.
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for &scope in scopes {

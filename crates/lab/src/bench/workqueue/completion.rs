@@ -12,10 +12,9 @@ const ARMED: u32 = 0;
 const ASLEEP: u32 = 1;
 const DONE: u32 = 2;
 
-/// The way in which a waiter delays before it sleeps.
-///
-/// A waiter that busy-polls for a while is still awake when its item has run, and needs no wake-up.
-/// This affects the figures more than the pool does, so pools are compared with the same wait.
+/// The way in which a waiter delays before it sleeps. A waiter that is still awake when its item
+/// has run needs no wake-up. This affects the figures more than the pool does, so pools are
+/// compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The waiter parks at once.
@@ -34,7 +33,6 @@ pub struct Completion {
 }
 
 impl Waiting {
-    /// All ways to wait, from the shortest to the longest delay.
     pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
 
     /// Returns the number of polls, and the number of yields after them.
@@ -86,10 +84,6 @@ impl Completion {
     }
 
     /// Waits until the completion is done. Delays the sleep as `waiting` specifies.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
@@ -115,10 +109,6 @@ impl Completion {
     }
 
     /// Waits until the completion is done.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`complete`](Self::complete) is called.
     #[inline]
     pub fn wait(&self) {
         let word = self.state.word();
@@ -162,10 +152,6 @@ impl Latch {
     }
 
     /// Waits until all arrivals have been counted.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the last [`arrive`](Self::arrive).
     pub fn wait(&self) {
         self.done.wait();
     }

@@ -7,13 +7,10 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
-/// The metric by which variants are ranked.
 pub const ITEMS_PER_S: &str = "items_per_s";
 
-/// The 95th percentile of the time from queueing to completion.
 pub const COMPLETION_P95: &str = "completion_p95";
 
-/// The number of workers that the pool woke, per item.
 pub const WAKEUPS: &str = "wakeups_per_item";
 
 /// The metrics of all cases except `lock-hold`, in table order.
@@ -31,7 +28,6 @@ pub const ALL: &[Metric] = &[
     lower("cpu_per_item", "ns/item", ("per item", "CPUµs"), NS_PER_US),
 ];
 
-/// The mean hold time of the pool lock during an enqueue.
 pub const LOCK_MEAN: &str = "lock_hold_mean";
 
 /// The metrics of `lock-hold`, in table order.
@@ -66,7 +62,6 @@ pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
     sample.set("lock_holds_per_item", hold.count as f64 / items as f64);
 }
 
-/// Creates the sample of one run of `items` items.
 pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Latencies) -> Sample {
     const NS_PER_S: f64 = 1e9;
     let per_item = |count: u64| count as f64 / items as f64;

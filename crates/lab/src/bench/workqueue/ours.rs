@@ -18,7 +18,6 @@ use super::subject::{Joins, OneShotPool, Subject};
 /// One way to use a workqueue. Its `Display` output is the name of the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// The CPUs that share a pool.
     pub scope: AffinityScope,
     /// The time at which a selected worker is woken.
     pub wake: WakeMode,
@@ -34,17 +33,14 @@ impl Way {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
 
-    /// Returns this variant with wake-ups under the pool lock.
     pub fn under_lock(self) -> Self {
         Self { wake: WakeMode::UnderLock, ..self }
     }
 
-    /// Returns this variant with helping waiters.
     pub fn helped(self) -> Self {
         Self { help: true, ..self }
     }
 
-    /// Returns this variant with one-shot closures.
     pub fn spawned(self) -> Self {
         Self { spawn: true, ..self }
     }
@@ -66,7 +62,6 @@ impl fmt::Display for Way {
     }
 }
 
-/// A workqueue with its own pools.
 pub struct Ours {
     // The queue is declared before the pools, so that it is dropped before them.
     queue: Workqueue,
@@ -77,7 +72,6 @@ pub struct Ours {
 pub struct Pools(Option<Registry>);
 
 impl Pools {
-    /// Starts pools without queues.
     pub fn start(topology: &Topology, params: Params) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params);
         Ok(Self(Some(registry.map_err(|error| Stop::because("cannot start our pools", error))?)))
@@ -141,7 +135,6 @@ impl Ours {
         Ok(Self { queue, pools })
     }
 
-    /// Returns the registry of the pools.
     pub fn registry(&self) -> &Registry {
         &self.pools
     }
@@ -151,7 +144,6 @@ impl Ours {
         self.registry().lock_hold()
     }
 
-    /// Returns the queue.
     pub fn queue(&self) -> &Workqueue {
         &self.queue
     }

@@ -7,7 +7,6 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
-/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
 /// tokio's multi-threaded runtime. Each item is a spawned task.
@@ -33,10 +32,8 @@ pub struct Crossbeam {
 }
 
 impl Tokio {
-    /// The name in tables and options.
     pub const NAME: &str = "tokio";
 
-    /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
@@ -69,7 +66,6 @@ impl Joins for Tokio {
 }
 
 impl SpawnBlocking {
-    /// The name in tables and options.
     pub const NAME: &str = "spawn_blocking";
 
     /// Starts a runtime with at most `most` threads for blocking calls.
@@ -89,7 +85,6 @@ impl OneShotPool for SpawnBlocking {
 }
 
 impl Rayon {
-    /// The name in tables and options.
     pub const NAME: &str = "rayon";
 
     /// Starts a pool with `workers` threads.
@@ -123,7 +118,6 @@ impl Joins for Rayon {
 }
 
 impl ThreadPool {
-    /// The name in tables and options.
     pub const NAME: &str = "threadpool";
 
     /// Starts a pool with `workers` threads.
@@ -149,15 +143,12 @@ impl Drop for ThreadPool {
 }
 
 impl Crossbeam {
-    /// The name in tables and options.
     pub const NAME: &str = "crossbeam";
 
-    /// Starts a pool with `workers` threads and an unbounded channel.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Self::with(workers, unbounded())
     }
 
-    /// Starts a pool whose channel holds at most `room` items.
     pub fn start_bounded(workers: usize, room: usize) -> Result<Self, Stop> {
         Self::with(workers, bounded(room))
     }

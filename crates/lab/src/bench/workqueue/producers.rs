@@ -22,10 +22,8 @@ pub struct Window {
     pub counts: Option<Counts>,
 }
 
-/// The counts of a pool since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The number of workers woken.
     pub wakeups: u64,
     /// The CPU time of waits for the pool lock. It is 0 if the pool does not measure it.
     pub lock_wait_ns: u64,
@@ -53,13 +51,9 @@ impl Gate<'_> {
     }
 }
 
-/// Runs `body(index, gate)` on each of `producers` threads. Each of them must pass the gate once.
-///
-/// Producer `i` is pinned to `pins[i % pins.len()]`. It is not pinned if `pins` is empty.
-///
-/// # Panics
-///
-/// A panic in a producer ends the process, because the others would wait at the gate forever.
+/// Runs `body(index, gate)` on each of `producers` threads, pinned to `pins` in turn. Each must
+/// pass the gate once. A panic in a producer ends the process, because the others would wait at the
+/// gate forever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],
@@ -71,7 +65,7 @@ pub fn run<T: Send>(
     thread::scope(|scope| {
         let mut handles = Vec::with_capacity(producers);
         for index in 0..producers {
-            let pin = (!pins.is_empty()).then(|| pins[index % pins.len()]);
+            let pin = pins.iter().cycle().nth(index).copied();
             let name = format!("producer-{index}");
             handles.push(spawn(scope, &name, pin, move || body(index, &Gate { barrier })));
         }
@@ -110,7 +104,7 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     body: impl FnOnce() -> T + Send + 's,
 ) -> thread::ScopedJoinHandle<'s, T> {
     let body = move || {
-        let _bomb = ExitOnPanic;
+        scopeguard::defer_on_unwind! { exit() }
         cpu.into_iter().for_each(pin_to);
         body()
     };
@@ -127,20 +121,13 @@ pub(in crate::bench) fn pin_to(cpu: CpuId) {
 }
 
 /// Ends the process, because the other producers would wait at the gate forever.
-pub(in crate::bench) fn die(reason: &str) -> ! {
+fn die(reason: &str) -> ! {
     top::talk::say(format_args!("error: {reason}"));
-    process::exit(i32::from(Exit::CouldNotRun.code()))
+    exit()
 }
 
-/// Ends the process if the thread that owns this value panics.
-pub(in crate::bench) struct ExitOnPanic;
-
-impl Drop for ExitOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            process::exit(i32::from(Exit::CouldNotRun.code()));
-        }
-    }
+fn exit() -> ! {
+    process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 
 #[cfg(test)]

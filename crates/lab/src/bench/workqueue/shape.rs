@@ -13,15 +13,13 @@ use crate::bench::settings::Settings;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
-/// The sampling interval of one-at-a-time: one item in this number is timed, because reading the
-/// clock costs as much as an item.
+/// The sampling interval of one-at-a-time: reading the clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
 
 /// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
 /// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// The producers and their task.
 #[derive(Clone)]
 pub struct Shape {
     /// The task of each producer.
@@ -37,18 +35,12 @@ pub struct Shape {
 pub enum Task {
     /// Each producer queues `items` items one at a time and waits for each. There is one producer
     /// per completion.
-    OneAtATime {
-        /// The number of items of each producer.
-        items: usize,
-        /// The completion of each producer.
-        completions: Vec<&'static Completion>,
-    },
+    OneAtATime { items: usize, completions: Vec<&'static Completion> },
     /// Each producer repeatedly queues a batch and waits for all of its items. There is one
     /// producer per batch.
     Batches {
         /// The number of times that each producer queues its batch.
         rounds: usize,
-        /// The batch of each producer.
         batches: Vec<&'static Batch>,
     },
 }

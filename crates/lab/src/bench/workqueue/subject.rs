@@ -11,17 +11,14 @@ pub trait Subject: Sync {
     /// The value with which a producer waits for its item.
     type Handle;
 
-    /// Prepares a single item on the producer's thread, before timing starts. Returns a function
-    /// that queues the item, and one that waits until it has run.
-    ///
-    /// `completion` is for pools that have no way to wait for an item.
+    /// Prepares a single item on the producer's thread, before timing starts. Returns functions to
+    /// queue it and to wait for it. `completion` is for pools that have no way to wait.
     fn lone(
         &self,
         completion: &'static Completion,
     ) -> (impl FnMut() -> Self::Handle, impl FnMut(Self::Handle));
 
-    /// Prepares a batch on the producer's thread, before timing starts. Returns a function that
-    /// queues the item at an index. The items themselves signal their completion.
+    /// Prepares a batch before timing starts. Returns a function that queues the item at an index.
     fn load(&self, items: &'static [Item]) -> impl FnMut(usize);
 
     /// Returns the counts of the pool, if it has any.
@@ -44,13 +41,11 @@ pub trait OneShotPool: Sync {
 
 /// A pool with its own way to wait for an item.
 pub trait Joins: OneShotPool {
-    /// A handle with which to wait for an item.
     type Handle;
 
     /// Submits an empty item that can be waited for.
     fn submit_joined(&self) -> Self::Handle;
 
-    /// Waits for the item of `handle`.
     fn join(&self, handle: Self::Handle);
 }
 
@@ -110,7 +105,6 @@ pub(in crate::bench) mod tests {
     use crate::bench::workqueue::batch::Batch;
     use crate::harness::latency::Latencies;
 
-    /// Runs items one at a time and in batches.
     pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
         let (mut queue, mut wait) = subject.lone(Box::leak(Box::default()));
         for _ in 0..100 {

@@ -24,7 +24,6 @@ pub struct ReportArgs {
     pub output: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Stop> {
     write(&args.output, &one::page(&read(&args.run)?))
 }

@@ -16,10 +16,8 @@ use crate::output::{table, words};
 /// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
 
-/// The name of the file of raw numbers.
 const RAW: &str = "afterwork-run.jsonl";
 
-/// Creates the page of a run.
 pub fn page(run: &Run) -> String {
     let title = title(&run.head);
     let body = html! {
@@ -83,17 +81,14 @@ fn warnings(run: &Run) -> Markup {
     }
 }
 
-/// Returns the operation of a case.
 pub(super) fn words_of(case: &CaseRun) -> String {
     words::of_case(&case.head.bench, &case.head.case, &case.head.about)
 }
 
-/// Returns the description of a metric.
 pub(super) fn metric_of(case: &CaseRun, metric: &MetricHead) -> String {
     words::of_metric(&case.head.bench, &case.head.case, &metric.metric)
 }
 
-/// Returns the anchor of a case on the page.
 pub(super) fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
@@ -227,9 +222,7 @@ fn table(case: &CaseRun) -> Markup {
 }
 
 fn cell(case: &CaseRun, variant: &str, metric: &MetricHead) -> String {
-    let Some(record) = case.record(variant, &metric.metric) else {
-        return "-".into();
-    };
+    let Some(record) = case.record(variant, &metric.metric) else { return "-".into() };
     let value = number::with_unit(record.median, &record.unit);
     if record.n == 1 {
         return format!("{value}, one run");

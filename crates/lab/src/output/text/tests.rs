@@ -1,5 +1,5 @@
 use super::*;
-use crate::harness::case::{Sample, Variant};
+use crate::harness::case::{Sample, Variant, tests::series as of_samples};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::metric::{higher, lower};
@@ -9,29 +9,16 @@ const METRICS: &[Metric] =
     &[higher("rate", "1/s", ("items", "M/s"), 1e6), lower("time", "ns", ("", "µs"), 1e3)];
 
 fn case(bound: Bound) -> Case {
-    let variant =
-        |name: &str, peer| Variant { name: name.into(), peer, run: Box::new(|| Ok(None)) };
     Case {
         about: "what is done".into(),
-        variants: vec![variant("ours", false), variant("theirs", true)],
-        claims: vec![Claim {
-            variant: "ours".into(),
-            metric: "rate",
-            against: Against::BestPeer,
-            bound,
-            surely: false,
-        }],
+        variants: vec![Variant::ours("ours", || Ok(None)), Variant::peer("theirs", || Ok(None))],
+        claims: vec![Claim { bound, ..Claim::at_least("ours", "rate", Against::BestPeer, 1.0) }],
         ..Case::new("test", "example", METRICS, "rate")
     }
 }
 
 fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
-    let samples = rates.iter().enumerate().map(|(repetition, &rate)| {
-        let mut sample = Sample::default();
-        sample.set("rate", rate);
-        (repetition, sample)
-    });
-    Series { variant: variant.into(), peer, samples: samples.collect() }
+    of_samples(variant, peer, rates.iter().map(|&rate| Sample::of([("rate", rate)])))
 }
 
 /// Returns a series with our rate, and one with half of it.
@@ -111,8 +98,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
     let mut report = Report::new(&mut out, PLAIN, false);
     report.head(&Head::of_tests()).unwrap();
     report.case(&finished(case, series, ended)).unwrap();
-    let end = End { ended: why, seconds: 12.3 };
-    report.end(end).unwrap();
+    report.end(End { ended: why, seconds: 12.3 }).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -125,12 +111,9 @@ fn a_run_ends_with_its_verdict_in_words() {
         last[0],
         "0 claims hold, 1 does not; 12 s in total; interrupted: the rest was not measured"
     );
-    assert!(
-        last[1].starts_with(
-            "does not hold: example (test example): ours, rate, against theirs: 2.00 ±0, claimed >= 3"
-        ),
-        "{text}"
-    );
+    let claim = "ours, rate, against theirs: 2.00 ±0, claimed >= 3";
+    let fails = format!("does not hold: example (test example): {claim}");
+    assert!(last[1].starts_with(&fails), "{text}");
     assert_eq!(last[2], "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)");
     assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork-lab bench"));
 }
@@ -166,14 +149,11 @@ fn json_is_one_object_per_line() {
 #[test]
 fn run_without_a_peer_is_summarized_by_its_claims() {
     let case = case(Bound::AtLeast(1.0));
-    let [ours, theirs] = [("ours", false), ("theirs", true)]
-        .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
-    let whole = || (Ended::Complete, Why::Complete);
-    for (series, words) in [
-        (&[ours.clone(), theirs][..], "ours against the best peer"),
-        (&[ours], "what became of the claims"),
-    ] {
-        let text = run_of(&case, series, whole());
+    let both = both();
+    for (series, words) in
+        [(&both[..], "ours against the best peer"), (&both[..1], "what became of the claims")]
+    {
+        let text = run_of(&case, series, (Ended::Complete, Why::Complete));
         assert!(text.contains(&format!("in words: {words}")), "{text}");
     }
 }
@@ -223,8 +203,6 @@ fn discarded_repetitions_are_not_requested_again() {
         assert_eq!(warning(&once, is_cut), expected);
     }
     let found = beside::warnings(&all);
-    assert!(
-        found[0].starts_with("ours: 2 of 3 runs discarded, because a background thread"),
-        "{found:?}"
-    );
+    let start = "ours: 2 of 3 runs discarded, because a background thread";
+    assert!(found[0].starts_with(start), "{found:?}");
 }

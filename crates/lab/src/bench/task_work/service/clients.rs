@@ -30,10 +30,6 @@ struct Client {
 
 /// Sends bytes on all `streams` as fast as the service receives them, until `attendant` is done.
 /// Then closes the connections.
-///
-/// # Errors
-///
-/// Returns an error if a system call fails.
 pub fn stream(
     streams: Vec<TcpStream>,
     size: usize,
@@ -63,11 +59,7 @@ pub fn stream(
     Ok(attendant.leave())
 }
 
-/// Waits for events, and returns the numbers of their connections.
-///
-/// # Errors
-///
-/// Returns an error if a system call fails, or no event occurs within `limit`.
+/// Waits for events at most for `limit`, and returns the numbers of their connections.
 fn wait<'e>(
     epoll: &impl AsFd,
     events: &'e mut Vec<epoll::Event>,
@@ -90,12 +82,7 @@ fn wait<'e>(
 }
 
 /// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
-/// until `attendant` is done. Then waits for the last responses and closes the connections.
-///
-/// # Errors
-///
-/// Returns an error if a system call fails, a response does not match its request, or no response
-/// arrives for ten seconds.
+/// until `attendant` is done. Fails if a response is wrong, or does not arrive for ten seconds.
 pub fn ask(
     streams: Vec<TcpStream>,
     size: usize,
@@ -118,9 +105,7 @@ pub fn ask(
     let mut events = Vec::with_capacity(NR_EVENTS);
     while open > 0 {
         for index in wait(&epoll, &mut events, PATIENCE)? {
-            let Some(client) = &mut clients[index] else {
-                continue;
-            };
+            let Some(client) = &mut clients[index] else { continue };
             if !client.receive(&mut bytes, index as u8)? {
                 continue;
             }

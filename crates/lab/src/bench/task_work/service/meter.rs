@@ -8,14 +8,12 @@ const BASE_US: u64 = 10;
 /// The additional microseconds for each item, which are enough for ten cache misses.
 const ITEM_US: u64 = 1;
 
-/// Sums the cycles of sections.
-///
-/// A section that took longer than the maximum was preempted. It is counted with the mean time of
-/// the others, because one time slice of another thread would outweigh thousands of sections.
+/// Sums the cycles of sections. A section that took longer than the maximum was preempted. It
+/// counts with the mean time of the others, because a time slice would outweigh thousands of
+/// sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
     cycles: u64,
-    /// The number of items.
     pub items: u64,
     sections: u64,
     /// The number of sections that were preempted.

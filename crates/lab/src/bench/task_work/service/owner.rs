@@ -15,11 +15,8 @@ use crate::harness::switches::Usage;
 /// The maximum number of items that are drained before completions are handled.
 const DRAIN: usize = 256;
 
-/// The phase before the measurement.
 pub const WARMING_UP: u8 = 0;
-/// The phase of the measurement.
 pub const MEASURING: u8 = 1;
-/// The phase after the measurement.
 pub const ENDING: u8 = 2;
 
 /// The owner's results between [`MEASURING`] and [`ENDING`], or its counts at one moment.
@@ -29,22 +26,16 @@ pub struct Served {
     pub requests: u64,
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
-    /// The usage of the owner thread.
     pub spent: Usage,
     /// The number of wake-ups by posters.
     pub rung: u64,
     /// The number of drains that found items.
     pub drains: u64,
-    /// The duration of the measurement.
     pub wall_ns: u64,
 }
 
 /// Serves `streams` until the clients have closed all of them. Receives `size` bytes at a time, and
 /// sends a response if `answers` is `true`.
-///
-/// # Errors
-///
-/// Returns an error if a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
     (size, answers): (usize, bool),

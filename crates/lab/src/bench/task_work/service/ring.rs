@@ -1,12 +1,7 @@
 //! A safe interface to sockets that are driven by an io_uring ring. It contains the only unsafe
-//! code of the lab.
-//!
-//! A submission entry contains a raw pointer to the buffer that the kernel reads or writes.
-//! Submitting it is therefore unsafe, and the crate `io-uring` has no safe wrapper. Here, a request
-//! owns its buffer until it completes. If the ring is dropped before that, the buffer is leaked,
-//! because the kernel may still access it.
-//!
-//! Miri does not support io_uring, so the test below uses real sockets.
+//! code of the lab: a submission entry contains a raw pointer to the buffer that the kernel reads
+//! or writes. A request therefore owns its buffer until it completes. If the ring is dropped before
+//! that, the buffer is leaked. Miri does not support io_uring, so the test below uses real sockets.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -23,7 +18,6 @@ const BELL: u64 = u64::MAX;
 /// The maximum number of entries of a ring. The kernel's limit is 32768.
 const MAX_ENTRIES: usize = 4096;
 
-/// The bytes of a message.
 pub type Buffer = Box<[u8]>;
 
 /// A ring and its connections, each with at most one request.
@@ -52,7 +46,6 @@ enum Kind {
     Send,
 }
 
-/// An event of a ring.
 pub enum Event {
     /// The buffer of this connection is full.
     Received(usize, Buffer),
@@ -68,12 +61,7 @@ pub enum Event {
 }
 
 impl Ring {
-    /// Creates a ring for `streams`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a system call fails, for example because io_uring is missing or not
-    /// permitted.
+    /// Creates a ring for `streams`. Fails if io_uring is missing or not permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
         let ring =
@@ -82,20 +70,12 @@ impl Ring {
         Ok(Self { ring, connections: connections.collect() })
     }
 
-    /// Receives from a connection until `buffer` is full.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the connection already has a request.
+    /// Receives until `buffer` is full. Panics if the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
 
-    /// Sends `buffer` on a connection.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the connection already has a request.
+    /// Sends `buffer`. Panics if the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }
@@ -116,17 +96,11 @@ impl Ring {
         }
     }
 
-    /// Returns the next event, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a request or its continuation fails.
+    /// Returns the next event, or the error of a request.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
-            let Some(completion) = completion else {
-                return Ok(None);
-            };
+            let Some(completion) = completion else { return Ok(None) };
             if completion.user_data() == BELL {
                 let over = uring::ended(&completion);
                 return Ok(Some(Event::Bell { over }));

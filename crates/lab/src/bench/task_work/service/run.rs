@@ -34,31 +34,23 @@ const STEP: Duration = Duration::from_millis(50);
 /// standard streams.
 const SPARE_FDS: u64 = 64;
 
-/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// The path of task work to the owner.
     pub backlog: Backlog,
-    /// The number of connections.
     pub clients: usize,
     /// `true` if clients send without a pause and get no response. Otherwise each connection has
     /// one request in progress.
     pub streams: bool,
     /// The number of bytes of a request and of its response.
     pub size: usize,
-    /// The duration of the warm-up.
     pub warm_up: Duration,
-    /// The duration of the measurement.
     pub measured: Duration,
     /// The interrupt flag, checked regularly.
     pub interrupt: Interrupt,
 }
 
 /// Checks that this process can use a ring.
-///
-/// # Errors
-///
-/// Returns the reason if it cannot.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();

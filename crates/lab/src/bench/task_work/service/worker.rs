@@ -7,9 +7,7 @@ use super::ring::Buffer;
 
 /// A message of a connection, which is sent to a worker or to the owner.
 pub struct Message {
-    /// The number of the connection.
     pub connection: usize,
-    /// The content of the message.
     pub bytes: Buffer,
 }
 
