@@ -25,8 +25,7 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// panics, `callback` is leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Runs `callback` as [`call`](Self::call) does, but never waits, however many callbacks there
-    /// are.
+    /// Runs `callback` as [`call`](Self::call) does, but never waits.
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 

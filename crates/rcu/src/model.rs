@@ -21,7 +21,6 @@ pub fn sweep_waits() -> bool {
     !global().nobody_reads(idle_slot())
 }
 
-/// Waits until there is something to sweep, and sweeps.
 pub fn sweep_when_wanted() {
     callbacks().sweep_when_wanted();
 }
@@ -33,7 +32,6 @@ pub fn passes_unaided(domain: &srcu::Domain) -> bool {
     domain.shared.passes_unaided()
 }
 
-/// A slot that threads claim and release.
 pub struct Seat(Slot);
 
 impl Seat {
@@ -56,7 +54,6 @@ impl Seat {
     }
 }
 
-/// Two spare bags.
 pub struct Stock {
     spares: Spares,
     bags: [NonNull<Bag>; 2],
@@ -84,7 +81,6 @@ impl Stock {
         assert!(unsafe { self.spares.give(self.bags[which]) });
     }
 
-    /// Takes a bag.
     pub fn take(&self) -> Option<usize> {
         let bag = self.spares.take()?;
         self.bags.iter().position(|&it| it == bag)

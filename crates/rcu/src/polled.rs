@@ -53,7 +53,7 @@ use super::{
 #[doc(alias = "synchronize_rcu")]
 pub fn synchronize() {
     let me = outside_of_sections("synchronize");
-    // In a callback, a wait for another callback would be a wait for itself.
+    // In a callback, this would wait for itself.
     #[cfg(feature = "baselines")]
     if !tunables::wake_from_gp() && !in_callback() {
         return synchronize_by_callback();
@@ -79,7 +79,7 @@ fn synchronize_by_callback() {
             callbacks().swept.notify_all();
         }
     });
-    // Acquire pairs with the Release in the callback, so its grace period is also over for us.
+    // Acquire pairs with the Release in the callback.
     callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 
