@@ -9,13 +9,11 @@
 //! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. A
 //! panic that is caught here has already been reported by the panic hook.
 
-use std::{
-    any::Any,
-    fmt,
-    mem::ManuallyDrop,
-    ops::{Deref, DerefMut},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::any::Any;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sync::fork::{self, Process};
 
@@ -208,7 +206,8 @@ mod tests {
 
     #[test]
     fn payloads_of_panicking_payload_drops_are_dropped_too() {
-        use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
         /// A payload that panics with another payload when dropped, until its fuse has burned down.
         struct Fuse(u32, Arc<AtomicUsize>);
         impl Fuse {

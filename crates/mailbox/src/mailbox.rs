@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use base::internal::wake::Parker;
 use base::internal::wake::lane::Lane;
-use sync::Arc;
 use sync::atomic::Ordering;
-use sync::{hint, thread, time, twin};
+use sync::{Arc, hint, thread, time, twin};
 
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};

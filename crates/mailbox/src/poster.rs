@@ -1,9 +1,8 @@
 //! The poster's side: posts items, and counts posters.
 
 use base::internal::wake::lane::Lane;
-use sync::Arc;
 use sync::atomic::Ordering;
-use sync::twin;
+use sync::{Arc, twin};
 
 use super::batch::Batch;
 use super::block::{Blank, Kind};

@@ -2,12 +2,11 @@
 //! never forgotten.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::thread;
 use std::time::Duration;
+use std::{ptr, thread};
 
 use base::internal::admission::MAX_CAPACITY;
 

@@ -2,11 +2,11 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
-use std::{sync::Barrier, thread};
 
 use super::*;
 

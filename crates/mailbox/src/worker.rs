@@ -8,10 +8,10 @@
 //! code, whichever thread fires it.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
-use std::io::{self, ErrorKind::InvalidInput};
-use std::mem;
+use std::io::ErrorKind::InvalidInput;
+use std::io::{self};
+use std::{fmt, mem};
 
 use base::internal::panics::join_error::{JoinError, Outcome};
 use base::internal::panics::{self, or_abort};

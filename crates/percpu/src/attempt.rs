@@ -6,8 +6,9 @@
 use std::panic::resume_unwind;
 
 use base::internal::panics;
+use sync::slice::Section;
 use sync::unmodelled::Arc;
-use sync::{asym, slice::Section, twin};
+use sync::{asym, twin};
 
 use super::backoff::{self, Deadline, Step, Turn};
 use super::call::{Call, Outcome};

@@ -9,13 +9,11 @@
 //! - Queued calls are leaked with their captures, because the parent runs them.
 
 use base::internal::numbered::Numbered;
-use sync::{
-    Mutex,
-    fork::{self, Handler},
-    twin,
-};
+use sync::fork::{self, Handler};
+use sync::{Mutex, twin};
 
-use super::{slot::Slot, table::Table};
+use super::slot::Slot;
+use super::table::Table;
 
 /// The address of the slots, and their number.
 type Place = (usize, usize);

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use base::internal::params::Qpw;
-use sync::{slice::Section, twin};
+use sync::slice::Section;
+use sync::twin;
 use topology::CpuId;
 
 use super::choice::{Kind, chosen};

@@ -32,18 +32,14 @@
 //! Each place holds a bag or nothing, and each access to it is one exchange. Each bag is therefore
 //! taken by only one thread, and a `fork` never leaves an access half done.
 
-use std::{
-    cell::{self, Cell},
-    mem::{MaybeUninit, align_of, size_of},
-    ptr::{self, NonNull},
-};
+use std::cell::{self, Cell};
+use std::mem::{MaybeUninit, align_of, size_of};
+use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
-use sync::{
-    atomic::{AtomicPtr, AtomicU32, Ordering},
-    cell::UnsafeCell,
-    hint, twin,
-};
+use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use sync::cell::UnsafeCell;
+use sync::{hint, twin};
 
 use super::head::Head;
 
@@ -461,10 +457,8 @@ impl Spares {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 

@@ -14,27 +14,21 @@
 //! A callback must not wait for callbacks. Neither must an executor that runs or is dropped on the
 //! sweeping thread. `barrier` panics in all of these cases.
 
-use std::{cell::Cell, ptr};
+use std::cell::Cell;
+use std::ptr;
 
-use base::internal::{
-    page::Count,
-    panics::{self, Foreign, die},
-    wake::{EventCount, report},
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
-    fork::Process,
-    span::Span,
-    thread, time,
-    unmodelled::Arc,
-};
+use base::internal::page::Count;
+use base::internal::panics::{self, Foreign, die};
+use base::internal::wake::{EventCount, report};
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use sync::fork::Process;
+use sync::span::Span;
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
-use super::{
-    head::{Callback, Chain, Function, Head},
-    local::nesting,
-    stall, tunables,
-};
+use super::head::{Callback, Chain, Function, Head};
+use super::local::nesting;
+use super::{stall, tunables};
 
 /// The number of callbacks after which the thread yields the CPU, so that a flood of them does not
 /// occupy a small machine for a whole time slice. The kernel's `blimit` is 10, in a context that

@@ -61,25 +61,20 @@
 
 use std::ptr;
 
-use base::internal::{panics, wake::EventCount};
+use base::internal::panics;
+use base::internal::wake::EventCount;
 use mpscq::RawStack;
-use sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    cpu, identity, thread, time, twin,
-};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use sync::{cpu, identity, thread, time, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    bag,
-    batch::{Batch, in_callback, place},
-    fork,
-    head::{Chain, Head},
-    local::{global, may_wait_for_callbacks, mine, outside_of_sections},
-    periods::{self, GpCookie},
-    slot::Slot,
-    stall, tunables,
-};
+use super::batch::{Batch, in_callback, place};
+use super::head::{Chain, Head};
+use super::local::{global, may_wait_for_callbacks, mine, outside_of_sections};
+use super::periods::{self, GpCookie};
+use super::slot::Slot;
+use super::{bag, fork, stall, tunables};
 
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -694,7 +689,8 @@ impl Backlog {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::{Arc, atomic::AtomicUsize};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

@@ -15,15 +15,11 @@
 
 use std::marker::PhantomData;
 
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::twin;
 
-use super::{
-    callback::Full,
-    flavor::{Flavor, Global, Section},
-};
+use super::callback::Full;
+use super::flavor::{Flavor, Global, Section};
 
 /// Holds a value that readers read without a lock while writers replace it.
 ///

@@ -30,28 +30,21 @@
 //! The driver is not in a section, so it skips its own slot: driving the grace period is its
 //! quiescent state, as in the kernel since 7.1.
 
-use std::{ptr, time::Duration};
+use std::ptr;
+use std::time::Duration;
 
-use base::internal::{
-    trace,
-    wake::{EventCount, report},
-};
+use base::internal::trace;
+use base::internal::wake::{EventCount, report};
 use mpscq::RawStack;
-use sync::{
-    asym,
-    atomic::{AtomicU64, Ordering},
-    thread, twin,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{asym, thread, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    fork,
-    node::Tree,
-    periods::{self, GpCookie, Periods, ScanResult},
-    slot::{NrActive, Slot},
-    tunables,
-};
+use super::node::Tree;
+use super::periods::{self, GpCookie, Periods, ScanResult};
+use super::slot::{NrActive, Slot};
+use super::{fork, tunables};
 
 /// The number of checks for answers, about a microsecond, before the driver pays for the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };

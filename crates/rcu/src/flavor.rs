@@ -1,9 +1,7 @@
 //! The two kinds of readers that a cell can have, and the interface that it needs from them.
 
-use super::{
-    callback::{self, callbacks},
-    local, polled, qsbr, srcu,
-};
+use super::callback::{self, callbacks};
+use super::{local, polled, qsbr, srcu};
 
 /// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///

@@ -30,7 +30,10 @@
 
 use sync::fork::{self, Handler};
 
-use super::{batch::place, callback::callbacks, describe, local::global, srcu, stall};
+use super::batch::place;
+use super::callback::callbacks;
+use super::local::global;
+use super::{describe, srcu, stall};
 
 static HANDLER: Handler = Handler {
     before: |held| {

@@ -1,12 +1,11 @@
 //! A future that waits for a grace period.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
-use sync::{Mutex, unmodelled::Arc};
+use sync::Mutex;
+use sync::unmodelled::Arc;
 
 use super::flavor::{Flavor, Global};
 

@@ -5,16 +5,16 @@
 //! destructors release the slot. If another thread-local still holds a section open, the slot stays
 //! in use until that section ends. A section that begins even later nests in it, or claims a slot.
 
-use std::{cell::Cell, marker::PhantomData, ptr};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr;
 
 use base::internal::wake::report;
 
-use super::{
-    domain::{self, Domain},
-    fork,
-    periods::NEST_MAX,
-    slot::Slot,
-};
+use super::domain::{self, Domain};
+use super::fork;
+use super::periods::NEST_MAX;
+use super::slot::Slot;
 
 sync::process_wide! {
     /// Returns the readers of this process and their grace periods.

@@ -2,14 +2,12 @@
 
 use std::ptr::NonNull;
 
+use super::bag::{Bag, Spares};
+use super::callback::{callbacks, idle_slot};
+use super::local::global;
 pub use super::node::Tree;
-use super::{
-    bag::{Bag, Spares},
-    callback::{callbacks, idle_slot},
-    local::global,
-    slot::Slot,
-    srcu,
-};
+use super::slot::Slot;
+use super::srcu;
 
 /// Sweeps callbacks, as the library's thread does outside of models.
 pub fn sweep() {

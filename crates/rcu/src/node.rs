@@ -13,10 +13,8 @@
 //! A leaf reaches zero exactly once, after its bias is removed, and so does the root: when every
 //! marked holdout has reported. Twin: `node: no bias`.
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::twin;
 
 use crossbeam_utils::CachePadded;
 

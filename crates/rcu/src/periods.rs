@@ -46,10 +46,8 @@
 //! wakes one waiter of each group, because neither group may stay asleep without a driver.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
-use sync::{
-    atomic::{AtomicBool, AtomicU64, Ordering, fence},
-    twin,
-};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use sync::twin;
 
 use crossbeam_utils::CachePadded;
 

@@ -1,12 +1,10 @@
 //! Functions that wait for a grace period, or check whether one has passed.
 
+use super::local::{global, mine, outside_of_sections};
+use super::periods::GpCookie;
+use super::slot::Slot;
 #[cfg(feature = "baselines")]
 use super::{batch::in_callback, tunables};
-use super::{
-    local::{global, mine, outside_of_sections},
-    periods::GpCookie,
-    slot::Slot,
-};
 
 /// Waits until every read-side critical section that is open now has ended.
 ///

@@ -29,11 +29,9 @@ use std::marker::PhantomData;
 
 use base::internal::panics;
 
-use super::{
-    local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle},
-    polled,
-    slot::Slot,
-};
+use super::local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle};
+use super::polled;
+use super::slot::Slot;
 
 /// Makes this thread an online reader until it is dropped.
 ///

@@ -30,16 +30,13 @@
 //! returns `None`. In that case, before a thread's first section, and while the thread exits, the
 //! place is the stand-in, which makes every step a call.
 
-use super::{
-    Head,
-    callback::callbacks,
-    head::Function,
-    local::{enter, found, global, left_open, mine, stand_in},
-    periods::NEST_MAX,
-    qsbr,
-    slot::{self, Slot},
-    srcu::{Domain, Parity},
-};
+use super::callback::callbacks;
+use super::head::Function;
+use super::local::{enter, found, global, left_open, mine, stand_in};
+use super::periods::NEST_MAX;
+use super::slot::{self, Slot};
+use super::srcu::{Domain, Parity};
+use super::{Head, qsbr};
 
 pub use super::batch::{NR_OFFSETS, of_c, run_c};
 

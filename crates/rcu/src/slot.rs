@@ -82,20 +82,14 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::{mem::offset_of, ptr};
 
-use sync::{
-    asym,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, hint, identity,
-    thread::{self, ThreadId},
-    twin,
-};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sync::thread::{self, ThreadId};
+use sync::{asym, cpu, hint, identity, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    domain::{ANSWER_SPINS, Domain},
-    periods::{self, NEST_MAX},
-};
+use super::domain::{ANSWER_SPINS, Domain};
+use super::periods::{self, NEST_MAX};
 
 pub(super) const ASK: u32 = 1;
 pub(super) const COUNTED: u32 = 1 << 1;

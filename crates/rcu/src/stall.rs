@@ -15,23 +15,19 @@
 
 use std::time::Duration;
 
-use base::internal::{
-    page::Count,
-    panics::{self, Foreign},
-    trace,
-    wake::spin_as_waiter,
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-    fork::Process,
-    hint,
-    span::Span,
-    thread, time, twin,
-    unmodelled::Arc,
-};
+use base::internal::page::Count;
+use base::internal::panics::{self, Foreign};
+use base::internal::trace;
+use base::internal::wake::spin_as_waiter;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::fork::Process;
+use sync::span::Span;
+use sync::unmodelled::Arc;
+use sync::{Mutex, hint, thread, time, twin};
 
-use super::{domain::Domain, fork, slot::Slot, tunables};
+use super::domain::Domain;
+use super::slot::Slot;
+use super::{fork, tunables};
 
 /// The number of checks for the last report before the driver boosts a reader. Most holdouts that
 /// run on another CPU end their sections sooner.

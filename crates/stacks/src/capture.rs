@@ -1,19 +1,17 @@
 //! Asks threads for their stacks.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use sync::atomic::Ordering;
 use sync::fork::{self, Handler};
-use sync::{atomic::Ordering, thread, time, unmodelled::AtomicU64};
+use sync::unmodelled::AtomicU64;
+use sync::{thread, time};
 
-use crate::{
-    answer_slot::AnswerSlot,
-    signal::{self, Refused, Registers},
-    stack::{End, Stack},
-    walk::Walker,
-};
+use crate::answer_slot::AnswerSlot;
+use crate::signal::{self, Refused, Registers};
+use crate::stack::{End, Stack};
+use crate::walk::Walker;
 
 /// The maximum number of threads that one call asks. The value is a guess.
 const NR_ASKED: usize = 16;
@@ -170,11 +168,8 @@ pub(crate) fn answer(registers: Registers) {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use std::sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32},
-        mpsc,
-    };
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::sync::{Arc, Mutex, mpsc};
 
     use super::*;
 

@@ -4,12 +4,9 @@
 //! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
 //! handler therefore takes no lock and does not allocate.
 
-use std::{
-    ffi::{CStr, c_int, c_void},
-    mem,
-    ops::Range,
-    ptr, slice,
-};
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+use std::{mem, ptr, slice};
 
 use crate::capture::answer;
 

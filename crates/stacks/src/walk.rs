@@ -7,11 +7,9 @@ use framehop::{
     Unwinder as _, UnwinderNative,
 };
 
-use crate::{
-    capture::Seen,
-    signal::{self, Loaded, Registers},
-    stack::{End, Stack},
-};
+use crate::capture::Seen;
+use crate::signal::{self, Loaded, Registers};
+use crate::stack::{End, Stack};
 
 /// The maximum number of functions in a stack. The value is a guess; a corrupt stack may have no
 /// end.

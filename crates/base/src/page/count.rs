@@ -1,14 +1,10 @@
 //! Counters for display only. No decision depends on them.
 
-use sync::{
-    atomic::Ordering,
-    unmodelled::{Arc, AtomicU64},
-};
+use sync::atomic::Ordering;
+use sync::unmodelled::{Arc, AtomicU64};
 
-use super::{
-    image::Image,
-    sources::{Joined, join},
-};
+use super::image::Image;
+use super::sources::{Joined, join};
 
 /// A counter for display. Counters are read one by one, not as a snapshot. A model does not see a
 /// counter, so a counter adds no states to the model.

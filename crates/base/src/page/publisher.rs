@@ -43,31 +43,21 @@
 //! whose process does not exist. A process in another container is not visible either, but its file
 //! is locked as long as the process runs.
 
-use std::{
-    ffi::OsStr,
-    io,
-    path::{Path, PathBuf},
-    ptr,
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{io, ptr};
 
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    fork::{self, Handler},
-    process,
-    shared_file::{self, Notified, SharedFile, is_shortage},
-    thread, time,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sync::fork::{self, Handler};
+use sync::shared_file::{self, Notified, SharedFile, is_shortage};
+use sync::unmodelled::Arc;
+use sync::{Mutex, process, thread, time};
 
-use super::{
-    DIRECTORY, MAX_NAMES,
-    image::{Image, Origin},
-    layout::{ASKED_AT, HEAD_BYTES},
-    name_of, pid_of,
-    sources::describe_all,
-};
+use super::image::{Image, Origin};
+use super::layout::{ASKED_AT, HEAD_BYTES};
+use super::sources::describe_all;
+use super::{DIRECTORY, MAX_NAMES, name_of, pid_of};
 
 /// The length of the sleep after a round. It limits rounds to a thousand per second, so that
 /// readers cannot keep a process busy. This value is a guess.

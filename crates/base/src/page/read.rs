@@ -4,12 +4,10 @@
 //! an offset or an index only after comparing it with the actual length. Text must be UTF-8 without
 //! control characters.
 
-use super::{
-    kinds::{Kind, Record},
-    layout::{
-        HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record,
-        u16_at, u32_at, u64_at,
-    },
+use super::kinds::{Kind, Record};
+use super::layout::{
+    HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record, u16_at,
+    u32_at, u64_at,
 };
 
 /// A page that a process has published.

@@ -1,13 +1,12 @@
 //! The parts that have records. A subsystem or one of its parts joins when it is first used.
 
-use sync::{
-    Mutex, OnceLock,
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock};
 
 use super::image::Image;
-use crate::{numbered::Numbered, panics};
+use crate::numbered::Numbered;
+use crate::panics;
 
 /// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;

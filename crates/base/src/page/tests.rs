@@ -1,11 +1,9 @@
 use proptest::prelude::*;
 
-use super::{
-    image::{Image, Origin},
-    layout::{self, head, record},
-    sources::join,
-    *,
-};
+use super::image::{Image, Origin};
+use super::layout::{self, head, record};
+use super::sources::join;
+use super::*;
 
 fn origin() -> Origin {
     Origin { pid: 7, start_time: 4711, name: "test".to_owned(), written_ns: 5, took_ns: 3 }

@@ -1,6 +1,7 @@
 //! The error of a join, and the panic payload of a work item.
 
-use std::{any::Any, fmt};
+use std::any::Any;
+use std::fmt;
 
 use super::{Payload, text_of};
 

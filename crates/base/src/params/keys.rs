@@ -1,8 +1,12 @@
 //! The table of all tunables. A new tunable needs a field of [`Params`] and a line here.
 
-use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
-use super::{ParamError, Params, edits::edits, word::Word};
+use super::edits::edits;
+use super::word::Word;
+use super::{ParamError, Params};
 
 /// One tunable: its name, its values, and its purpose.
 #[derive(Debug)]

@@ -29,7 +29,8 @@ mod keys;
 pub(crate) mod threads;
 mod word;
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 pub use error::ParamError;
 pub use keys::{Key, keys};

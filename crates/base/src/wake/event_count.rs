@@ -15,11 +15,9 @@
 
 use std::time::Duration;
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    futex::Futex,
-    thread, time, twin,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::futex::Futex;
+use sync::{thread, time, twin};
 
 use super::report;
 

@@ -6,15 +6,13 @@
 //! A watcher may wait for slots that other threads own. A caller that must not wait uses
 //! [`notify_aside`].
 
-use sync::{
-    Mutex,
-    fork::{self, Handler},
-    thread, twin,
-    unmodelled::{Arc, Weak},
-};
+use sync::fork::{self, Handler};
+use sync::unmodelled::{Arc, Weak};
+use sync::{Mutex, thread, twin};
 use topology::CpuSet;
 
-use crate::{numbered::Numbered, panics};
+use crate::numbered::Numbered;
+use crate::panics;
 
 /// A function that is called with the CPUs that are online.
 type Watcher = dyn Fn(&CpuSet) + Send + Sync;

@@ -21,24 +21,18 @@
 //! its sleep. A parker without the token, which only sets a flag and wakes the futex, loses it
 //! (twin `park: no token`).
 
-use std::{
-    mem::ManuallyDrop,
-    ptr,
-    task::{RawWaker, RawWakerVTable, Waker},
-    time::Duration,
-};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+use std::time::Duration;
 
-use sync::{
-    atomic::Ordering,
-    futex::{Futex, Key},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::Ordering;
+use sync::futex::{Futex, Key};
+use sync::unmodelled::Arc;
+use sync::{time, twin};
 
-use super::{
-    report,
-    spin::{DEFAULT_SPIN_LIMIT, SpinBudget},
-};
+use super::report;
+use super::spin::{DEFAULT_SPIN_LIMIT, SpinBudget};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;

@@ -20,11 +20,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use sync::{
-    OnceLock,
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
+use sync::OnceLock;
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
 
 /// An observer that is called when a thread is about to sleep, and when it runs again.
 pub trait BlockingObserver: Send + Sync {

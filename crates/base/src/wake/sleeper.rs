@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sync::time;
 
-use super::{Parker, spin::spin_as_waiter};
+use super::Parker;
+use super::spin::spin_as_waiter;
 use crate::panics::Foreign;
 
 /// A wake-up for a waiter whose turn has come. It is stored with the data of the thread that grants

@@ -1,11 +1,8 @@
 //! Decides how long a waiter spins before it sleeps. The limit adapts to the success of earlier
 //! spins.
 
-use sync::{
-    Tunable,
-    atomic::{AtomicU32, Ordering},
-    hint, thread, time,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::{Tunable, hint, thread, time};
 
 /// The number of `spin_loop` hints in a round, before the waiter yields the CPU.
 const HINTS_PER_ROUND: u32 = 4;

@@ -1,6 +1,7 @@
 //! Wake-ups that are collected under a lock and fired after it is released.
 
-use std::{mem::ManuallyDrop, task::Waker};
+use std::mem::ManuallyDrop;
+use std::task::Waker;
 
 use super::parker::unpark;
 use crate::panics;

@@ -2,7 +2,8 @@
 
 use afterwork_mpscq::{Node, Stack};
 use std::sync::Arc;
-use sync::{models, twin::must_fail};
+use sync::models;
+use sync::twin::must_fail;
 
 use crate::support::{Got, Item, exhaustive, spawn};
 

@@ -7,29 +7,21 @@
 //! forks on a library thread, the child exits when the callback returns. On a thread that waits for
 //! callbacks, the child does not run the rest of the batch.
 
-use std::{cell::Cell, ptr};
+use std::cell::Cell;
+use std::ptr;
 
-use base::internal::{
-    panics,
-    wake::{EventCount, report},
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use base::internal::panics;
+use base::internal::wake::{EventCount, report};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use crate::{
-    bag::{self, Deferred},
-    callback::Backlog,
-    local::may_wait_for_callbacks,
-};
+use crate::bag::{self, Deferred};
+use crate::callback::Backlog;
+use crate::local::may_wait_for_callbacks;
 
-use super::{
-    domain::{Shared, refuse},
-    runners::{Runners, Served},
-};
+use super::domain::{Shared, refuse};
+use super::runners::{Runners, Served};
 
 #[derive(Default)]
 pub(super) struct Callbacks {

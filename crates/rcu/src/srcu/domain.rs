@@ -2,29 +2,22 @@
 
 use base::internal::wake::report;
 use crossbeam_utils::CachePadded;
-use sync::{
-    asym,
-    atomic::{AtomicU32, Ordering},
-    fork::Process,
-    futex::Futex,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::fork::Process;
+use sync::futex::Futex;
+use sync::unmodelled::Arc;
+use sync::{asym, twin};
 
-use super::{
-    callback::Callbacks,
-    guard::{Guard, OwnedGuard},
-    runners::{Handle, runners},
-    slots::{Parity, Slots},
-};
+use super::callback::Callbacks;
+use super::guard::{Guard, OwnedGuard};
+use super::runners::{Handle, runners};
+use super::slots::{Parity, Slots};
 
 pub use super::gp::Cookie;
-use crate::{
-    callback::{Backlog, Full},
-    flavor::Flavor,
-    future::Synchronize,
-    periods::Periods,
-};
+use crate::callback::{Backlog, Full};
+use crate::flavor::Flavor;
+use crate::future::Synchronize;
+use crate::periods::Periods;
 
 /// A set of readers that may sleep, and grace periods that wait only for these readers.
 ///

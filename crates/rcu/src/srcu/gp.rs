@@ -19,15 +19,16 @@
 //! (`periods.rs`, `slot.rs`). Here a quiescent state only replaces the barrier, after which the
 //! counters show the open sections.
 
-use base::internal::{
-    trace,
-    wake::{SpinBudget, spin_as_waiter},
-};
-use sync::{asym, atomic::Ordering, hint, twin};
+use base::internal::trace;
+use base::internal::wake::{SpinBudget, spin_as_waiter};
+use sync::atomic::Ordering;
+use sync::{asym, hint, twin};
 
-use crate::{domain::ANSWER_SPINS, periods::GpCookie};
+use crate::domain::ANSWER_SPINS;
+use crate::periods::GpCookie;
 
-use super::{domain::Shared, slots::Parity};
+use super::domain::Shared;
+use super::slots::Parity;
 
 /// The number of times that an expedited grace period renews its spin budget of 16 rounds. In
 /// total, it spins for a few tens of microseconds.

@@ -41,22 +41,20 @@
 //! creation failed. A barrier must not sleep while its domain waits for a thread that waits for the
 //! barrier.
 
-use std::{collections::VecDeque, mem, time::Duration};
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
 
-use base::internal::{panics, wake::EventCount};
-use sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-    thread, time,
-    unmodelled::Arc,
-};
+use base::internal::panics;
+use base::internal::wake::EventCount;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
 use super::domain::Shared;
-use crate::{
-    bag::{self, Deferred},
-    callback::RETRY_NS,
-    fork, tunables,
-};
+use crate::bag::{self, Deferred};
+use crate::callback::RETRY_NS;
+use crate::{fork, tunables};
 
 use super::gp::Cookie;
 

@@ -83,15 +83,11 @@ use std::ptr;
 
 use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
-use sync::{
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
-    identity, thread, twin,
-};
+use sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use sync::{identity, thread, twin};
 
-use crate::{
-    domain::ANSWERS_AT_ONCE,
-    slot::{ASK, Flags, NrActive, PARK},
-};
+use crate::domain::ANSWERS_AT_ONCE;
+use crate::slot::{ASK, Flags, NrActive, PARK};
 
 /// The number of lines in the first chunk. Each further chunk has twice as many.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };

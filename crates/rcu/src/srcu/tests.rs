@@ -1,14 +1,9 @@
-use std::{
-    cell::RefCell,
-    pin::pin,
-    sync::{
-        Arc, Barrier,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-};
+use std::cell::RefCell;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 
 use super::{Domain, Guard, OwnedGuard};
 

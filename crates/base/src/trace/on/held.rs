@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use sync::unmodelled::Arc;
-use tracing::{Span, level_filters::LevelFilter};
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
 
 use super::{Item, contained};
 

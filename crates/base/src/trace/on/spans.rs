@@ -13,20 +13,18 @@
 //! A removed span notifies its subscriber, so its drop is contained and happens after the table is
 //! unlocked.
 
-use std::{collections::HashMap, mem};
+use std::collections::HashMap;
+use std::mem;
 
-use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicUsize, Ordering},
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
-use tracing::{Span, level_filters::LevelFilter};
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock};
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
 
-use super::{
-    contained,
-    held::{current_span, drop_span},
-};
+use super::contained;
+use super::held::{current_span, drop_span};
 
 /// The spans, by the addresses of the items.
 type Spans = HashMap<usize, Arc<Span>>;
