@@ -102,7 +102,6 @@ impl Chain {
         chain
     }
 
-    ///
     /// # Safety
     ///
     /// 1. `first` came from `into_first` and is used only once.

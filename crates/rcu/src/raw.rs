@@ -122,7 +122,6 @@ pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 ///
 /// Returns `None` if the thread has had no section, if it is exiting, or if a section costs a
 /// fence.
-///
 pub fn place() -> Option<Place> {
     let slot = mine()?;
     sync::asym::init().then(|| Place(slot.promised()))
