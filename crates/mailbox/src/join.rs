@@ -70,6 +70,7 @@ impl<R> JoinHandle<R> {
     /// Blocks until then. If the mailbox is dropped first, a future is no longer polled, and ends
     /// with its [`LocalSet`](super::LocalSet). Work of a [`Worker`](super::Worker) ends no later
     /// than its thread.
+    ///
     /// # Errors
     ///
     /// Returns [`JoinError::Panicked`] if the future or closure, or the drop of the future,
@@ -136,6 +137,7 @@ impl<R> JoinHandle<R> {
     /// Cancelled work is dropped when the set's thread receives it. After that,
     /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
     /// the future.
+    ///
     /// # Blocking
     ///
     /// Never blocks, because it only posts an item. In a child of `fork`, it does nothing and

@@ -11,6 +11,7 @@ impl<T> Mailbox<T> {
     /// Returns `Ready` if the mailbox contains `count` items (at least 1) or an eager one.
     /// Otherwise registers the task of `cx`, which is woken once when this is the case. Extra polls
     /// are harmless.
+    ///
     /// # Blocking
     ///
     /// Never blocks.

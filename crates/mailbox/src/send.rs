@@ -77,6 +77,7 @@ impl<T> Poster<T> {
     ///
     /// Blocks while the mailbox is full. The owner's receipts wake this thread, and so do closing
     /// and dropping the mailbox. An owner that sends to its own full mailbox waits for itself.
+    ///
     /// # Errors
     ///
     /// Returns the same errors as `send`.

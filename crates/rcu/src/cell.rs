@@ -310,6 +310,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// Panics if `change` or [`replace`](Self::replace) panics. Then the cell has not changed.
+    ///
     /// # Examples
     ///
     /// ```
