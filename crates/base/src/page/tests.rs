@@ -188,8 +188,7 @@ fn kinds_and_figures_of_a_later_writer_are_skipped() {
 }
 
 proptest! {
-    /// Whatever a file contains, a reader does not panic and does not accept more records than the
-    /// file has.
+    /// A reader does not panic and does not accept more records than the file has.
     #[test]
     fn no_bytes_are_too_strange(
         len in 0_usize..3000,
