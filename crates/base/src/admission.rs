@@ -1,14 +1,14 @@
 //! Capacity for a bounded number of entries, and the wait queue of the entries that do not fit.
 //!
-//! A mailbox counts items, and an item that finds no capacity joins the wait queue itself. A
-//! workqueue counts the items that have not started, and it is their producers that wait.
+//! A mailbox counts items, which wait themselves. A workqueue counts the items that have not
+//! started, and their producers wait.
 //!
 //! # The two words
 //!
 //! Entries arrive and leave on different threads, so each side has a word of its own. `left` counts
 //! the entries that have left, and wraps around. `state` counts the admitted entries, minus those
-//! that had left when it was last *recounted*; it contains the value of `left` at that time. The
-//! bit `AWAITED` of both words is set while the wait queue is not empty.
+//! that had left when it was last *recounted*, and contains `left` at that time. The bit `AWAITED`
+//! of both words is set while the wait queue is not empty.
 //!
 //! ```text
 //! try to take:  AWAITED?  rejected;   below the bound?  state += 1
@@ -21,16 +21,15 @@
 //! ```
 //!
 //! A thread that takes capacity therefore reads the other word only once per `capacity` entries,
-//! unless the capacity stays exhausted. A thread that releases capacity does not write to the
-//! takers' word.
+//! unless the capacity stays exhausted. A thread that releases capacity does not write to that
+//! word.
 //!
 //! # Properties, and their proofs
 //!
-//! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
-//! they have one order. A thread that releases capacity after `AWAITED` was set there reads the bit
-//! and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets the
-//! bit after a release sees that release, because it then admits waiters itself (twin `capacity: no
-//! check after joining`).
+//! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes. A
+//! thread that releases capacity after `AWAITED` was set there admits waiters (twin `capacity: a
+//! release overlooks the waiters`). A waiter that sets the bit after a release admits waiters
+//! itself (twin `capacity: no check after joining`).
 //!
 //! **No capacity is lost or counted twice.** A recount and the acquisition that needs it are one
 //! transition of `state`. The value that a taker reads from `left` is never older than the value in
@@ -42,12 +41,10 @@
 //! **The bound holds.** Admitting a waiter takes capacity (twin `capacity: admits too many`).
 //!
 //! **A waiter that gives up holds no capacity.** It leaves the wait queue, and clears the bit if
-//! the queue is then empty. If the bit stayed set, no taker would ever get capacity again (twin
-//! `capacity: an empty wait queue is awaited`).
+//! the queue is then empty (twin `capacity: an empty wait queue is awaited`).
 //!
 //! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
-//! waiters. Each waiter leaves the queue by itself (twin `capacity: closing leaves the waiters
-//! asleep`).
+//! waiters, which leave by themselves (twin `capacity: closing leaves the waiters asleep`).
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,12 +53,12 @@ use sync::{Mutex, MutexGuard, twin};
 
 use crate::numbered::Numbered;
 
-/// The bit of both words that is set while the wait queue is not empty.
+/// A bit of both words, set while the wait queue is not empty.
 const AWAITED: u32 = 1;
-/// The increment of `left` for one entry.
+/// One entry in `left`.
 const ONE_LEFT: u32 = 2;
 
-/// The largest bound, which is the number of entries that `left` can distinguish.
+/// The largest bound: the number of entries that `left` can distinguish.
 pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
 
 /// The word of the takers.
@@ -82,8 +79,8 @@ impl State {
         (self.0 / Self::ONE_INSIDE) as usize
     }
 
-    /// Subtracts the entries that have left since the last recount. If more entries have left than
-    /// were inside, further entries were admitted in the meantime, so `state` has changed.
+    /// Subtracts the entries that have left since the last recount. If they are more than were
+    /// inside, `state` has changed.
     fn recounted(self, left: u32) -> Self {
         let low = self.0 as u32;
         let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
@@ -93,18 +90,15 @@ impl State {
     }
 }
 
-/// A bound, the count of the entries inside, and the wait queue. Each `W` waits until it is
-/// admitted.
+/// A bound, the count of the entries inside, and the wait queue of `W`s.
 #[derive(Debug)]
 pub struct Admission<W> {
-    /// A: see the top of the file. Relaxed, because it guards no memory. It has its own cache line.
+    /// A: see the top of the file. Relaxed, because it guards no memory.
     left: CachePadded<AtomicU32>,
     /// A: see [`State`].
     state: AtomicU64,
-    /// I: the bound.
     capacity: usize,
-    /// I: the process whose threads acquire the lock. In a child of `fork`, the lock may be held by
-    /// a thread that does not exist.
+    /// I: in a child of `fork`, the lock may be held by a thread that does not exist.
     process: Process,
     wait_queue: Mutex<WaitQueue<W>>,
 }
@@ -112,22 +106,19 @@ pub struct Admission<W> {
 #[derive(Debug)]
 struct WaitQueue<W> {
     is_closed: bool,
-    /// The waiters, in the order in which they joined. A waiter that gives up can leave from any
-    /// position.
+    /// The waiters, in the order in which they joined. Any of them can give up.
     waiting: Numbered<W>,
 }
 
-/// Identifies a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// The state of a waiter.
 #[derive(Debug)]
 pub enum Position<W> {
     Waiting,
     /// The waiter was admitted.
     Inside,
-    /// The waiter was removed from the wait queue, because admission was closed.
+    /// The waiter was removed, because admission was closed.
     Closed(W),
 }
 
@@ -151,22 +142,20 @@ impl<W> Admission<W> {
         self.look().recounted(self.left.load(Ordering::Relaxed)).nr_inside()
     }
 
-    /// Returns `true` if there is free capacity and no entry waits for it.
     pub fn is_free(&self) -> bool {
         !self.is_awaited() && self.nr_inside() < self.capacity
     }
 
-    /// Returns `true` if the wait queue is not empty.
     pub fn is_awaited(&self) -> bool {
         State(self.state.load(Ordering::Relaxed)).is_awaited()
     }
 
-    /// Returns `true`, except in a child of the process that created this value.
+    /// Returns `true`, except in a child of the creator.
     pub fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
 
-    /// Reads `state`. Must be called before `left` is read.
+    /// Reads `state`, before `left` is read.
     #[inline]
     fn look(&self) -> State {
         // ORDER(recount): the acquire end; see `take`. If the update of `take` comes first, a later
@@ -177,14 +166,13 @@ impl<W> Admission<W> {
         State(self.state.load(order))
     }
 
-    /// Takes capacity for one entry. Returns `false` if there is none, or if another entry waits
-    /// for it.
+    /// Takes capacity for one entry. Returns `false` if there is none, or if an entry waits for it.
     #[inline]
     pub fn try_take(&self) -> bool {
         self.take(twin::armed("capacity: a taker overtakes a waiter"))
     }
 
-    /// Takes capacity for one entry. If `before_others` is set, does so even if other entries wait.
+    /// Takes capacity for one entry, even if others wait if `before_others` is set.
     #[inline]
     fn take(&self, before_others: bool) -> bool {
         let mut state = self.look();
@@ -218,8 +206,8 @@ impl<W> Admission<W> {
         }
     }
 
-    /// Releases the capacity of `count` entries. If it returns `true`, the caller must call
-    /// [`let_in`](Self::let_in) next.
+    /// Releases the capacity of `count` entries. On `true`, the caller calls
+    /// [`let_in`](Self::let_in).
     #[inline]
     #[must_use]
     pub fn release(&self, count: usize) -> bool {
@@ -227,19 +215,17 @@ impl<W> Admission<W> {
         before & AWAITED != 0 && !twin::armed("capacity: a release overlooks the waiters")
     }
 
-    /// Locks the wait queue. Returns `None` in a child of `fork`.
     fn wait_queue(&self) -> Option<MutexGuard<'_, WaitQueue<W>>> {
         self.is_at_home().then(|| self.wait_queue.lock())
     }
 
-    /// Locks the wait queue. Returns `None` if it is closed, or in a child of `fork`.
+    /// Returns `None` if the queue is closed, or in a child of `fork`.
     fn open_wait_queue(&self) -> Option<MutexGuard<'_, WaitQueue<W>>> {
         self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
     }
 
-    /// Adds a waiter and calls the closure `let_in`, which must call the method
-    /// [`let_in`](Self::let_in). Returns the waiter as the error if admission is closed, or in a
-    /// child of `fork`.
+    /// Adds a waiter, and calls `let_in`, which calls [`let_in`](Self::let_in). Returns the waiter
+    /// as the error if admission is closed, or in a child of `fork`.
     pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
         let Some(mut wait_queue) = self.open_wait_queue() else {
             return Err(waiter);
@@ -263,13 +249,11 @@ impl<W> Admission<W> {
             && (self.take(true) || twin::armed("capacity: admits too many"))
         {
             wait_queue.waiting.pop_first().into_iter().for_each(&mut admit);
-            // The bit is cleared only now, because otherwise a taker could overtake a waiter that
-            // has not been admitted yet.
+            // Otherwise a taker could overtake a waiter that has not been admitted yet.
             self.note_if_empty_locked(&wait_queue);
         }
     }
 
-    /// Allows takers to acquire capacity again if the wait queue is empty.
     fn note_if_empty_locked(&self, wait_queue: &WaitQueue<W>) {
         if wait_queue.waiting.is_empty() {
             self.note_not_awaited_locked();
@@ -281,11 +265,10 @@ impl<W> Admission<W> {
         self.state.fetch_and(!u64::from(AWAITED), Ordering::Relaxed);
     }
 
-    /// Returns the state of the waiter. If it is in the wait queue, passes it to `visit`, under the
-    /// lock.
+    /// Returns the state of the waiter. Passes it to `visit`, under the lock, while it waits.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Position<W> {
         let Some(mut wait_queue) = self.wait_queue() else {
-            // In a child of `fork`, the waiter belongs to the parent, which admits it.
+            // In a child of `fork`, the parent admits the waiter.
             return Position::Inside;
         };
         if wait_queue.is_closed {
@@ -295,13 +278,12 @@ impl<W> Admission<W> {
         waiter.map_or(Position::Inside, |()| Position::Waiting)
     }
 
-    /// Removes the waiter from the wait queue. Returns `None` if it was admitted.
+    /// Removes the waiter. Returns `None` if it was admitted.
     pub fn leave(&self, ticket: Ticket) -> Option<W> {
         self.remove(self.wait_queue()?, ticket)
     }
 
-    /// Removes a waiter and unlocks the wait queue, so that the waiter is dropped with no lock
-    /// held.
+    /// Removes a waiter, which is dropped with no lock held.
     fn remove(&self, mut wait_queue: MutexGuard<'_, WaitQueue<W>>, ticket: Ticket) -> Option<W> {
         let waiter = wait_queue.waiting.remove(ticket.0);
         if !twin::armed("capacity: an empty wait queue is awaited") {
@@ -310,14 +292,13 @@ impl<W> Admission<W> {
         waiter
     }
 
-    /// Removes and returns the remaining waiters. The exclusive reference means that no other
-    /// thread uses `self`.
+    /// Removes and returns the remaining waiters.
     pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = self.wait_queue().map(|mut wait_queue| wait_queue.waiting.take_all());
         waiting.into_iter().flatten()
     }
 
-    /// Closes the wait queue, and passes each waiter to `wake`, under the lock.
+    /// Passes each waiter to `wake`, under the lock.
     pub fn close(&self, wake: impl FnMut(&mut W)) {
         let Some(mut wait_queue) = self.wait_queue() else {
             return;
@@ -334,7 +315,6 @@ impl<W> Admission<W> {
 mod tests {
     use super::*;
 
-    /// Admits waiters, and returns them.
     fn let_in<W>(admission: &Admission<W>) -> Vec<W> {
         let mut inside = Vec::new();
         admission.let_in(|waiter| inside.push(waiter));

@@ -1,14 +1,10 @@
-//! Values in insertion order, which can be found and removed by number. It is meant for rare
-//! operations: its code is small, whereas a tree of the standard library compiles to as much code
-//! as a subsystem.
-//!
-//! A removed value leaves a hole. When more than half of the slots are holes, all holes are
-//! removed. A removal therefore costs a binary search plus amortized constant time.
+//! Values in insertion order, which can be found and removed by number. The code is small, for rare
+//! operations, whereas a tree of the standard library compiles to as much code as a subsystem. A
+//! removed value leaves a hole. When more than half of the slots are holes, all holes are removed.
 
 use std::mem;
 
-/// The number of slots whose memory is kept when all are empty. This is a guess: a few hundred
-/// bytes.
+/// The number of slots whose memory is kept when all are empty. This is a guess.
 const FEW: usize = 16;
 
 /// The values, each found by the number that [`add`](Self::add) returned.
@@ -16,11 +12,11 @@ const FEW: usize = 16;
 pub struct Numbered<T> {
     /// The number of the next value.
     next: u64,
-    /// The slots, in ascending order of their numbers.
+    /// In ascending order of their numbers.
     places: Vec<(u64, Option<T>)>,
-    /// An index before which all slots are holes.
+    /// The slots before this index are holes.
     first: usize,
-    /// The number of slots that are not holes.
+    /// Excludes holes.
     len: usize,
 }
 
@@ -60,7 +56,6 @@ impl<T> Numbered<T> {
         self.empty(at)
     }
 
-    /// Removes the oldest value.
     pub fn pop_first(&mut self) -> Option<T> {
         while self.places.get(self.first)?.1.is_none() {
             self.first += 1;

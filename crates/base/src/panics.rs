@@ -3,19 +3,14 @@
 //!
 //! User code may panic, sleep, call back into the library, or drop the last handle to anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
-//! change. FOREIGN.md has a table of all call sites. Each call site has a `FOREIGN(…)` comment
-//! *(checked: `foreign`)*, and a debug build asserts that no lock is held there.
-//!
-//! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. A
-//! panic that is caught here has already been reported by the panic hook.
+//! change. FOREIGN.md has a table of all call sites. Code that must not panic, because a protocol
+//! is incomplete, is called through [`or_abort`].
 
-use std::{
-    any::Any,
-    fmt,
-    mem::ManuallyDrop,
-    ops::{Deref, DerefMut},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::any::Any;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sync::fork::{self, Process};
 
@@ -24,23 +19,21 @@ pub mod join_error;
 /// The payload of a panic.
 pub type Payload = Box<dyn Any + Send + 'static>;
 
-/// Returns the message of a panic payload if it is text, as it is after `panic!` with a message.
+/// Returns the message of a payload that is text, as after `panic!` with a message.
 pub fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// Calls `body`. Returns its result, or the payload of its panic.
-///
-/// If `body` forks on a thread of the library and returns in the child, the child exits
-/// (`sync::fork`).
+/// Calls `body`. Returns its result, or the payload of its panic. If a child of `fork` returns from
+/// `body` on a thread of the library, the child exits (`sync::fork`).
 pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, fork::end_child_of_ours)
 }
 
 /// Calls `body`, which is the code of an item, as [`guarded`] does. If a child of `fork` returns
-/// from `body`, it exits on any thread. It would otherwise complete the item in a queue whose locks
-/// may be held by threads that do not exist.
+/// from `body`, it exits on any thread, because it would complete the item in a queue whose locks
+/// may be held forever.
 #[inline]
 pub fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, || fork::end_child())
@@ -62,12 +55,11 @@ pub fn contain(body: impl FnOnce()) -> bool {
     guarded(body).map_err(discard).is_err()
 }
 
-/// The number of payload drops that are attempted. Each of them may panic with another payload that
-/// also panics when dropped. This value is a guess: even one is rare.
+/// The number of payload drops that are attempted. Each may panic with another such payload. This
+/// value is a guess: even one is rare.
 const NR_DROPS: u32 = 16;
 
-/// Drops the payload of a panic, and the payloads of panics in these drops. After `NR_DROPS` drops,
-/// the next payload is leaked.
+/// Drops the payload of a panic, and those of panics in these drops. After `NR_DROPS`, leaks one.
 #[cold]
 pub fn discard(mut payload: Payload) {
     for _ in 0..NR_DROPS {
@@ -79,8 +71,7 @@ pub fn discard(mut payload: Payload) {
     std::mem::forget(payload);
 }
 
-/// A user's value whose destructor is user code. Its drop is contained and asserts that no lock is
-/// held.
+/// A user's value whose destructor is user code, which is contained and called under no lock.
 pub struct Foreign<T>(ManuallyDrop<T>);
 
 impl<T> Foreign<T> {
@@ -89,7 +80,7 @@ impl<T> Foreign<T> {
         Self(ManuallyDrop::new(value))
     }
 
-    /// Returns the value. Consuming it may run user code, which the caller must contain.
+    /// The caller must contain a use of the value that may run user code.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken only once, because `this` is not dropped.
@@ -124,9 +115,7 @@ impl<T> fmt::Debug for Foreign<T> {
 }
 
 /// Calls `body` in the middle of a protocol. If it panics, the process is aborted with the message
-/// `what`.
-///
-/// In a model, the panic unwinds, because it is the failure of the model.
+/// `what`. In a model, the panic unwinds, because it is the failure of the model.
 pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     if cfg!(any(loom, shuttle)) {
         return body();
@@ -138,11 +127,8 @@ pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
 
 /// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
 /// process is aborted with a message that names the function. Only a C++ exception, `pthread_exit`
-/// or the cancellation of the thread can unwind, and `catch_unwind` must not catch those.
-///
-/// # Blocking
-///
-/// Blocks if `body` does.
+/// or the cancellation of the thread can unwind, and `catch_unwind` must not catch those. Blocks if
+/// `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     /// A value that the unwinder drops before it reaches a frame that catches.
@@ -151,7 +137,7 @@ pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     impl Drop for Entered<'_> {
         #[cold]
         fn drop(&mut self) {
-            // A model reports a failure as a panic, which must unwind.
+            // A panic is the failure of a model.
             if cfg!(any(loom, shuttle)) {
                 return;
             }
@@ -188,7 +174,6 @@ pub fn write_line(text: &str) {
 mod tests {
     use super::*;
 
-    /// A value that panics when dropped, unless the thread is already panicking.
     struct Bomb;
 
     impl Drop for Bomb {
@@ -208,8 +193,9 @@ mod tests {
 
     #[test]
     fn payloads_of_panicking_payload_drops_are_dropped_too() {
-        use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-        /// A payload that panics with another payload when dropped, until its fuse has burned down.
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        /// A payload that panics with another one when dropped, until its fuse has burned down.
         struct Fuse(u32, Arc<AtomicUsize>);
         impl Fuse {
             fn new(length: u32, nr_there: &Arc<AtomicUsize>) -> Self {

@@ -16,16 +16,13 @@ use super::poster::Poster;
 /// caught. As an iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
-    /// The sealed blocks, which are older than `open`.
+    /// The sealed blocks, older than `open`.
     full: Chain<Block<T>>,
-    /// The block that is being filled. Only the batch can access it.
+    /// The block that is being filled.
     open: Option<NonNull<Block<T>>>,
-    /// The number of items in `open`.
     nr_open: usize,
-    /// The number of items in all blocks.
     nr_packed: usize,
-    /// The items that the iterator has taken out of the blocks. While this is not empty, the batch
-    /// has no blocks.
+    /// The items taken out of the blocks. While this is not empty, there are no blocks.
     back: VecDeque<T>,
 }
 
@@ -107,8 +104,7 @@ impl<'p, T> Batch<'p, T> {
             return Ok(());
         }
         if eager {
-            // The owner does not sleep while an eager item is in the mailbox. The last item of each
-            // block keeps the owner awake until it has received the whole batch.
+            // The last item of each block keeps the owner awake until it has received them all.
             blocks = blocks.inspect(Blank::mark_eager).collect();
         }
         shared.inbox.push_chain(self.poster.lane, blocks);
@@ -116,7 +112,6 @@ impl<'p, T> Batch<'p, T> {
         Ok(())
     }
 
-    /// Adds an item to the open block.
     #[inline]
     fn pack(&mut self, item: T) {
         let block = match self.open {
@@ -132,7 +127,6 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Seals the open block and moves it to the full ones.
     fn seal(&mut self) {
         if let Some(block) = self.open.take() {
             // SAFETY: we own the open block, and `pack` filled its first `nr_open` slots.
@@ -150,7 +144,6 @@ impl<'p, T> Batch<'p, T> {
         blank.ok().flatten().unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()))
     }
 
-    /// Takes all items out of the blocks.
     #[cold]
     fn unpack(&mut self) {
         self.seal();
@@ -175,7 +168,6 @@ impl<'p, T> Batch<'p, T> {
     }
 }
 
-/// Returns the items, oldest first.
 impl<T> Iterator for Batch<'_, T> {
     type Item = T;
 

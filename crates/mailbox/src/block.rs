@@ -8,8 +8,8 @@
 //!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
-//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. If each item
-//! had its own node, a line would move for each item. The lines of a block hold several items.
+//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. The lines of
+//! a block hold several items.
 //!
 //! # The life of a block
 //!
@@ -22,15 +22,13 @@
 //! The fields of `state` are:
 //!
 //! - The number of items, which counts the slots that hold or held an item. The poster adds to it.
-//! - `SEALED`: no more items will be added, and the poster no longer uses the block. The poster
-//!   sets it with its last addition, or when it abandons the block.
-//! - `CLOSED`: no more items will be read, and the owner no longer uses the block. The owner sets
-//!   it once it has read every item, with a compare-exchange that fails if the poster has changed
-//!   `state` since.
+//! - `SEALED`: the poster no longer uses the block. It sets the flag with its last addition, or
+//!   when it abandons the block.
+//! - `CLOSED`: the owner no longer uses the block. It sets the flag once it has read every item,
+//!   with a compare-exchange that fails if the poster has changed `state` since.
 //!
-//! Both flags are set by read-modify-writes on one word, so one of them is set second. The side
-//! that sets the second flag owns the block: an owner that finds `SEALED` moves the block to the
-//! free list, and a poster that finds `CLOSED` uses the block again.
+//! The side that sets the second flag owns the block: an owner that finds `SEALED` moves the block
+//! to the free list, and a poster that finds `CLOSED` uses the block again.
 //!
 //! # What must never happen
 //!
@@ -39,7 +37,6 @@
 //!   because the owner has not read that item. If the closing comes first, the poster finds
 //!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
 //!   block.
-//! - *A block has two owners.* The two flags prevent this, as described above.
 //! - *Two items of one poster, or of two posts that do not overlap, change their order.* A poster
 //!   adds only to a block that is still the newest after its post has begun. A block that is pushed
 //!   behind it later therefore belongs to a post that overlaps this one.
@@ -58,30 +55,27 @@ use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
 /// The size of a block in bytes: two cache lines, which most machines fetch together. In
-/// measurements, one line holds too few items for the size of its head. Four lines are no faster,
-/// and they waste memory when several posters alternate.
+/// measurements, one line holds too few items for the size of its head, and four lines are no
+/// faster.
 const BLOCK_BYTES: usize = 128;
 
-/// The alignment of a block, which prevents two blocks from sharing a cache line. It has no effect
-/// in a model.
+/// The alignment of a block, so that two blocks share no cache line. It has no effect in a model.
 const BLOCK_ALIGN: usize = 64;
 
-/// The number of slots of a block in a model. The second item is added to the block of the first
-/// one, and the third item is not.
+/// The number of slots of a block in a model, so that a third item needs another block.
 const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block. It is accessed only through raw pointers, because the poster and the owner use
-/// different parts of it at the same time.
+/// A block. It is accessed through raw pointers, because poster and owner use different parts of
+/// it.
 #[repr(C)]
 pub(super) struct Block<T> {
     link: Link<Block<T>>,
     /// A: see the top of the file.
     state: AtomicU64,
-    /// I: the number of slots.
     nr_slots: usize,
-    /// The slots. A slot belongs to the poster until the state counts it, and then to the owner.
+    /// A slot belongs to the poster until the state counts it, and then to the owner.
     slots: [Cell<T>; 0],
 }
 
@@ -91,7 +85,6 @@ pub(super) struct Block<T> {
 pub(super) struct State(u64);
 
 impl State {
-    /// The state of a block without items.
     pub(super) const NONE: Self = Self(0);
 
     const ONE: u64 = 1;
@@ -103,19 +96,17 @@ impl State {
     /// The maximum number of slots, which is the number of bits for eager items.
     const MAX_SLOTS: usize = 55;
 
-    /// Returns the value that is added to the state for the item in slot `at`.
+    /// Returns the addition to the state for the item in slot `at`.
     fn item(at: usize, eager: bool, last: bool) -> u64 {
         let seal = if last { Self::SEALED } else { 0 };
         Self::ONE | seal | (u64::from(eager) << (Self::EAGER_SHIFT as usize + at))
     }
 
-    /// Returns the number of items that were added.
     #[inline(always)]
     pub(super) fn nr_items(self) -> usize {
         (self.0 & Self::NR) as usize
     }
 
-    /// Returns `true` if the poster no longer uses the block.
     #[inline(always)]
     pub(super) fn is_sealed(self) -> bool {
         self.0 & Self::SEALED != 0
@@ -138,12 +129,11 @@ impl State {
     }
 }
 
-/// The kind of the items in a block. All items of one poster are of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Posted items, which count toward the capacity of a bounded mailbox.
+    /// Posted items, which count toward the capacity.
     Item,
-    /// The wake-ups of local futures, which do not count toward the capacity.
+    /// The wake-ups of local futures, which do not.
     WakeUps,
 }
 
@@ -157,7 +147,6 @@ impl Kind {
     }
 }
 
-/// Returns the number of slots of a block.
 pub(super) const fn nr_slots<T>() -> usize {
     if cfg!(any(loom, shuttle)) {
         return MODEL_SLOTS;
@@ -171,11 +160,10 @@ pub(super) const fn nr_slots<T>() -> usize {
     }
 }
 
-/// A block without items that is owned by one side. The handle owns the memory.
+/// A block without items, owned by one side.
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
 impl<T> Blank<T> {
-    /// Allocates a block of `nr_slots` slots.
     pub(super) fn new(nr_slots: usize) -> Self {
         let layout = layout::<T>(nr_slots);
         // SAFETY: the size is not zero, because a block has a head.
@@ -184,7 +172,7 @@ impl<T> Blank<T> {
             alloc::handle_alloc_error(layout);
         };
         let head = Block { link: Link::new(), state: AtomicU64::new(0), nr_slots, slots: [] };
-        // SAFETY: the memory was just allocated, and is large and aligned enough for the head.
+        // SAFETY: the memory was just allocated for this layout.
         unsafe { block.write(head) };
         for at in 0..nr_slots {
             // SAFETY: `at` is below the number of slots allocated.
@@ -199,8 +187,7 @@ impl<T> Blank<T> {
     #[inline(always)]
     pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Block::into_raw(self);
-        // SAFETY: the handle owned the block, so no other thread uses it, and every block has a
-        // slot.
+        // SAFETY: the handle owned the block, and every block has a slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed is sufficient, because the push publishes the state.
         unsafe { state(block) }.store(kind.bits() | State::item(0, eager, last), Ordering::Relaxed);
@@ -208,13 +195,12 @@ impl<T> Blank<T> {
     }
 
     pub(super) fn state(&self) -> State {
-        // SAFETY: the handle owns the block. The thread that transferred the handle to this one
-        // also published the state.
+        // SAFETY: the handle owns the block, and the thread that transferred it published the
+        // state.
         unsafe { load(self.0) }
     }
 
-    /// Marks the last item of a [sealed](seal_filled) block as eager, so that the block stays eager
-    /// until it is empty.
+    /// Marks the last item of a [sealed](seal_filled) block as eager, so that all of it is eager.
     pub(super) fn mark_eager(&self) {
         let last = self.state().nr_items() - 1;
         // SAFETY: the handle owns the block.
@@ -224,7 +210,7 @@ impl<T> Blank<T> {
     }
 }
 
-/// Prefetches the lines of a block to which the caller will soon write.
+/// Prefetches the lines of a block for writing.
 #[inline]
 pub(super) fn prefetch<T>(block: *const Block<T>) {
     for line in 0..BLOCK_BYTES / BLOCK_ALIGN {
@@ -267,11 +253,9 @@ pub(super) unsafe fn add<T>(
     // load comes first, the owner does not read the slot.
     // Test: an_added_item_is_whole, adding_needs_its_release
     //
-    // ORDER(block-close): the acquire end; see `close`.
-    // If our addition comes first, the owner's closing fails, because the state has changed. If the
-    // closing comes first, we find CLOSED below, and the owner's reads of the block precede our
-    // next writes.
-    // Test: block_is_reused, reuse_after_adding_needs_its_acquire
+    // ORDER(block-close): the acquire end; see `close`. If the closing comes first, we find CLOSED
+    // below, and the owner's reads of the block precede our next writes.
+    // Test: reuse_after_adding_needs_its_acquire
     let order = if twin::armed("block: add without release") {
         Ordering::Acquire
     } else if twin::armed("block: add without acquire") {
@@ -284,10 +268,9 @@ pub(super) unsafe fn add<T>(
     if !State(before).is_closed() || twin::armed("block: add to a closed block") {
         return Ok(());
     }
-    // SAFETY: the owner closed the block before the state counted this slot, so it still belongs to
-    // the poster.
+    // SAFETY: the closing owner did not count this slot, so it still belongs to the poster.
     let item = unsafe { take(block, at) };
-    // SAFETY: the owner has read all items, and neither side uses the block any more.
+    // SAFETY: the owner has read all items.
     Err((item, unsafe { Block::from_raw(block) }))
 }
 
@@ -298,10 +281,9 @@ pub(super) unsafe fn add<T>(
 /// 1. The caller is the poster that pushed `block`, and has not abandoned it. If the result is
 ///    `Some`, the caller does not use the old pointer any more.
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
-    // ORDER(block-close): the acquire end; see `close`.
-    // If the closing comes first, the block is ours, after the owner's reads. If our load comes
-    // first, the poster keeps the block in its list and tries again later.
-    // Test: block_is_reused, reuse_needs_its_acquire
+    // ORDER(block-close): the acquire end; see `close`. If our load comes first, the poster keeps
+    // the block in its list and tries again later.
+    // Test: reuse_needs_its_acquire
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
@@ -315,10 +297,8 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
 ///
 /// 1. The same as [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
-    // ORDER(block-close): the acquire end; see `close`. It is also the release end for `load`. If
-    // the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes first,
-    // the owner finds it, and transfers the block to its next user after our accesses.
-    // Test: block_is_reused
+    // ORDER(block-close): the acquire end; see `close`. It is also the release end for `load`: if
+    // our SEALED comes first, the owner transfers the block to its next user after our accesses.
     //
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
@@ -326,16 +306,13 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     State(before).is_closed().then(|| unsafe { Block::from_raw(block) })
 }
 
-/// Loads the state of the block.
-///
 /// # Safety
 ///
 /// 1. The caller is the owner of the mailbox, and has not closed or freed `block`.
 #[inline(always)]
 pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
-    // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see
-    // `seal`.
-    // Test: an_added_item_is_whole, peeking_needs_its_acquire
+    // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED.
+    // Test: peeking_needs_its_acquire
     let order = twin::order("block: relaxed peek", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     State(unsafe { state(block) }.load(order))
@@ -363,8 +340,6 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     state.compare_exchange(seen, seen | State::CLOSED, order, Ordering::Relaxed).is_ok()
 }
 
-/// Takes the item out of a slot.
-///
 /// # Safety
 ///
 /// 1. The slot belongs to the caller, and holds an item that was not taken before.
@@ -378,8 +353,6 @@ pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
     unsafe { item.assume_init() }
 }
 
-/// Writes an item into a slot.
-///
 /// # Safety
 ///
 /// 1. The slot exists, and belongs to the caller.

@@ -7,9 +7,8 @@ use base::internal::admission::MAX_CAPACITY;
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
-/// The default of [`Builder::keep`]. This is a guess: with small items, this is about as much
-/// memory as the stack of a thread uses. With a smaller value, bursts allocate. With a larger
-/// value, the mailbox keeps memory that only a single burst needed.
+/// The default of [`Builder::keep`]. This is a guess: with small items, about as much memory as the
+/// stack of a thread. With a smaller value, bursts allocate.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
 /// The default of [`Builder::spin_limit`]. The rounds take about as much CPU time as the owner's
@@ -68,8 +67,7 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Keeps emptied blocks for up to `items` later posts. The default is 1024. With 0, each block
-    /// is freed at once.
+    /// Keeps emptied blocks for up to `items` later posts. The default is 1024.
     ///
     /// Each poster may also keep blocks for the same number of items, and up to 64 blocks of 128
     /// bytes to which it can add no more items. Further blocks are freed as the owner empties them,

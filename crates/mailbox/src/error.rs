@@ -72,8 +72,7 @@ base::internal::into_io_error!(
     "the mailbox is empty and closed"
 );
 
-/// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) or
-/// [`Mailbox::recv_timeout`](super::Mailbox::recv_timeout) returned no item.
+/// The reason why a [`Mailbox`](super::Mailbox) returned no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TryRecvError {

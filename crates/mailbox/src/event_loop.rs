@@ -1,5 +1,4 @@
-//! Owners that sleep in their own event loop: epoll, io_uring or any other that can wait for an
-//! eventfd.
+//! Owners that sleep in their own event loop, which can wait for an eventfd.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,14 +30,12 @@ impl<T> Mailbox<T> {
         Ok(eventfd.as_fd())
     }
 
-    /// Prepares a sleep until the mailbox contains `count` items or an eager one. A `count` of 0
-    /// counts as 1.
+    /// Prepares a sleep until the mailbox contains `count` items (at least 1) or an eager one.
     ///
-    /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Returns `false`
-    /// if it must not sleep, because there is an item to receive, no more items will arrive, or a
-    /// poster is in the middle of its post. In that case, receive and arm again. Without a poster,
-    /// no more items will arrive, so a loop that also waits for other events must keep a poster.
-    /// Otherwise it never sleeps.
+    /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Otherwise there
+    /// is an item to receive, no more items will arrive, or a poster is in the middle of its post:
+    /// receive and arm again. Without a poster, no more items will arrive, so a loop that also
+    /// waits for other events must keep a poster.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -67,10 +64,9 @@ impl<T> Mailbox<T> {
         !self.cancel_sleep()
     }
 
-    /// Makes the eventfd unreadable again. A level-triggered loop needs this.
-    ///
-    /// A poster that has claimed the wake-up may signal the eventfd after this call. The loop then
-    /// wakes once more, with nothing to receive.
+    /// Makes the eventfd unreadable again, for a level-triggered loop. A poster that has claimed
+    /// the wake-up may signal it after this call. The loop then wakes once more, with nothing to
+    /// receive.
     ///
     /// # Blocking
     ///

@@ -1,14 +1,11 @@
-//! The queues of a mailbox: a FIFO, or for comparison the LIFO list that it replaces, and another
-//! FIFO for urgent items.
-//!
-//! All of them hold blocks of items (`block.rs`). In the LIFO list, each block holds one item.
+//! The queues of a mailbox, which hold blocks of items (`block.rs`): a FIFO, or for comparison the
+//! LIFO list that it replaces, with one item in each block, and another FIFO for urgent items.
 //!
 //! # Lanes
 //!
-//! The *ordinary* lane is the FIFO or the list. The *urgent* lane is a separate FIFO, so that the
-//! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
-//! The first urgent poster opens the lane: it sets `LANES` before it posts. From then on the owner
-//! checks both lanes for each receipt, and takes the item of the lane whose turn it is
+//! The *ordinary* lane is the FIFO or the list. The *urgent* lane is a separate FIFO. The first
+//! urgent poster opens it: it sets `LANES` before it posts. From then on the owner checks both
+//! lanes for each receipt, and takes the item of the lane whose turn it is
 //! (`crates/base/src/wake/lane.rs`).
 //!
 //! Two things must never happen:
@@ -40,9 +37,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks. It costs one locked instruction per post.
     #[default]
     Fifo,
-    /// A lock-free list. It costs one compare-exchange loop per post, and the owner takes all items
-    /// at once and reverses them. The order and the guarantees are the same. It is a baseline for
-    /// comparisons.
+    /// A lock-free list, as a baseline. It costs one compare-exchange loop per post, and the owner
+    /// takes all items at once and reverses them. The order and the guarantees are the same.
     Lifo,
 }
 
@@ -50,8 +46,7 @@ pub enum Backlog {
 pub(super) struct Inbox<T> {
     /// I: the queue that is in use for ordinary items.
     backlog: Backlog,
-    /// A: the queues that the owner must check. It is 0 for a single FIFO, otherwise a combination
-    /// of [`LIST`] and [`LANES`].
+    /// A: 0 for a single FIFO, otherwise a combination of [`LIST`] and [`LANES`].
     looks: AtomicU8,
     /// I: the number of items that a block can hold.
     nr_slots: usize,
@@ -74,11 +69,10 @@ struct Aside<T> {
 pub(super) struct Reader<T> {
     fifo: Place<T>,
     urgent: Place<T>,
-    /// Selects the lane whose turn it is.
     turns: Turns,
-    /// The blocks that were taken from the LIFO list and reversed.
+    /// The blocks of the LIFO list, oldest first.
     reversed: Chain<Block<T>>,
-    /// The blocks that [`Inbox::count`] has counted, which are older than `reversed`.
+    /// The blocks that [`Inbox::count`] has counted. They are older than `reversed`.
     counted: Chain<Block<T>>,
     /// The number of eager blocks in `counted`.
     nr_eager: usize,
@@ -89,7 +83,7 @@ struct Place<T> {
     cursor: RawCursor<Block<T>>,
     /// The block that is being read. It is the oldest in the queue, or was just popped from it.
     block: Option<NonNull<Block<T>>>,
-    /// `true` once `block` is no longer in the queue.
+    /// `true` once `block` was popped.
     popped: bool,
     /// The number of items of `block` that were taken.
     at: usize,
@@ -97,7 +91,6 @@ struct Place<T> {
     seen: State,
 }
 
-/// The reason why a read found no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nothing {
     Empty,
@@ -105,7 +98,6 @@ pub(super) enum Nothing {
 }
 
 impl<T> Inbox<T> {
-    /// Creates the posters' side and the owner's side.
     pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
         let (nr_slots, looks) = match backlog {
             Backlog::Fifo => (block::nr_slots::<T>(), 0),
@@ -129,23 +121,19 @@ impl<T> Inbox<T> {
         (inbox, reader)
     }
 
-    /// Returns `true` if the ordinary lane is a list.
     #[inline(always)]
     fn is_list(&self) -> bool {
         cfg!(feature = "baselines") && self.backlog == Backlog::Lifo
     }
 
-    /// Returns the number of items that a block can hold.
     #[inline(always)]
     pub(super) fn nr_slots(&self) -> usize {
         self.nr_slots
     }
 
-    /// Makes the owner check both lanes from now on. A poster calls this before it posts in the
-    /// urgent lane.
+    /// Makes the owner check both lanes from now on, before a post in the urgent lane.
     pub(super) fn open_lanes(&self) {
-        // Relaxed is sufficient, because the pushes that follow publish it; see the top of the
-        // file.
+        // Relaxed is sufficient, because the pushes that follow publish it; see the top.
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
@@ -188,9 +176,8 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes the next item, which is the oldest one, or the oldest one of the lane whose turn it
-    /// is. Returns the item, and `true` if it counts toward the capacity. Passes empty blocks to
-    /// `emptied`.
+    /// Takes the oldest item of the lane whose turn it is. Also returns `true` if it counts toward
+    /// the capacity. Passes empty blocks to `emptied`.
     ///
     /// # Safety
     ///
@@ -210,8 +197,6 @@ impl<T> Inbox<T> {
         Ok(reader.fifo.take())
     }
 
-    /// Reads from a mailbox that does not consist of a single FIFO.
-    ///
     /// # Safety
     ///
     /// 1. The same as [`read`](Self::read).
@@ -246,7 +231,6 @@ impl<T> Inbox<T> {
         self.looks.load(Ordering::Relaxed) & LANES != 0
     }
 
-    /// Checks that the list has a block to take.
     fn find_in_list(&self, reader: &mut Reader<T>) -> Result<(), Nothing> {
         if reader.counted.is_empty() && !self.reverse(reader) {
             return Err(Nothing::Empty);
@@ -269,7 +253,6 @@ impl<T> Inbox<T> {
         (item, takes_capacity)
     }
 
-    /// Takes the whole list if the previous one is used up. Returns `true` if there is a block.
     #[inline]
     fn reverse(&self, reader: &mut Reader<T>) -> bool {
         if reader.reversed.is_empty() {
@@ -278,8 +261,8 @@ impl<T> Inbox<T> {
         !reader.reversed.is_empty()
     }
 
-    /// Counts the items in the mailbox, up to `wanted` or to an eager one. If there are too few,
-    /// returns their number, and `true` if a producer in mid-push hides further ones.
+    /// Counts the items, up to `wanted` or to an eager one. If there are too few, returns their
+    /// number, and `true` if a producer in mid-push hides further ones.
     ///
     /// # Safety
     ///
@@ -310,9 +293,9 @@ impl<T> Inbox<T> {
         len
     }
 
-    /// Counts the items of both lanes, block by block, until `is_enough` returns `true`. Its
-    /// arguments are the current count, and `true` if the block has an eager item. Otherwise
-    /// returns the same as [`count`](Self::count).
+    /// Counts the items of both lanes, block by block, until `is_enough` returns `true` for the
+    /// current count and whether the block has an eager item. Otherwise returns the same as
+    /// [`count`](Self::count).
     ///
     /// # Safety
     ///
@@ -364,15 +347,14 @@ impl<T> Inbox<T> {
     /// single item was never received, and never will be.
     pub(super) fn hold_up(&self, lane: Lane) {
         // SAFETY: the cursor is discarded. It takes the pointer with which the reader's cursor
-        // begins. The reader therefore finds a queue that has a newest item but no pointer to the
-        // oldest one, as after the first step of a push.
+        // begins, so the reader finds a newest item but no oldest one, as after the first step of a
+        // push.
         let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
         assert!(matches!(found, Pop::Item(_)), "a post has ended");
     }
 }
 
 impl Nothing {
-    /// Returns the reason why two lanes have no item.
     fn or(self, other: Self) -> Self {
         match self {
             Self::Empty => other,
@@ -386,7 +368,7 @@ impl<T> Place<T> {
         Self { cursor: RawCursor::new(), block: None, popped: false, at: 0, seen: State::NONE }
     }
 
-    /// Finds the oldest item. The caller then calls [`take`](Self::take).
+    /// Finds the oldest item, for [`take`](Self::take).
     ///
     /// # Safety
     ///
@@ -404,8 +386,7 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Takes the item that was found. Returns the item, and `true` if it counts toward the
-    /// capacity.
+    /// Takes the item that was found. Also returns `true` if it counts toward the capacity.
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "an item was found");
@@ -416,8 +397,8 @@ impl<T> Place<T> {
         (item, self.seen.takes_capacity())
     }
 
-    /// Loads the state of the reader's block again. If all of its items were taken, moves to the
-    /// next block. Fails if neither makes progress.
+    /// Loads the block's state again. If all of its items were taken, moves to the next block.
+    /// Fails if neither makes progress.
     ///
     /// # Safety
     ///
@@ -445,7 +426,6 @@ impl<T> Place<T> {
             return Ok(());
         }
         if !self.popped {
-            // The block's poster may add to it while it is the newest.
             if !state.is_sealed() {
                 // SAFETY: `peek` returned the block.
                 match unsafe { queue.after(block) } {
@@ -467,8 +447,7 @@ impl<T> Place<T> {
         // SAFETY: (1): the block is not used below. (2): `at` items were taken, which is all of
         // `state`, and the block was popped.
         } else if !unsafe { block::close(block, state) } {
-            // The block's poster has added an item or sealed the block, so the state must be loaded
-            // again.
+            // The block's poster has added an item or sealed the block.
             return Ok(());
         }
         (self.block, self.popped) = (None, false);
@@ -477,8 +456,7 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Counts the items, block by block, starting at `before`, until `is_enough` returns `true`, as
-    /// [`Inbox::walk`] does.
+    /// Counts the items, starting at `before`, as [`Inbox::walk`] does.
     ///
     /// # Safety
     ///
@@ -519,7 +497,6 @@ impl<T> Place<T> {
     }
 }
 
-/// Returns `true` if the first item of the block is eager.
 fn is_eager<T>(blank: &Blank<T>) -> bool {
     blank.state().has_eager_from(0)
 }

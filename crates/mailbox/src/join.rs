@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use base::internal::panics;
 use base::internal::panics::join_error::{JoinError, Outcome};
-use sync::twin;
 use sync::unmodelled::Arc;
 
 use super::reply::{Reply, ReplyError, ReplyTo, reply};
@@ -16,9 +15,8 @@ use super::target::Wakes;
 
 /// Waits for the result of a local future or a worker's closure.
 ///
-/// Tasks on any thread await the handle, which is a future. Threads call [`join`](Self::join). If
-/// the handle is dropped, the work continues, and its result is dropped. The handle is `Send` if
-/// the result is, and [`cancel`](Self::cancel) works on any thread.
+/// Tasks on any thread await the handle. Threads call [`join`](Self::join). If the handle is
+/// dropped, the work continues, and its result is dropped. The handle is `Send` if the result is.
 ///
 /// # Examples
 ///
@@ -38,16 +36,14 @@ pub struct JoinHandle<R> {
     cancels: bool,
 }
 
-// A handle gives no access to data that a panic may have left inconsistent, because that data was
-// dropped before the outcome was reported.
+// The data that a panic may have left inconsistent was dropped before the outcome was reported.
 impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
-/// Reports an outcome to the handle, or drops it if there is no handle.
+/// Reports an outcome, or drops it if there is no handle.
 pub(super) fn answer<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
     if let Err(unread) = to.reply(outcome) {
-        // FOREIGN(future-outcome): the drop of an outcome without a joiner, on the set's thread. A
-        // panic is caught.
+        // FOREIGN(future-outcome): the drop of an outcome, on the set's thread. A panic is caught.
         panics::contain(|| drop(unread));
     }
 }
@@ -62,7 +58,6 @@ impl<R> JoinHandle<R> {
         Self { reply, target, cancels: false }
     }
 
-    /// Creates the handle to work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
         answer(to, Err(JoinError::Closed));
@@ -72,10 +67,9 @@ impl<R> JoinHandle<R> {
     /// Waits until the future or closure has ended, and returns its result.
     ///
     /// # Blocking
-    /// Blocks until the future or closure has ended. A future that has not ended is dropped with
-    /// its [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
-    /// polled, and this call waits until the set is dropped. A closure or future that was spawned
-    /// on a [`Worker`](super::Worker) ends no later than the worker's thread.
+    /// Blocks until then. If the mailbox is dropped first, a future is no longer polled, and ends
+    /// with its [`LocalSet`](super::LocalSet). Work of a [`Worker`](super::Worker) ends no later
+    /// than its thread.
     ///
     /// # Errors
     ///
@@ -125,7 +119,7 @@ impl<R> JoinHandle<R> {
     ///
     /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
-        // This does not wait, because the work has ended.
+        // This does not wait.
         match self.reply.slot.take(None) {
             Poll::Ready(answer) => Some(outcome(answer)),
             Poll::Pending => None,
@@ -140,7 +134,7 @@ impl<R> JoinHandle<R> {
     /// Prevents a closure from starting, or a future from being polled again. Returns `true` if the
     /// closure had not started, or the future had not ended.
     ///
-    /// Cancelled work is dropped on the set's thread when that thread receives it. After that,
+    /// Cancelled work is dropped when the set's thread receives it. After that,
     /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
     /// the future.
     ///
@@ -162,7 +156,7 @@ impl<R> JoinHandle<R> {
         self
     }
 
-    /// Returns `true` if a wait on this thread would be a wait for itself.
+    /// Returns `true` if this thread would wait for itself.
     fn is_own(&self) -> bool {
         let is_here = || self.target.as_ref().is_some_and(|target| target.is_here());
         !self.is_finished() && is_here()
@@ -178,10 +172,6 @@ impl<R> Future for JoinHandle<R> {
     }
 }
 
-impl<R> Drop for JoinHandle<R> {
-    fn drop(&mut self) {
-        if self.cancels && !twin::torn_down() {
-            self.cancel();
-        }
-    }
-}
+sync::on_drop!(JoinHandle[R], it => if it.cancels {
+    it.cancel();
+});

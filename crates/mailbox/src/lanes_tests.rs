@@ -8,7 +8,6 @@ use std::thread;
 use super::tests::*;
 use super::*;
 
-/// Returns mailboxes of all kinds.
 fn all<T>() -> [Mailbox<T>; 3] {
     [
         Mailbox::new(),
@@ -44,7 +43,7 @@ fn urgent_items_precede_waiting_ones_and_keep_their_order() {
 
 #[test]
 fn every_tenth_receipt_is_an_ordinary_one_while_both_wait() {
-    let nr_posts: usize = if cfg!(miri) { 30 } else { 100 };
+    let nr_posts: usize = miri_or(30, 100);
     for mut mailbox in all() {
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();
@@ -80,7 +79,7 @@ fn an_urgent_item_counts_as_any_other_for_the_owners_sleep() {
 
 #[test]
 fn a_sleeping_owner_is_woken_by_urgent_posts() {
-    let nr_items = if cfg!(miri) { 30 } else { 200 };
+    let nr_items = miri_or(30, 200);
     for mut mailbox in all() {
         let urgent = mailbox.poster().urgent();
         let thread = thread::spawn(move || {
@@ -106,8 +105,7 @@ fn a_sleeping_owner_is_woken_by_urgent_posts() {
 
 #[test]
 fn capacity_has_one_wait_queue_for_both_lanes() {
-    let mut mailbox = Mailbox::builder().capacity(2).build();
-    let ordinary = mailbox.poster();
+    let (mut mailbox, ordinary) = pair_of(2);
     let urgent = ordinary.urgent();
     ordinary.post(0).unwrap();
     urgent.post(10).unwrap();
@@ -141,18 +139,14 @@ fn send_of_an_urgent_item_can_be_cancelled() {
 
 #[test]
 fn a_call_by_an_urgent_poster_is_answered_first() {
-    let mut mailbox = Mailbox::new();
-    let ordinary = mailbox.poster();
+    let (mut mailbox, ordinary) = pair();
     let first = ordinary.call(|to| (1, to)).unwrap();
     let second = ordinary.urgent().call(|to| (2, to)).unwrap();
-    let order: Vec<u32> = mailbox
-        .drain(2)
-        .map(|(number, to)| {
-            to.reply(number).unwrap();
-            number
-        })
-        .collect();
-    assert_eq!(order, [2, 1]);
+    for expected in [2, 1] {
+        let (number, to) = mailbox.try_recv().unwrap();
+        assert_eq!(number, expected);
+        to.reply(number).unwrap();
+    }
     assert_eq!((first.wait(), second.wait()), (Ok(1), Ok(2)));
 }
 
@@ -208,10 +202,9 @@ fn items_of_both_lanes_are_dropped_with_the_mailbox() {
 
 #[test]
 fn emptied_blocks_are_reused_by_both_lanes() {
-    let mut mailbox = Mailbox::new();
-    let ordinary = mailbox.poster();
+    let (mut mailbox, ordinary) = pair();
     let urgent = ordinary.urgent();
-    for round in 0..if cfg!(miri) { 5 } else { 50 } {
+    for round in 0..miri_or(5, 50) {
         for number in 0..40 {
             ordinary.post_lazy(number + round).unwrap();
         }

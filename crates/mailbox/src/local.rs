@@ -5,14 +5,12 @@
 //! set:
 //!
 //! - **User code never runs during a borrow.** A future is moved out of its place before it is
-//!   polled or dropped, and moved back afterwards. It may therefore spawn other futures, cancel
-//!   itself or others, and call the same set. If a future is woken while it is being polled further
-//!   up the same stack, the wake-up is recorded at its place and posted again after that poll.
-//! - **A late wake-up finds nothing.** It identifies the future by its target, which the place
-//!   records. The place may have another future by then, or none.
+//!   polled or dropped, and moved back afterwards. It may therefore spawn or cancel futures, and
+//!   call the same set. If a future is woken while it is being polled further up the same stack,
+//!   the wake-up is recorded at its place and posted again after that poll. records. The place may
+//!   have another future by then, or none.
 //! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
-//!   future. An owner that receives until no more items can arrive therefore does not stop while a
-//!   future of its set waits.
+//!   future, so an owner that receives until no more items can arrive does not stop.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -33,12 +31,11 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{Post, Target, Wakes, Woken};
 
-/// The number of unused places that a set keeps, which is about 50 KiB. The memory of further
-/// places, which a burst has used, is freed.
+/// The number of unused places that a set keeps after a burst, which is about 50 KiB.
 const KEPT_PLACES: usize = 1024;
 
 sync::thread_local! {
-    /// The set whose work this thread is running.
+    /// The set whose work this thread runs.
     static CURRENT: RefCell<Option<Rc<dyn Spawn>>> = RefCell::new(None)
 }
 
@@ -136,7 +133,7 @@ struct Inner<T> {
 struct Tasks<T> {
     places: Vec<Option<Entry<T>>>,
     unused: Vec<usize>,
-    /// A counted poster, which is present while there is a future.
+    /// A counted poster, while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
     /// The rejected futures that have not been dropped yet.
@@ -158,13 +155,11 @@ struct Body {
     waker: Waker,
 }
 
-/// A future, and the handle to which its outcome is reported.
 pub(super) trait Task {
     /// Polls the future. Returns `true` if it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool;
-    /// Drops the future and reports `why`.
     fn end(&mut self, why: JoinError);
-    /// Reports that the task was rejected. [`end`](Self::end) drops the future later.
+    /// Reports the rejection. [`end`](Self::end) drops the future later.
     fn refuse(&mut self);
 }
 
@@ -173,16 +168,13 @@ struct Local<F: Future> {
     to: Option<ReplyTo<Outcome<F::Output>>>,
 }
 
-/// A set, independent of the item type of its mailbox.
 trait Spawn {
     /// Returns `None` if the task was rejected.
     fn spawn(&self, task: Box<dyn Task>) -> Option<Arc<dyn Wakes>>;
 }
 
-/// Adds a future to the set whose work this thread is running. That work is a future of the set, or
-/// a closure of a [`Worker`](super::Worker).
-///
-/// It does the same as [`LocalSet::spawn_local`], for code that the set runs.
+/// Adds a future as [`LocalSet::spawn_local`] does, to the set whose work this thread is running: a
+/// future of the set, or a closure of a [`Worker`](super::Worker).
 ///
 /// # Panics
 ///
@@ -216,7 +208,6 @@ fn spawn_in<F: Future + 'static>(set: &dyn Spawn, future: F) -> JoinHandle<F::Ou
     JoinHandle::new(reply, set.spawn(task(future, to)))
 }
 
-/// Creates a task that reports the outcome of `future` to `to`.
 pub(super) fn task<F>(future: F, to: ReplyTo<Outcome<F::Output>>) -> Box<dyn Task>
 where
     F: Future + 'static,
@@ -252,21 +243,18 @@ impl<F: Future> Task for Local<F> {
 }
 
 impl<F: Future> Local<F> {
-    /// Drops the future. Reports its outcome, or the panic from the drop.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed. A
-        // panic becomes its outcome.
+        // FOREIGN(local-drop): the future's drop, as its poll. A panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
-            // FOREIGN(future-outcome): the drop of the future's result or of its panic payload, as
-            // above. A panic is caught.
+            // FOREIGN(future-outcome): the drop of the result or the panic payload, as above. A
+            // panic is caught.
             panics::contain(|| drop(before));
         }
         match self.to.take() {
             Some(to) => answer(to, outcome),
-            // FOREIGN(future-outcome): the drop of the payload with which the drop of a rejected
-            // future panicked, as above.
+            // FOREIGN(future-outcome): the drop of a payload, as above.
             None => _ = panics::contain(|| drop(outcome)),
         }
     }
@@ -282,7 +270,6 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         Self::with(post)
     }
 
-    /// Creates a set bound to this thread that posts with `post`.
     pub(super) fn with(post: Arc<Post<T>>) -> Self {
         Self {
             inner: Rc::new(Inner {
@@ -350,7 +337,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         }
     }
 
-    /// Calls `body`, which must not unwind, with this set as the one that [`spawn_local`] uses.
+    /// Calls `body`, which must not unwind, with this set as the current one.
     pub(super) fn within<R>(&self, body: impl FnOnce() -> R) -> R {
         let this: Rc<dyn Spawn> = self.inner.clone();
         let before = CURRENT.try_with(|set| set.replace(Some(this)));
@@ -361,8 +348,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         result
     }
 
-    /// Cancels all futures, and posts a wake-up for each. A future is dropped when its wake-up is
-    /// received.
+    /// Cancels all futures. Each is dropped when the owner receives the wake-up that this posts.
     ///
     /// # Blocking
     ///
@@ -405,7 +391,6 @@ impl<T> Tasks<T> {
 }
 
 impl<T: From<Woken> + Send + 'static> Inner<T> {
-    /// Adds a task. Returns `false` if it is rejected.
     fn insert(&self, target: &Arc<Target<T>>, task: Box<dyn Task>) -> bool {
         let is_open = self.post.is_at_home() && !self.post.poster.is_closed();
         if !is_open || self.tasks.borrow().is_closed {
@@ -431,8 +416,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
     }
 
     /// Rejects a task and drops its future. The drop may spawn another future, which is also
-    /// rejected. An outer call on this stack then drops it, so that a chain of such futures does
-    /// not nest calls.
+    /// rejected. An outer call on this stack then drops it, so that such futures do not nest calls.
     #[cold]
     fn refuse(&self, mut task: Box<dyn Task>) {
         task.refuse();
@@ -449,7 +433,6 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         tasks.drops_refused = false;
     }
 
-    /// Moves a future out of its place, to poll it.
     fn take(&self, woken: &Woken) -> Option<(usize, Body)> {
         let place = woken.0.mark().place.load(Ordering::Relaxed);
         let mut tasks = self.tasks.borrow_mut();
@@ -463,7 +446,6 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         Some((place, body?))
     }
 
-    /// Moves a waiting future back to its place.
     fn put_back(&self, place: usize, body: Body) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.places[place].as_mut();
@@ -476,7 +458,6 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         }
     }
 
-    /// Frees the place of a future that has ended.
     fn remove(&self, place: usize) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.places[place].take();
@@ -502,26 +483,17 @@ impl<T: From<Woken> + Send + 'static> Spawn for Inner<T> {
     }
 }
 
-impl<T> Drop for LocalSet<T> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let mut tasks = self.inner.tasks.borrow_mut();
-        tasks.is_closed = true;
-        tasks.unused.clear();
-        let entries = mem::take(&mut tasks.places);
-        let poster = tasks.keeps_open.take();
-        drop(tasks);
-        // All futures are marked first, so that dropping one future does not wake another.
-        for entry in entries.iter().flatten() {
-            entry.target.mark.end();
-        }
-        for entry in entries.into_iter().flatten() {
-            if let Some(mut body) = entry.body {
-                body.task.end(JoinError::Cancelled);
-            }
-        }
-        drop(poster);
+sync::on_drop!(LocalSet[T], it => {
+    let mut tasks = it.inner.tasks.borrow_mut();
+    tasks.is_closed = true;
+    tasks.unused.clear();
+    let entries = mem::take(&mut tasks.places);
+    let poster = tasks.keeps_open.take();
+    drop(tasks);
+    // All futures are marked first, so that dropping one future does not wake another.
+    entries.iter().flatten().for_each(|entry| _ = entry.target.mark.end());
+    for mut body in entries.into_iter().flatten().filter_map(|entry| entry.body) {
+        body.task.end(JoinError::Cancelled);
     }
-}
+    drop(poster);
+});

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::tests::pair;
+use super::tests::{Drops, miri_or, pair, poll};
 use super::*;
 
 #[derive(Debug)]
@@ -22,24 +22,6 @@ enum Mail {
 impl From<Woken> for Mail {
     fn from(woken: Woken) -> Self {
         Self::Woken(woken)
-    }
-}
-
-/// A value that counts its drop.
-struct Life(Rc<Cell<u32>>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() + 1);
-    }
-}
-
-/// A value that panics when dropped.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        panic_any("the drop of a future");
     }
 }
 
@@ -109,18 +91,18 @@ async fn yield_once() {
 #[test]
 fn a_local_future_is_polled_and_dropped_where_its_set_is() {
     let (mut mailbox, set) = made();
-    let (here, nr_dropped) = (thread::current().id(), Rc::new(Cell::new(0)));
-    let life = Life(nr_dropped.clone());
+    let (here, drops) = (thread::current().id(), Drops::default());
+    let life = drops.life();
     let mut handle = set.spawn_local(async move {
         let _life = life;
         yield_once().await;
         thread::current().id()
     });
-    assert_eq!((set.len(), nr_dropped.get()), (1, 0));
+    assert_eq!((set.len(), drops.nr()), (1, 0));
     serve_all(&mut mailbox, &set);
     assert_eq!(handle.try_join().unwrap().unwrap(), here);
     assert!(set.is_empty());
-    assert_eq!(nr_dropped.get(), 1);
+    assert_eq!(drops.nr(), 1);
 }
 
 #[test]
@@ -198,8 +180,7 @@ fn items_are_received_despite_self_waking_futures() {
             }
         }));
     }
-    let cx = &mut std::task::Context::from_waker(Waker::noop());
-    for round in 0..if cfg!(miri) { 3 } else { 20 } {
+    for round in 0..miri_or(3, 20) {
         // Each future was polled once, and has woken itself again.
         for mail in mailbox.drain(3 * CAPACITY) {
             let Mail::Woken(woken) = mail else {
@@ -209,8 +190,8 @@ fn items_are_received_despite_self_waking_futures() {
         }
         assert_eq!(mailbox.len(), 3 * CAPACITY);
         (0..CAPACITY as u32).for_each(|number| poster.post(Mail::Number(number)).unwrap());
-        let mut send = std::pin::pin!(poster.send(Mail::Number(CAPACITY as u32)));
-        assert!(send.as_mut().poll(cx).is_pending(), "round {round}");
+        let mut send = poster.send(Mail::Number(CAPACITY as u32));
+        assert!(poll(&mut send).is_pending(), "round {round}");
         let mut numbers = Vec::new();
         while numbers.len() <= CAPACITY {
             match mailbox.try_recv().unwrap() {
@@ -219,7 +200,7 @@ fn items_are_received_despite_self_waking_futures() {
             }
         }
         assert!(numbers.into_iter().eq(0..=CAPACITY as u32));
-        assert!(send.as_mut().poll(cx).is_ready());
+        assert!(poll(&mut send).is_ready());
     }
 }
 
@@ -243,21 +224,29 @@ fn futures_of_a_dropped_mailbox_end_with_their_set() {
     assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
 }
 
-/// A value that spawns a future with a shorter chain when it is dropped. It counts how deeply these
-/// drops nest.
+thread_local!(static DEPTHS: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
+
+/// Calls `body`, and counts how deeply these calls nest.
+fn nested(body: impl FnOnce()) {
+    let (depth, deepest) = DEPTHS.get();
+    DEPTHS.set((depth + 1, deepest.max(depth + 1)));
+    body();
+    let (depth, deepest) = DEPTHS.get();
+    DEPTHS.set((depth - 1, deepest));
+}
+
+/// A value that spawns a future with a shorter chain when it is dropped.
 struct Chain(Rc<LocalSet<Mail>>, u32);
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        let (depth, deepest) = DEPTHS.get();
-        DEPTHS.set((depth + 1, deepest.max(depth + 1)));
-        if self.1 > 0 {
-            let next = Self(self.0.clone(), self.1 - 1);
-            let refused = self.0.spawn_local(async move { drop(next) });
-            assert!(matches!(refused.join(), Err(JoinError::Closed)));
-        }
-        let (depth, deepest) = DEPTHS.get();
-        DEPTHS.set((depth - 1, deepest));
+        nested(|| {
+            if self.1 > 0 {
+                let next = Self(self.0.clone(), self.1 - 1);
+                let refused = self.0.spawn_local(async move { drop(next) });
+                assert!(matches!(refused.join(), Err(JoinError::Closed)));
+            }
+        });
     }
 }
 
@@ -267,19 +256,17 @@ fn rejected_futures_that_spawn_when_dropped_do_not_nest() {
     let set = Rc::new(LocalSet::new(&mailbox));
     mailbox.close();
     DEPTHS.set((0, 0));
-    let chain = Chain(set.clone(), if cfg!(miri) { 10 } else { 1000 });
+    let chain = Chain(set.clone(), miri_or(10, 1000));
     let mut refused = set.spawn_local(async move { drop(chain) });
     assert!(matches!(refused.try_join(), Some(Err(JoinError::Closed))));
     assert_eq!((DEPTHS.get(), Rc::strong_count(&set)), ((0, 1), 1));
 }
 
-/// An item whose drop wakes a local future. It counts how deeply these drops nest.
+/// An item whose drop wakes a local future.
 struct Waking {
     waker: Option<Waker>,
     _woken: Option<Woken>,
 }
-
-thread_local!(static DEPTHS: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
 
 impl From<Woken> for Waking {
     fn from(woken: Woken) -> Self {
@@ -289,19 +276,13 @@ impl From<Woken> for Waking {
 
 impl Drop for Waking {
     fn drop(&mut self) {
-        let (depth, deepest) = DEPTHS.get();
-        DEPTHS.set((depth + 1, deepest.max(depth + 1)));
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-        let (depth, deepest) = DEPTHS.get();
-        DEPTHS.set((depth - 1, deepest));
+        nested(|| self.waker.take().into_iter().for_each(Waker::wake));
     }
 }
 
 #[test]
 fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
-    let nr_items = if cfg!(miri) { 10 } else { 100 };
+    let nr_items = miri_or(10, 100);
     let (mut mailbox, poster) = pair::<Waking>();
     let set = LocalSet::new(&mailbox);
     let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
@@ -331,9 +312,8 @@ fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
     let handle = set.spawn_local(probe.clone().wait_for(2));
     serve(&mut mailbox, &set);
     poster.post(Mail::Number(1)).unwrap();
-    let mut send = std::pin::pin!(poster.send(Mail::Number(2)));
-    let cx = &mut std::task::Context::from_waker(Waker::noop());
-    assert!(send.as_mut().poll(cx).is_pending());
+    let mut send = poster.send(Mail::Number(2));
+    assert!(poll(&mut send).is_pending());
     probe.waker().wake();
     let mut numbers = Vec::new();
     while let Ok(mail) = mailbox.try_recv() {
@@ -344,7 +324,7 @@ fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
     }
     assert_eq!(numbers, [1, 2]);
     assert!(handle.is_finished());
-    assert!(matches!(send.as_mut().poll(cx), Poll::Ready(Ok(()))));
+    assert!(matches!(poll(&mut send), Poll::Ready(Ok(()))));
 }
 
 #[test]
@@ -387,12 +367,13 @@ fn closed_mailbox_rejects_futures_and_accepts_wake_ups() {
 fn panic_of_a_poll_or_drop_is_the_outcome() {
     let (mut mailbox, set) = made();
     let mut polled = set.spawn_local(async { panic!("disk {} is missing", 3) });
-    let bomb = Bomb;
+    let bomb = || Drops::default().bomb();
+    let _bomb = bomb();
     let mut dropped = set.spawn_local(async move {
-        let _bomb = bomb;
+        let _bomb = _bomb;
         7
     });
-    let (bomb, mut after) = (Bomb, set.spawn_local(async { 1 }));
+    let (bomb, mut after) = (bomb(), set.spawn_local(async { 1 }));
     let parked = set.spawn_local(async move {
         pending::<()>().await;
         drop(bomb);
@@ -414,13 +395,13 @@ fn panic_of_a_poll_or_drop_is_the_outcome() {
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
 fn unwanted_results_and_panics_end_on_the_thread_of_the_set() {
     let (mut mailbox, set) = made();
-    drop(set.spawn_local(async { Bomb }));
-    drop(set.spawn_local(async { panic_any(Bomb) }));
-    let nr_dropped = Rc::new(Cell::new(0));
-    let life = Life(nr_dropped.clone());
+    let drops = Drops::default();
+    let (bomb, payload, life) = (drops.bomb(), drops.bomb(), drops.life());
+    drop(set.spawn_local(async { bomb }));
+    drop(set.spawn_local(async { panic_any(payload) }));
     drop(set.spawn_local(async { life }));
     serve_all(&mut mailbox, &set);
-    assert_eq!(nr_dropped.get(), 1);
+    assert_eq!(drops.nr(), 3);
 }
 
 #[test]
@@ -449,9 +430,9 @@ fn a_future_may_spawn_cancel_itself_and_others_and_wake_itself() {
 #[test]
 fn a_handle_cancels_from_any_thread_and_by_its_drop() {
     let (mut mailbox, set) = made();
-    let nr_dropped = Rc::new(Cell::new(0));
+    let drops = Drops::default();
     let spawn = || {
-        let life = Life(nr_dropped.clone());
+        let life = drops.life();
         set.spawn_local(async move {
             pending::<()>().await;
             drop(life);
@@ -466,14 +447,14 @@ fn a_handle_cancels_from_any_thread_and_by_its_drop() {
     let cancelled = cancelling.join().unwrap();
     drop(dropped.cancel_on_drop());
     drop(detached);
-    assert_eq!(nr_dropped.get(), 0);
+    assert_eq!(drops.nr(), 0);
     serve(&mut mailbox, &set);
-    assert_eq!((nr_dropped.get(), set.len()), (2, 1));
+    assert_eq!((drops.nr(), set.len()), (2, 1));
     assert!(!cancelled.cancel());
     assert!(matches!(cancelled.join(), Err(JoinError::Cancelled)));
     set.cancel_all();
     serve_all(&mut mailbox, &set);
-    assert_eq!(nr_dropped.get(), 3);
+    assert_eq!(drops.nr(), 3);
 }
 
 #[test]

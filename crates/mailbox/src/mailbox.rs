@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use base::internal::wake::Parker;
 use base::internal::wake::lane::Lane;
-use sync::Arc;
 use sync::atomic::Ordering;
-use sync::{hint, thread, time, twin};
+use sync::{Arc, hint, thread, time, twin};
 
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
@@ -18,18 +17,17 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
-/// checks. This is a guess: the poster needs two instructions, so after this number of yields it
-/// must have been preempted.
+/// checks. This is a guess: after this number of yields, the poster must have been preempted.
 const NR_YIELDS: u32 = 32;
 
 /// The length of that sleep in microseconds: about as long as a wake-up takes. A longer sleep
 /// delays the items behind that poster. A shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
-/// The minimum time in nanoseconds between two polls that find nothing, which is the time of a few
-/// transfers of a cache line. An owner that polls faster takes the line that posters are writing,
-/// and slows all of them down. In measurements, a smaller value has this effect again, and a larger
-/// one delays items without a gain. It is 0 in a model, whose clock does not advance.
+/// The minimum time in nanoseconds between two polls that find nothing: a few transfers of a cache
+/// line. An owner that polls faster takes the line that posters are writing, and slows all of them
+/// down. In measurements, a larger value delays items without a gain. It is 0 in a model, whose
+/// clock does not advance.
 const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
 /// A queue of items for one owner, which is woken once there are enough items.
@@ -96,7 +94,7 @@ pub struct DrainWhile<'m, T, B> {
     budget: B,
 }
 
-/// The owner's action after it has prepared a sleep.
+/// The owner's next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PrepareSleep {
     /// Sleep: a wake-up will follow.
@@ -143,9 +141,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps. If a call finds nothing, and another such call was less than half a
-    /// microsecond ago, the call spins for the rest of that time. An owner that polls in a tight
-    /// loop therefore leaves the cache line to its posters.
+    /// Never sleeps. If a call finds nothing, less than half a microsecond after another such call,
+    /// it spins for the rest of that time, so that it leaves the cache line to the posters.
     ///
     /// # Errors
     ///
@@ -158,11 +155,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns an iterator that receives at most `max` items. The remaining items stay in the
-    /// mailbox, in order.
-    ///
-    /// The iterator ends when it finds nothing to receive. The bound allows the owner to do other
-    /// work while posters keep posting.
+    /// Returns an iterator that receives at most `max` items, and ends when it finds nothing to
+    /// receive. The remaining items stay in the mailbox, in order.
     ///
     /// # Blocking
     ///
@@ -173,11 +167,8 @@ impl<T> Mailbox<T> {
         Drain { mailbox: self, left: max }
     }
 
-    /// Returns an iterator that receives items as long as `budget` returns `true`. The remaining
-    /// items stay in the mailbox, in order.
-    ///
-    /// `budget` is called before each receipt. The iterator ends when it returns `false`, or when
-    /// there is nothing to receive.
+    /// Returns an iterator that receives items as long as `budget`, which it calls before each
+    /// receipt, returns `true`. Items that are not received stay in the mailbox, in order.
     ///
     /// # Blocking
     ///
@@ -185,7 +176,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// Panics if `budget` panics. All items that were not received stay in the mailbox.
+    /// Panics if `budget` panics.
     ///
     /// # Examples
     ///
@@ -206,11 +197,9 @@ impl<T> Mailbox<T> {
         DrainWhile { drain: self.drain(usize::MAX), budget }
     }
 
-    /// Returns the number of items in the mailbox. Posters may have added further items before it
-    /// returns.
-    ///
-    /// The number does not include items behind a poster in the middle of its post, items in a
-    /// [`Batch`](super::Batch), or items that wait for capacity.
+    /// Returns the number of items in the mailbox, without items behind a poster in the middle of
+    /// its post, items in a [`Batch`](super::Batch), or items that wait for capacity. Posters may
+    /// have added further items before it returns.
     ///
     /// # Blocking
     ///
@@ -218,7 +207,7 @@ impl<T> Mailbox<T> {
     /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("only the drop takes it");
-        // SAFETY: the reader was created with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox.
         unsafe { self.shared.inbox.len(reader) }
     }
 
@@ -283,7 +272,7 @@ impl<T> Mailbox<T> {
     }
 
     fn wait_within(&mut self, count: usize, timeout: Option<Duration>) -> Result<bool, Closed> {
-        // The clock is read only if there are too few items in the mailbox.
+        // The clock is read only if there are too few items.
         let mut end_ns = None;
         let mut nr_held = 0;
         loop {
@@ -456,8 +445,8 @@ impl<T> Mailbox<T> {
             if twin::armed("wait: no check after arming") {
                 return PrepareSleep::Sleep;
             }
-            // If the second count finds a new item, its poster may or may not have counted it, so
-            // we arm again.
+            // The poster of an item that only the second count finds may or may not have counted
+            // it.
             if self.count_inside(count) == Ok(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
@@ -473,14 +462,12 @@ impl<T> Mailbox<T> {
         self.shared.owner.wait.disarm()
     }
 
-    /// Counts the items in the mailbox. Returns their number if the owner must wait for more of
-    /// them, and otherwise the owner's next action as the error.
+    /// Counts the items in the mailbox. The error is the owner's next action if it need not wait.
     fn count_inside(&mut self, count: usize) -> Result<usize, PrepareSleep> {
-        // This is read before the count, because the count is final only if no post can arrive
-        // after it.
+        // This is read first: the count is final only if no post can arrive after it.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("only the drop takes it");
-        // SAFETY: the reader was created with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox.
         match unsafe { self.shared.inbox.count(reader, count) } {
             None => Err(PrepareSleep::Ready),
             Some((_, true)) if self.shared.is_at_home() => Err(PrepareSleep::Retry),
@@ -490,8 +477,7 @@ impl<T> Mailbox<T> {
                 _ => Err(PrepareSleep::Ready),
             },
             Some((0, false)) if over => Err(PrepareSleep::Closed),
-            // The last items before the end, or any item while senders wait for capacity, are
-            // enough.
+            // The last items are enough, and so is any item while senders wait for capacity.
             Some((1.., false)) if over || self.shared.is_awaited() => Err(PrepareSleep::Ready),
             Some((nr_inside, false)) => Ok(nr_inside),
         }
@@ -503,9 +489,7 @@ impl<T> Mailbox<T> {
             return true;
         }
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
-        // If the last poster's decrement comes first, the count that follows sees its pushes. If
-        // our load comes first, there is still a poster, which wakes us when it is dropped.
-        // Test: last_poster_notifies_the_owner, owners_check_of_the_posters_needs_its_acquire
+        // Test: owners_check_of_the_posters_needs_its_acquire
         let order = twin::order("posters: relaxed read", Ordering::Acquire);
         self.shared.nr_posters.load(order) == 0
     }
@@ -515,7 +499,7 @@ impl<T> Mailbox<T> {
         let (shared, spent) = (&*self.shared, &mut self.spent);
         let reader = self.reader.as_mut().expect("only the drop takes it");
         let emptied = |block| spent.push(block, &shared.free);
-        // SAFETY: the reader was created with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox.
         let found = unsafe { shared.inbox.read(reader, emptied) };
         found.map(|(item, takes_capacity)| {
             if shared.admission.is_some() && takes_capacity {
@@ -545,8 +529,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns the error of a receive that is blocked by a poster in mid-push. In a child of `fork`
-    /// that push never ends.
+    /// Returns the error for a poster in mid-push. In a child of `fork` that push never ends.
     fn mid_push(&self) -> TryRecvError {
         match self.shared.is_at_home() {
             true => TryRecvError::MidPush,
@@ -614,8 +597,7 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        // FOREIGN(drain-budget): the owner's closure, on the owner. A panic propagates to the
-        // owner, and all items stay in the mailbox.
+        // FOREIGN(drain-budget): the owner's closure, on the owner. A panic propagates to it.
         if self.drain.left > 0 && !(self.budget)() {
             self.drain.left = 0;
         }

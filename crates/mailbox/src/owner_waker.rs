@@ -11,7 +11,7 @@ use sync::{Mutex, MutexGuard};
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
 
-/// The message for a wake-up that cannot reach the owner.
+/// The message for an owner that cannot be woken.
 #[cfg(not(any(loom, shuttle)))]
 const LOST: &str =
     "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
@@ -28,27 +28,23 @@ pub(super) enum Sleep<'a> {
     EventFd,
 }
 
-// The values of [`Sleep`] as a byte.
+// [`Sleep`] as a byte.
 const THREAD: u8 = 0;
 const TASK: u8 = 1;
 #[cfg(not(any(loom, shuttle)))]
 const EVENTFD: u8 = 2;
 
-/// The waker of the owner, fired by the poster that has claimed the wake-up.
-///
-/// Each way of waking leaves a token, so a wake-up that comes before the sleep also ends the sleep.
+/// The waker of the owner, fired by the poster that has claimed the wake-up. Each way of waking
+/// leaves a token, so a wake-up that comes before the sleep also ends it.
 pub(super) struct OwnerWaker {
-    /// A: the way in which the owner sleeps. Written before it arms, and read by the poster that
-    /// claims the wake-up.
+    /// A: the way in which the owner sleeps. Written before it arms.
     kind: AtomicU8,
-    /// I: the handle that wakes the owner's thread.
     thread: Unparker,
-    /// The task to wake. Removed by the poster that wakes it.
+    /// Removed by the poster that wakes it.
     task: Mutex<Option<Waker>>,
-    /// I: the process whose threads acquire the lock of `task`. In a child of `fork`, the lock may
-    /// be held by a thread that does not exist.
+    /// I: in a child of `fork`, a thread that does not exist may hold the lock of `task`.
     process: Process,
-    /// The eventfd, created when the owner first requests it.
+    /// Created when the owner first requests it.
     #[cfg(not(any(loom, shuttle)))]
     eventfd: OnceLock<EventFd>,
 }
@@ -65,7 +61,7 @@ impl OwnerWaker {
         }
     }
 
-    /// Sets the way in which the owner is about to sleep. The owner must arm next.
+    /// Sets the way in which the owner sleeps after it has armed.
     pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
         let kind = match sleep {
             Sleep::Thread => THREAD,
@@ -76,19 +72,16 @@ impl OwnerWaker {
             #[cfg(not(any(loom, shuttle)))]
             Sleep::EventFd => EVENTFD,
         };
-        // ORDER(owner-waker): published by the arming that follows; see `Wait::arm`, which has both
-        // outcomes.
+        // ORDER(owner-waker): published by the arming that follows; see `Wait::arm`.
         self.kind.store(kind, Ordering::Relaxed);
     }
 
-    /// Stores the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(owner-waker-clone): an executor's waker, on the owner. Nothing has changed yet,
-        // and a panic propagates to the owner.
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner. A panic propagates to it,
+        // before any change.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
-            // FOREIGN(owner-waker-clone): the executor's waker, as above. It makes the executor
-            // poll the owner again.
+            // FOREIGN(owner-waker-clone): as above. The executor polls the owner again.
             return ours.wake();
         };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
@@ -97,8 +90,7 @@ impl OwnerWaker {
         drop_contained(old);
     }
 
-    /// Locks the task to wake. In a child of `fork`, returns `None` if another thread of the parent
-    /// held the lock.
+    /// Locks the task to wake. Returns `None` if the lock was inherited while it was held.
     fn task(&self) -> Option<MutexGuard<'_, Option<Waker>>> {
         if self.process.is_this() {
             return Some(self.task.lock());
@@ -106,20 +98,16 @@ impl OwnerWaker {
         self.task.try_lock()
     }
 
-    /// Creates the eventfd, if the owner has none yet.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn eventfd(&self) -> std::io::Result<&EventFd> {
         if self.eventfd.get().is_none() {
-            // Only the owner calls this, so no other thread sets the eventfd in between.
+            // Only the owner calls this.
             let _ = self.eventfd.set(EventFd::new()?);
         }
         Ok(self.eventfd.get().expect("set just now"))
     }
 
-    /// Wakes the owner.
-    ///
-    /// The caller has claimed the wake-up of an arming. If the owner has disarmed in the meantime,
-    /// this only leaves a token.
+    /// Wakes the owner, or leaves a token if it has disarmed since the caller claimed the wake-up.
     #[cold]
     pub(super) fn wake(&self) {
         // ORDER(owner-waker): acquired by the claim that came before; see `Wait::claim`.
@@ -144,7 +132,7 @@ impl OwnerWaker {
     }
 }
 
-// This is absent from models, whose wakers do not panic.
+// Wakers of a model do not panic.
 #[cfg(not(any(loom, shuttle)))]
 impl Drop for OwnerWaker {
     fn drop(&mut self) {

@@ -1,9 +1,8 @@
 //! The poster's side: posts items, and counts posters.
 
 use base::internal::wake::lane::Lane;
-use sync::Arc;
 use sync::atomic::Ordering;
-use sync::twin;
+use sync::{Arc, twin};
 
 use super::batch::Batch;
 use super::block::{Blank, Kind};
@@ -41,34 +40,29 @@ use super::shared::Shared;
 /// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
 /// hold a lock for a few instructions.
 pub struct Poster<T> {
-    /// The poster's blocks. This field is dropped first, because blocks that were pushed must be
-    /// sealed before `shared` frees the queue.
+    /// Dropped first, because pushed blocks must be sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
     pub(super) shared: Arc<Shared<T>>,
-    /// I: the lane of its items.
     pub(super) lane: Lane,
-    /// I: the kind of the posted items. Posters of wake-ups are not counted, so the mailbox may end
-    /// while they exist.
+    /// I: posters of wake-ups are not counted, so the mailbox may end while they exist.
     kind: Kind,
 }
 
 impl<T> Poster<T> {
-    /// Creates a poster and counts it.
+    /// Creates and counts a poster.
     pub(super) fn new(shared: Arc<Shared<T>>, lane: Lane) -> Self {
-        // Relaxed is sufficient. The caller has another poster or is the owner, so the count never
-        // rises from a zero that the owner acts on.
+        // Relaxed is sufficient, because the caller has another poster or is the owner.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
 
     /// Creates a poster of wake-ups, which is not counted. An item that it posts after the last
-    /// counted poster was dropped may or may not be received.
+    /// counted poster was dropped may be dropped.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
 
-    /// Posts an item, and wakes the owner if it sleeps. Never waits. If the mailbox is full,
-    /// returns the item.
+    /// Posts an item, and wakes the owner if it sleeps.
     ///
     /// # Errors
     ///
@@ -94,10 +88,8 @@ impl<T> Poster<T> {
         self.post_as(item, true)
     }
 
-    /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
-    ///
-    /// Use it for work that may wait for a short time. The owner limits the time with
-    /// [`Mailbox::wait_timeout`](super::Mailbox::wait_timeout).
+    /// Posts an item that may wait for a short time: wakes the owner only if the item completes the
+    /// count for which it sleeps. The owner limits the time with
     ///
     /// # Errors
     ///
@@ -113,10 +105,9 @@ impl<T> Poster<T> {
         Batch::new(self)
     }
 
-    /// Returns a poster to the same mailbox whose items overtake waiting ordinary items. All items
-    /// that it posts, with any function, are *urgent*.
-    ///
-    /// Use it for few items among many, such as a cancel among requests, or a heartbeat among data.
+    /// Returns a poster to the same mailbox whose items, with any function, are *urgent*: they
+    /// overtake waiting ordinary items. Use it for few items among many, such as a cancel among
+    /// requests.
     ///
     /// # Guarantees
     ///
@@ -141,8 +132,7 @@ impl<T> Poster<T> {
     /// # Cost
     ///
     /// After the first call, the owner checks two queues for each receipt, which takes a few
-    /// nanoseconds. In a mailbox on which this is never called, the check adds less than a
-    /// nanosecond to each post.
+    /// nanoseconds. Otherwise the check adds less than a nanosecond to each post.
     ///
     /// # Blocking
     ///
@@ -179,11 +169,10 @@ impl<T> Poster<T> {
         self.shared.capacity()
     }
 
-    /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
-    /// in the mailbox and in batches, but not the wake-ups of local futures. Returns `None` if the
-    /// mailbox is unbounded. See also [`Mailbox::len`](super::Mailbox::len).
-    ///
-    /// The number may change before this returns.
+    /// Returns the number of items that count toward the capacity of a bounded mailbox, or `None`
+    /// if it is unbounded: the items in the mailbox and in batches, but not the wake-ups of local
+    /// futures. The number may change before this returns. See also
+    /// [`Mailbox::len`](super::Mailbox::len).
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())
@@ -217,8 +206,7 @@ impl<T> Poster<T> {
         self.shared.close_and_wake();
     }
 
-    /// Returns `true` if the mailbox rejects posts. If the result is `false`, the mailbox may still
-    /// be closed at any time.
+    /// Returns `true` if the mailbox rejects posts. It may be closed at any time.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
@@ -241,20 +229,18 @@ impl<T> Poster<T> {
         Ok(())
     }
 
-    /// Posts a wake-up, which does not count toward the capacity, whether or not the mailbox is
-    /// closed. If the mailbox was dropped, the wake-up is dropped too.
+    /// Posts a wake-up, even if the mailbox is closed. It is dropped with the mailbox.
     pub(super) fn post_wake_up(&self, item: T) {
         self.push(item, Kind::WakeUps, true);
     }
 
-    /// Posts an item of this poster's `kind`, for which the mailbox has free capacity.
+    /// Posts an item that has its capacity.
     #[inline(always)]
     fn push(&self, item: T, kind: Kind, eager: bool) {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");
         let shared = &*self.shared;
         let lane = self.lane;
-        // These are captured by value. If they were captured by reference, they would have to be
-        // stored from registers to memory.
+        // Captured by reference, these would have to be stored from registers to memory.
         let posted =
             self.cache.with(item, move |store, item| store.post(shared, lane, item, kind, eager));
         if let Err(item) = posted {
@@ -266,7 +252,7 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Posts an item in a block of its own, because another thread uses this poster's blocks.
+    /// Posts an item in a block of its own, because another thread uses the poster's blocks.
     #[cold]
     fn post_alone(&self, item: T, kind: Kind, eager: bool) {
         let inbox = &self.shared.inbox;
@@ -291,12 +277,11 @@ impl<T> Drop for Poster<T> {
         //   owner: nr_posters == 0   Acquire;        the last count of the queue
         // If our decrement comes first, the owner finds every post that we made before it reports
         // *closed*. If its load comes first, it finds a poster and may sleep; then the claim below
-        // wakes it. In a model the fence of the last post already has the effect of the release. On
-        // a machine where that fence is omitted, the release is needed.
+        // wakes it. (In a model the fence of the last post already has the effect of the release.)
         // Test: last_poster_notifies_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
-            // The owner may be waiting for posts that will never arrive. This is like an eager
-            // post: our decrement replaces the push, and the owner reads it after arming.
+            // This is like an eager post: our decrement replaces the push, and the owner reads it
+            // after arming.
             self.shared.owner.wake_if_armed();
         }
     }

@@ -8,11 +8,9 @@ use super::mailbox::{Mailbox, PrepareSleep};
 use super::owner_waker::Sleep;
 
 impl<T> Mailbox<T> {
-    /// Returns `Ready` if the mailbox contains `count` items or an eager one. A `count` of 0 counts
-    /// as 1.
-    ///
-    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Each poll
-    /// registers the waker again, so extra polls are harmless.
+    /// Returns `Ready` if the mailbox contains `count` items (at least 1) or an eager one.
+    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Extra polls
+    /// are harmless.
     ///
     /// # Blocking
     ///
@@ -28,8 +26,8 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push, so let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner. A panic propagates to the
-                // owner, and nothing has changed.
+                // FOREIGN(recv-wake): the executor's waker, on the owner. A panic propagates to it,
+                // and nothing has changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -57,9 +55,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns a future that receives the oldest item.
-    ///
-    /// No item is lost if the future is dropped.
+    /// Returns a future that receives the oldest item. No item is lost if the future is dropped.
     ///
     /// # Errors
     ///

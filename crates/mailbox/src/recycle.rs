@@ -8,15 +8,13 @@
 //! ```
 //!
 //! Allocators are slow if memory is freed on a thread other than the one that allocated it. Here,
-//! full blocks return in chains: the owner pushes a chain onto the free list with one
-//! compare-exchange, and a poster takes the whole list with one swap. A block that its poster left
-//! before it was full stays on the poster's list (`block.rs`).
+//! full blocks return in chains, each pushed with one compare-exchange, and a poster takes the
+//! whole free list with one swap. A block that its poster left before it was full stays on the
+//! poster's list (`block.rs`).
 //!
 //! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, and a
-//! post at most one block. A poster remembers up to [`MAX_LEFT`] blocks that it left before they
-//! were full. It seals further ones, which then belong to the owner, like full ones. Posters that
-//! alternate while the owner is busy therefore neither keep all those blocks nor free them all at
-//! once.
+//! post at most one block. A poster remembers up to [`MAX_LEFT`] blocks that it left. It seals
+//! further ones, which then belong to the owner, like full ones.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -31,32 +29,28 @@ use super::block::{self, Blank, Block, Kind};
 use super::shared::Shared;
 
 /// The number of items whose blocks the owner gathers before it returns them. In measurements,
-/// smaller chains access the shared line more often, and with larger ones, posters run out of
-/// blocks and allocate. The number is small in a model, so that blocks are returned often.
+/// smaller chains access the shared line more often, and with larger ones, posters allocate.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// The number of blocks that a poster remembers after leaving them. Further ones belong to the
-/// owner. This is a guess: with a smaller number, posters that alternate use the free list as soon
-/// as the owner is slightly behind. With a larger one, each idle poster keeps more than 8 KiB.
+/// The number of blocks that a poster remembers after leaving them. This is a guess: with a smaller
+/// number, alternating posters use the free list as soon as the owner is slightly behind. With a
+/// larger one, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: its current block, the blocks that it left, and blocks without items.
 pub(super) struct Store<T> {
-    /// The block that was pushed last. It is not sealed, and may still be the newest.
+    /// The block that was pushed last, which is not sealed.
     current: Option<NonNull<Block<T>>>,
     /// The number of items in `current`.
     nr_added: usize,
-    /// The blocks that the poster left when it started another one, at most [`MAX_LEFT`].
+    /// The blocks that the poster left, at most [`MAX_LEFT`].
     left: VecDeque<NonNull<Block<T>>>,
     spare: Taken<Block<T>>,
 }
 
-/// The stores of one poster.
-///
-/// There are two stores, to save a locked instruction. That instruction would wait until the writes
-/// of the last post are visible, and these wait for a cache line that the owner had. The first
-/// thread that posts has its own store. All others share one store under a flag, and allocate while
-/// the flag is set.
+/// The stores of one poster. The first thread that posts has its own store, without a locked
+/// instruction, which would wait until the writes of the last post are visible. All others share
+/// one store under a flag, and allocate while the flag is set.
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
@@ -68,12 +62,11 @@ pub(super) struct Cache<T> {
     common: UnsafeCell<Store<T>>,
 }
 
-/// The blocks that the owner has emptied and not returned yet.
 pub(super) struct Spent<T> {
     blocks: Chain<Block<T>>,
     /// The number of blocks returned since the free list was last seen empty.
     nr_free: usize,
-    /// The maximum number of blocks on the free list. Further ones are freed.
+    /// The maximum number of blocks on the free list.
     keep: usize,
     /// The number of blocks in a chain.
     chain: usize,
@@ -148,8 +141,7 @@ impl<T> Store<T> {
         shared.inbox.push(lane, block);
     }
 
-    /// Returns a block without items: a closed one of `left`, a spare one, or one from the free
-    /// list.
+    /// Returns a block without items: a closed one of `left`, a spare one, or a free one.
     #[inline]
     pub(super) fn blank(&mut self, free: &Stack<Block<T>>) -> Option<Blank<T>> {
         let blank = self.take_back().or_else(|| {
@@ -158,8 +150,7 @@ impl<T> Store<T> {
                 self.spare.next()
             })
         });
-        // Most of the cost of a post is fetching the lines of a block from the owner's CPU, so the
-        // next block is prefetched.
+        // Most of the cost of a post is fetching a block from the owner's CPU.
         block::prefetch(self.spare.peek());
         blank
     }
@@ -170,8 +161,7 @@ impl<T> Store<T> {
             return;
         };
         if self.left.len() >= MAX_LEFT {
-            // The owner is behind, so it has rarely closed the block already. If it has closed it,
-            // we free the block.
+            // The owner is behind, so it has rarely closed the block already.
             // SAFETY: we pushed the block, and have just removed it from our list.
             drop(unsafe { block::seal(block) });
             return;
@@ -179,8 +169,8 @@ impl<T> Store<T> {
         self.left.push_back(block);
     }
 
-    /// Returns the first block of `left` if the owner has closed it. The owner closes the blocks in
-    /// this order.
+    /// Returns the first block of `left` if the owner, which closes them in this order, has closed
+    /// it.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = *self.left.front()?;
         // SAFETY: we pushed the block, and `left` contains it until the next line.
@@ -201,12 +191,11 @@ impl<T> Drop for Store<T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Store<T> {
-    /// Counts the available blocks, and drops them.
+    /// Counts and drops the available blocks.
     pub(super) fn count_spare(&mut self) -> usize {
         std::mem::take(&mut self.spare).count() + usize::from(self.current.is_some())
     }
 
-    /// Counts the blocks that were left.
     pub(super) fn count_left(&self) -> usize {
         self.left.len()
     }
@@ -222,9 +211,8 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Calls `body` with a store, or returns `arg` if another thread uses the common one.
-    ///
-    /// `body` must not call this function.
+    /// Calls `body` with a store, or returns `arg` if another thread uses the common one. Does not
+    /// nest.
     #[inline(always)]
     pub(super) fn with<A, R>(
         &self,
@@ -233,8 +221,7 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed is sufficient: a thread that reads its own number has written it, and no other
-        // thread ever has that number.
+        // Relaxed is sufficient: only this thread has ever written its number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
             // SAFETY: only this thread reaches this line, and not from within `body`.
@@ -259,11 +246,9 @@ impl<T> Cache<T> {
         if self.busy.swap(true, order) {
             return Err(arg);
         }
-        // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
-        // false again.
+        // SAFETY: we set `busy`, so no other thread accesses the store until it is false again.
         let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
-        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, so that the
-        // store is never used again.
+        // ORDER(cache): the release end. After a panic in `body`, the store is never used again.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
         let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
@@ -273,13 +258,11 @@ impl<T> Cache<T> {
 
 // SAFETY: a store only holds blocks, which belong to no thread, and items that move to the owner.
 unsafe impl<T: Send> Send for Store<T> {}
-// SAFETY: `own` is accessed by only one thread, and `common` only by the thread that has set
-// `busy`.
+// SAFETY: only one thread accesses `own`, and only the thread that has set `busy` `common`.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
-    /// Creates the owner's end. It keeps enough blocks of `nr_slots` slots on the free list for
-    /// `keep` items.
+    /// The free list keeps enough blocks of `nr_slots` slots for `keep` items.
     pub(super) fn new(keep: usize, nr_slots: usize) -> Self {
         Self {
             blocks: Chain::new(),
@@ -289,7 +272,6 @@ impl<T> Spent<T> {
         }
     }
 
-    /// Adds a block whose items were taken.
     #[inline]
     pub(super) fn push(&mut self, block: Blank<T>, free: &Stack<Block<T>>) {
         if self.keep == 0 {
@@ -301,7 +283,6 @@ impl<T> Spent<T> {
         }
     }
 
-    /// Pushes the gathered blocks onto the free list.
     #[inline]
     pub(super) fn give_back(&mut self, free: &Stack<Block<T>>) {
         let blocks = core::mem::take(&mut self.blocks);

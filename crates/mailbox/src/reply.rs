@@ -10,9 +10,8 @@
 //! | `Gone` | the caller has the answer, or has dropped its end | never |
 //!
 //! One lock guards the state and the wake-up of the caller. A caller that finds `Asked` has
-//! therefore stored its wake-up before the owner's end can change the state, and the thread that
-//! changes `Asked` finds the wake-up. The wake-up is fired after the lock is released, and values
-//! are dropped with no lock held.
+//! therefore stored its wake-up before the owner's end can change the state. The wake-up is fired,
+//! and values are dropped, with no lock held.
 
 use std::future::Future;
 use std::mem;
@@ -30,11 +29,9 @@ use sync::{Mutex, MutexGuard, twin};
 use super::error::{CallError, PostError};
 use super::poster::Poster;
 
-/// The state that both ends share.
 pub(super) struct Slot<R> {
     state: Mutex<State<R>>,
-    /// The process of both ends. In a child of `fork`, the lock may be held by a thread that does
-    /// not exist.
+    /// In a child of `fork`, the lock may be held by a thread that does not exist.
     process: Process,
 }
 
@@ -48,9 +45,8 @@ enum State<R> {
 /// The owner's end of a call, which sends the answer. It is part of the item that [`Poster::call`]
 /// posts.
 ///
-/// If it is dropped without an answer, the caller gets an error. This includes the cases in which
-/// the item is dropped with its mailbox or because the post was rejected. The owner may move it to
-/// another thread, so any thread can answer.
+/// If it is dropped without an answer, also with its item or mailbox, the caller gets an error. The
+/// owner may move it to another thread.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
     /// `None` once the answer was sent.
@@ -59,8 +55,8 @@ pub struct ReplyTo<R> {
 
 /// The caller's end of a call, which receives the answer.
 ///
-/// Tasks await it, because it is a future. Threads call [`wait`](Self::wait). Dropping it does not
-/// cancel the item, but makes [`ReplyTo::reply`] return an error to the owner.
+/// Tasks await it, threads call [`wait`](Self::wait). Dropping it does not cancel the item, but
+/// makes [`ReplyTo::reply`] return an error to the owner.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     pub(super) slot: Arc<Slot<R>>,
@@ -85,9 +81,8 @@ base::internal::impl_error!(ReplyError {
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
-    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error. To
-    /// wait for capacity first, use [`call_async`](Self::call_async) or
-    /// [`call_blocking`](Self::call_blocking).
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. To wait for capacity first, use
+    /// [`call_async`](Self::call_async) or [`call_blocking`](Self::call_blocking).
     ///
     /// # Blocking
     ///
@@ -130,8 +125,8 @@ impl<T> Poster<T> {
     /// ```
     pub fn call<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<Reply<R>, PostError<T>> {
         let (to, reply) = reply();
-        // FOREIGN(call): the caller's closure, on the caller. A panic propagates to the caller, and
-        // nothing was posted.
+        // FOREIGN(call): the caller's closure, on the caller, before the post. A panic propagates
+        // to it.
         self.post(make(to)).map(|()| reply)
     }
 
@@ -273,13 +268,11 @@ pub fn reply<R>() -> (ReplyTo<R>, Reply<R>) {
 }
 
 impl<R> Slot<R> {
-    /// Locks the state. Returns `None` in a child of `fork`, in which the answer is lost.
     fn lock(&self) -> Option<MutexGuard<'_, State<R>>> {
         self.process.is_this().then(|| self.state.lock())
     }
 
-    /// Ends the call with `outcome`, and wakes the caller if it waits. Returns `outcome` if the
-    /// caller has dropped its end.
+    /// Ends the call with `outcome`, and wakes the caller. Returns `outcome` if it is not wanted.
     fn end(&self, outcome: State<R>) -> Result<(), State<R>> {
         let Some(mut state) = self.lock() else {
             return Err(outcome);
@@ -297,14 +290,13 @@ impl<R> Slot<R> {
         Ok(())
     }
 
-    /// Takes the answer. If there is none yet, stores the wake-up of the caller, if it has one.
+    /// Takes the answer, or stores the wake-up of the caller, if it has one.
     pub(super) fn take(&self, mut on_turn: Option<OnTurn>) -> Poll<Result<R, ReplyError>> {
         let Some(mut state) = self.lock() else {
             return Poll::Ready(Err(ReplyError::Lost));
         };
         if let State::Asked(place) = &mut *state {
-            // The previous wake-up is dropped after the lock is released, because it was declared
-            // before the lock.
+            // The previous wake-up is dropped after the lock, because it was declared before it.
             if on_turn.is_some() {
                 mem::swap(place, &mut on_turn);
             }
@@ -326,8 +318,7 @@ impl<R> ReplyTo<R> {
     ///
     /// # Errors
     ///
-    /// Returns the value if the caller has dropped its end, or if the call belongs to the parent of
-    /// this child of `fork`.
+    /// Returns the value if the caller has dropped its end, or in a child of `fork`.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -337,8 +328,7 @@ impl<R> ReplyTo<R> {
         })
     }
 
-    /// Returns `true` if the caller has dropped its end. If the result is `false`, the caller may
-    /// still drop it at any time.
+    /// Returns `true` if the caller has dropped its end. It may do so at any time.
     pub fn is_abandoned(&self) -> bool {
         let state = self.slot.as_ref().and_then(|slot| slot.lock());
         state.is_none_or(|state| matches!(*state, State::Gone))
@@ -397,7 +387,7 @@ impl<R> Reply<R> {
         }
     }
 
-    /// Returns `true` if a wait would return at once.
+    /// Returns `true` if a wait would not block.
     pub(super) fn is_ready(&self) -> bool {
         let state = self.slot.lock();
         state.is_none_or(|state| !matches!(*state, State::Asked(_)))
@@ -431,8 +421,8 @@ impl<R> Drop for Reply<R> {
         }
         let state = self.slot.lock();
         if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-            // FOREIGN(reply-unread): the drop of an answer that was not taken, on the caller. A
-            // panic is caught.
+            // FOREIGN(reply-unread): the drop of an unread answer, on the caller. A panic is
+            // caught.
             panics::contain(|| drop(unread));
         }
     }

@@ -1,45 +1,43 @@
 //! Tests that each call gets an answer or an error.
 
 use std::future::Future;
-use std::panic::panic_any;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use super::tests::*;
 use super::*;
 
-#[test]
-fn every_call_gets_its_own_answer() {
-    let nr_calls = match () {
-        () if cfg!(miri) => 10,
-        () if cfg!(sim) => 200,
-        () => 2000,
-    };
-    let mut mailbox = Mailbox::new();
+type Question = (u64, ReplyTo<u64>);
+
+/// Lets three threads ask with `ask`, which returns the answer.
+fn answer_three_callers(
+    nr_calls: u64,
+    mut mailbox: Mailbox<Question>,
+    ask: impl Fn(&Poster<Question>, u64) -> u64 + Copy + Send,
+) {
     thread::scope(|scope| {
-        for from in 0..3_u64 {
+        for from in 0..3 {
             let poster = mailbox.poster();
             scope.spawn(move || {
                 for number in 0..nr_calls {
                     let question = from << 32 | number;
-                    let reply = poster.call(|to| (question, to)).unwrap();
-                    assert_eq!(reply.wait(), Ok(question + 1));
+                    assert_eq!(ask(&poster, question), question + 1);
                 }
             });
         }
-        for _ in 0..3 * nr_calls {
-            mailbox.wait(1).unwrap();
-            let (question, to): (u64, ReplyTo<u64>) = loop {
-                if let Ok(item) = mailbox.try_recv() {
-                    break item;
-                }
-            };
+        while let Ok((question, to)) = mailbox.recv_blocking() {
             to.reply(question + 1).unwrap();
         }
+    });
+}
+
+#[test]
+fn every_call_gets_its_own_answer() {
+    answer_three_callers(scaled(10, 200, 2000), Mailbox::new(), |poster, question| {
+        poster.call(|to| (question, to)).unwrap().wait().unwrap()
     });
 }
 
@@ -110,36 +108,20 @@ fn a_wait_that_timed_out_may_be_repeated() {
     owner.join().unwrap().unwrap();
 }
 
-/// A value that counts its drop and panics in it.
-struct Bomb(Arc<AtomicUsize>);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        panic_any("the drop of an answer");
-    }
-}
-
 #[test]
 fn unread_answer_is_dropped_once_even_if_its_drop_panics() {
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let drops = Drops::default();
     let (to, reply) = reply();
-    to.reply(Bomb(nr_dropped.clone())).ok().unwrap();
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
+    to.reply(drops.bomb()).unwrap();
+    assert_eq!(drops.nr(), 0);
     drop(reply);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+    assert_eq!(drops.nr(), 1);
 }
 
 #[test]
 fn a_waker_that_panics_does_not_reach_the_owner() {
-    struct Broken;
-    impl Wake for Broken {
-        fn wake(self: Arc<Self>) {
-            panic_any("a broken waker");
-        }
-    }
     let (to, mut reply) = reply();
-    let waker = Waker::from(Arc::new(Broken));
+    let waker = Waker::from(Arc::new(Broken { wake: true, drop: false }));
     assert!(poll_with(&mut reply, &waker).is_pending());
     to.reply(1).unwrap();
     assert_eq!(poll(&mut reply), Poll::Ready(Ok(1)));
@@ -147,7 +129,7 @@ fn a_waker_that_panics_does_not_reach_the_owner() {
 
 #[test]
 fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
-    let (mut mailbox, poster) = pair_of::<(u64, ReplyTo<u64>)>(1);
+    let (mut mailbox, poster) = pair_of::<Question>(1);
     let cx = &mut Context::from_waker(Waker::noop());
     let first = poster.call(|to| (1, to)).unwrap();
     let mut second = pin!(poster.call_async(|to| (2, to)));
@@ -179,7 +161,7 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
 
 #[test]
 fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
-    let (mut mailbox, poster) = pair::<(u64, ReplyTo<u64>)>();
+    let (mut mailbox, poster) = pair::<Question>();
     let (batch, long) = (8, Duration::from_secs(3600));
     let replies: Vec<_> =
         (0..3 * batch).map(|number| poster.call_lazy(|to| (number, to)).unwrap()).collect();
@@ -207,27 +189,8 @@ fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
 
 #[test]
 fn callers_of_a_full_mailbox_wait_and_get_their_own_answers() {
-    let nr_calls = match () {
-        () if cfg!(miri) => 5,
-        () if cfg!(sim) => 100,
-        () => 500,
-    };
-    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder().capacity(1).build();
-    thread::scope(|scope| {
-        for from in 0..3_u64 {
-            let poster = mailbox.poster();
-            scope.spawn(move || {
-                for number in 0..nr_calls {
-                    let question = from << 32 | number;
-                    let answer = poster.call_blocking(|to| (question, to));
-                    assert_eq!(answer.unwrap(), question + 1);
-                }
-            });
-        }
-        while mailbox.wait(1).is_ok() {
-            for (question, to) in mailbox.drain(1) {
-                to.reply(question + 1).unwrap();
-            }
-        }
+    let mailbox = Mailbox::builder().capacity(1).build();
+    answer_three_callers(scaled(5, 100, 500), mailbox, |poster, question| {
+        poster.call_blocking(|to| (question, to)).unwrap()
     });
 }

@@ -32,10 +32,8 @@ pub struct Sending<'p, T> {
 }
 
 impl<T> Poster<T> {
-    /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps.
-    ///
-    /// If the owner waits for more items than the mailbox can hold, it is woken too. An unbounded
-    /// mailbox always has capacity.
+    /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps,
+    /// even if it waits for more items than the mailbox can hold.
     ///
     /// # Blocking
     ///
@@ -73,14 +71,12 @@ impl<T> Poster<T> {
         Sending { poster: self, item: Some(item), ticket: None }
     }
 
-    /// Posts an item as [`send`](Self::send) does, and blocks this thread until the item is in the
-    /// mailbox.
+    /// Posts an item as [`send`](Self::send) does, and blocks until it is in the mailbox.
     ///
     /// # Blocking
     ///
     /// Blocks while the mailbox is full. The owner's receipts wake this thread, and so do closing
-    /// and dropping the mailbox. Waiting threads and tasks are admitted in order of arrival. An
-    /// owner that sends to its own full mailbox waits for itself.
+    /// and dropping the mailbox. An owner that sends to its own full mailbox waits for itself.
     ///
     /// # Errors
     ///
@@ -131,7 +127,7 @@ impl<T> Poster<T> {
             Err(PostError::Full(item)) => {
                 let sleeper = Sleeper::new(timeout);
                 if timeout != Some(Duration::ZERO) {
-                    // Spinning first may save the owner the wake-up of a waiter.
+                    // This may save the owner the wake-up of a waiter.
                     spin_as_waiter(|| self.shared.has_room());
                 }
                 self.send(item).wait(sleeper)
@@ -154,8 +150,7 @@ impl<T> Sending<'_, T> {
         self.item.take().or(waiting.map(|waiting| waiting.item))
     }
 
-    /// Advances as far as possible. If it has to wait, calls `on_turn`, whose result is fired when
-    /// it can continue.
+    /// Advances as far as possible. If it has to wait, the result of `on_turn` is fired later.
     fn advance(&mut self, on_turn: impl FnOnce() -> OnTurn) -> Poll<Result<(), PostError<T>>> {
         let shared = &*self.poster.shared;
         if let Some((admission, ticket)) = shared.admission.as_ref().zip(self.ticket) {
@@ -216,8 +211,7 @@ impl<T> Future for Sending<'_, T> {
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        // A panic in the item's drop propagates to the caller, as with any item that was not
-        // posted.
+        // A panic in the item's drop propagates to the caller.
         if !sync::twin::torn_down() {
             drop(self.take_back());
         }

@@ -2,35 +2,15 @@
 //! never forgotten.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::thread;
+use std::task::{Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
+use std::{ptr, thread};
 
 use base::internal::admission::MAX_CAPACITY;
 
 use super::tests::*;
 use super::*;
-
-/// Increments a count when dropped.
-#[derive(PartialEq)]
-struct Counted<'a>(u32, Count<'a>);
-
-struct Count<'a>(&'a AtomicUsize);
-
-impl PartialEq for Count<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        ptr::eq(self.0, other.0)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.1.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 #[test]
 fn sends_are_admitted_in_order_and_posts_rejected_until_then() {
@@ -72,8 +52,8 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
 
 #[test]
 fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
-    let nr_dropped = &AtomicUsize::new(0);
-    let item = |number| Counted(number, Count(nr_dropped));
+    let drops = Drops::default();
+    let item = |number| (number, drops.life());
     let (mut mailbox, poster) = pair_of(1);
     assert!(poster.post(item(0)).is_ok());
     let [mut first, mut second, mut third] = [1, 2, 3].map(|number| poster.send(item(number)));
@@ -81,20 +61,20 @@ fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
         assert!(poll(send).is_pending());
     }
     drop(first);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1, "with its item");
+    assert_eq!(drops.nr(), 1, "with its item");
     assert!(second.take_back().is_some_and(|item| item.0 == 2));
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 2);
+    assert_eq!(drops.nr(), 2);
     assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 0));
     assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 3), "moved up");
     assert!(third.take_back().is_none(), "received");
     assert!(mailbox.try_recv().is_err());
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
+    assert_eq!(drops.nr(), 4);
     // This send was never polled.
     let mut fresh = poster.send(item(4));
     assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
     drop(fresh);
     drop(poster.send(item(5)));
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
+    assert_eq!(drops.nr(), 6);
 }
 
 #[test]
@@ -212,12 +192,7 @@ fn batch_that_releases_capacity_admits_waiters() {
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
 }
 
-/// The number is small under Miri, which takes a thousand times as long.
-const NR_POSTS: usize = match () {
-    () if cfg!(miri) => 8,
-    () if cfg!(sim) => 200,
-    () => 5_000,
-};
+const NR_POSTS: usize = scaled(8, 200, 5_000);
 
 #[test]
 fn waiting_items_arrive_once_in_order_within_the_capacity() {
@@ -277,23 +252,6 @@ fn panicking_waker_clone_leaves_the_item_queued() {
     assert_eq!(send.take_back(), Some(1));
 }
 
-/// A waker that panics when it is fired and when its last handle is dropped.
-struct Bomb;
-
-impl Wake for Bomb {
-    fn wake(self: Arc<Self>) {
-        panic_any("a broken waker");
-    }
-}
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            panic_any("the drop of a waker");
-        }
-    }
-}
-
 #[test]
 fn panicking_wakers_harm_no_other_thread() {
     let (mut mailbox, poster) = pair_of(1);
@@ -302,11 +260,10 @@ fn panicking_wakers_harm_no_other_thread() {
     for send in [&mut first, &mut second] {
         // The second poll replaces the waker of the first, which is then dropped.
         for _ in 0..2 {
-            let waker = std::mem::ManuallyDrop::new(Waker::from(Arc::new(Bomb)));
+            let waker = Waker::from(Arc::new(Broken { wake: true, drop: true }));
             assert!(poll_with(send, &waker).is_pending());
             // The wait queue then owns the last handle.
-            // SAFETY: the handle is dropped once and not used again, and the count is two.
-            unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
+            drop(waker);
         }
     }
     drop(second);
@@ -318,30 +275,20 @@ fn panicking_wakers_harm_no_other_thread() {
 
 #[test]
 fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
-    /// A value that counts its drop and panics in it.
-    struct Bomb<'a>(&'a AtomicUsize);
-    impl Drop for Bomb<'_> {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            panic_any("dropped");
-        }
-    }
     for owner_first in [true, false] {
-        let nr_dropped = AtomicUsize::new(0);
+        let drops = Drops::default();
         let (mailbox, poster) = pair_of(1);
-        poster.post(Bomb(&nr_dropped)).ok().unwrap();
+        poster.post(drops.bomb()).unwrap();
         for _ in 0..2 {
-            let mut sending = poster.send(Bomb(&nr_dropped));
+            let mut sending = poster.send(drops.bomb());
             assert!(poll(&mut sending).is_pending());
             std::mem::forget(sending);
         }
         if owner_first {
-            drop(mailbox);
-            drop(poster);
+            drop((mailbox, poster));
         } else {
-            drop(poster);
-            drop(mailbox);
+            drop((poster, mailbox));
         }
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 3);
+        assert_eq!(drops.nr(), 3);
     }
 }

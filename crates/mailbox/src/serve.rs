@@ -8,9 +8,9 @@ impl<T> Mailbox<T> {
     /// Calls `serve` for each item, until the mailbox is empty and no more items will arrive.
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
-    /// nothing. The owner reports a quiescent state after at most `max` items, and is offline while
-    /// it sleeps. A grace period therefore waits for at most `max` calls to `serve`. A `max` of 0
-    /// counts as 1. Requires the feature `rcu`.
+    /// nothing. The owner reports a quiescent state after at most `max` items (at least 1), and is
+    /// offline while it sleeps, so a grace period waits for at most `max` calls to `serve`.
+    /// Requires the feature `rcu`.
     ///
     /// # Blocking
     ///
@@ -48,8 +48,7 @@ impl<T> Mailbox<T> {
         loop {
             let mut nr_served = 0;
             for item in self.drain(max.max(1)) {
-                // FOREIGN(serve): the owner's closure, on the owner. A panic propagates to the
-                // owner, and the other items stay in the mailbox.
+                // FOREIGN(serve): the owner's closure, on the owner. A panic propagates to it.
                 serve(item, &reader);
                 nr_served += 1;
             }

@@ -10,8 +10,8 @@
 //!
 //! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
 //! A post that overlaps the owner's end may still push onto a dead queue. Its item would stay there
-//! until the last poster is dropped, which is too late for a thread that waits for an answer or for
-//! the item's drop. The second read prevents this:
+//! until the last poster is dropped, which is too late for a thread that waits for an answer. The
+//! second read prevents this:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop the items inside
@@ -19,23 +19,21 @@
 //! ```
 //!
 //! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence
-//! comes first, the poster reads `DEAD` and drops the item. Several threads may do so at the same
-//! time, so a lock guards the reader that they use.
+//! comes first, the poster reads `DEAD` and drops the item. A lock guards the reader that they use.
 //!
 //! # Drops that post
 //!
-//! Dropping an item may post to the same dead queue. For example, it may drop the last reply that a
-//! local future waits for, which posts the future's wake-up. If that post dropped items too, a
-//! queue of n such items would cause n nested calls. The lock therefore also guards a list of the
-//! threads that are dropping items. A thread that finds itself in the list returns, and its outer
-//! call takes the item next. Other threads do not rely on that call, which may block while it drops
-//! an item, so each thread drops items itself.
+//! Dropping an item may post to the same dead queue, for example the wake-up of a local future that
+//! waits for the item's reply. If that post dropped items too, n such items would cause n nested
+//! calls. The lock therefore also guards a list of the threads that are dropping items. A thread
+//! that finds itself in the list returns, and its outer call takes the item next. Other threads
+//! drop items themselves, because that call may block.
 //!
 //! # In a child of `fork`
 //!
-//! A push that another thread of the parent had begun never ends in the child. The owner in the
-//! child therefore does not wait for a poster in mid-push. The items behind that push leak, like
-//! everything that the parent's other threads own.
+//! A push that another thread of the parent had begun never ends in the child, so the owner does
+//! not wait for it. The items behind that push leak, like everything that the parent's other
+//! threads own.
 
 use std::mem;
 
@@ -60,46 +58,39 @@ pub(super) const OPEN: u8 = 0;
 pub(super) const CLOSED: u8 = 1;
 const DEAD: u8 = 2;
 
-/// The allocation that the owner and the posters share.
 pub(super) struct Shared<T> {
     /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
     /// The owner's state. Read by every post. Written when the owner is about to sleep or ends, and
     /// by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
-    /// The free blocks. Written by either side, but only once in many posts.
+    /// The free blocks. Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// I: the capacity, or `None` in an unbounded mailbox. It has a cache line for each side.
+    /// I: `None` in an unbounded mailbox. It has a cache line for each side.
     pub(super) admission: Option<Box<Admission<Waiting<T>>>>,
-    /// A: the number of [`Poster`](super::Poster)s.
+    /// A: the number of counted posters.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
-    /// The state that the owner leaves behind when it ends.
     dead: Mutex<Dead<T>>,
-    /// I: the process whose threads post. In a child of `fork`, a post that was in progress never
-    /// ends.
+    /// I: the process whose threads post.
     process: Process,
 }
 
-/// An item that waits for capacity in place of its sender. The owner moves it into the queue, so it
-/// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue, so
-/// a sender that learns of the push posts its next item behind it.
+/// An item that waits for capacity in place of its sender. The owner moves it into the queue under
+/// the lock of the wait queue, so a sender that learns of that posts its next item behind it.
 pub(super) struct Waiting<T> {
     pub(super) item: T,
-    /// The queue to which it moves once there is capacity.
     lane: Lane,
     /// Wakes its sender. `None` once the mailbox is closed.
     pub(super) on_turn: Option<OnTurn>,
 }
 
-/// A queue without an owner.
 struct Dead<T> {
-    /// The owner's reader, or `None` while the owner exists.
+    /// `None` while the owner exists.
     reader: Option<Reader<T>>,
     /// The threads that are dropping items, by their [`identity`].
     dropping: Vec<u64>,
 }
 
-/// The state of the owner that posters need.
 pub(super) struct Owner {
     pub(super) wait: Wait,
     /// A: see the top of the file.
@@ -153,30 +144,26 @@ impl<T> Shared<T> {
         (shared, reader)
     }
 
-    /// Returns `true`, except in a child of the process that created the mailbox.
+    /// Returns `true`, except in a child of the mailbox's process.
     pub(super) fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
 
-    /// Returns `true` if posts are accepted.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.owner.life.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Returns `true` if posts are accepted. If the result is `false`, the posts that preceded the
-    /// close are visible.
+    /// Returns `true` if posts are accepted. Otherwise, the posts that preceded the close are
+    /// visible.
     pub(super) fn is_open_for_owner(&self) -> bool {
         // ORDER(close): the acquire end; see `close`.
-        // If the close comes first, the count that follows sees the closer's earlier posts. If our
-        // load comes first, the closer wakes us.
         // Test: owners_check_for_a_close_needs_its_acquire
         let order = twin::order("close: relaxed check", Ordering::Acquire);
         self.owner.life.load(order) == OPEN
     }
 
-    /// Ends a post that has just pushed `nr_items` items: counts them, and wakes the owner if they
-    /// complete its count.
+    /// Ends a post that has just pushed `nr_items` items: counts them, and may wake the owner.
     #[inline(always)]
     pub(super) fn posted(&self, nr_items: usize, eager: bool) {
         // The fence in `armed` also orders the push before the load of `life` below.
@@ -192,7 +179,6 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Counts a post against the owner's armed count, and wakes the owner if the count is complete.
     #[cold]
     fn count(&self, armed: i32, nr_items: usize, eager: bool) {
         // While items wait for capacity, no thread can post the items that the owner waits for.
@@ -204,8 +190,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes capacity for one item. Returns `false` if there is none, or if other items wait for
-    /// it.
+    /// Takes capacity for one item. Returns `false` if there is none, or if items wait for it.
     #[inline]
     pub(super) fn take_capacity(&self) -> bool {
         self.admission.as_ref().is_none_or(|admission| admission.try_take())
@@ -225,7 +210,6 @@ impl<T> Shared<T> {
         self.admission.as_ref().map(|admission| admission.capacity())
     }
 
-    /// Releases the capacity of `nr_items` items that were received.
     #[inline(always)]
     pub(super) fn release(&self, nr_items: usize) {
         if let Some(admission) = &self.admission
@@ -235,7 +219,6 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Admits waiting items, as long as there is capacity.
     #[cold]
     fn let_in(&self, admission: &Admission<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
@@ -255,9 +238,8 @@ impl<T> Shared<T> {
     /// Makes an item wait for capacity. Returns the item as the error if the mailbox is closed.
     ///
     /// **No owner sleeps while an item waits.** An owner that waits for more items than fit, or for
-    /// lazy ones, could sleep forever, because the waiting items cannot be posted. Joining the wait
-    /// queue therefore wakes the owner as an eager post does, and an owner that finds `AWAITED` and
-    /// any item does not sleep.
+    /// lazy ones, could sleep forever. Joining the wait queue therefore wakes the owner as an eager
+    /// post does, and an owner that finds `AWAITED` and any item does not sleep.
     #[cold]
     pub(super) fn wait_for_capacity(
         &self,
@@ -272,8 +254,7 @@ impl<T> Shared<T> {
         let waiting = Waiting { item, lane, on_turn };
         let ticket =
             admission.join(waiting, || self.let_in(admission)).map_err(|waiting| waiting.item)?;
-        // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
-        // after arming.
+        // AWAITED replaces the push, and the owner's count checks it after arming.
         if !twin::armed("capacity: waiting wakes no owner") {
             self.owner.wake_if_armed();
         }
@@ -283,14 +264,12 @@ impl<T> Shared<T> {
     /// Rejects new posts from now on, and wakes the owner. A poster calls this.
     pub(super) fn close_and_wake(&self) {
         self.close();
-        // This is like an eager post: the exchange replaces the push, and the owner reads it after
-        // arming.
+        // The exchange replaces the push of an eager post, and the owner reads it after arming.
         if !twin::armed("close: wakes no owner") {
             self.owner.wake_if_armed();
         }
     }
 
-    /// Rejects new posts from now on.
     pub(super) fn close(&self) {
         // ORDER(close): publish and consume, other end in `is_open_for_owner`.
         //   here:  posts of this thread;   life = CLOSED  Release
@@ -311,20 +290,16 @@ impl<T> Shared<T> {
         wakeq.fire();
     }
 
-    /// Ends the owner's side. Drops the items in the mailbox, and hands the reader over to
-    /// overlapping posts.
+    /// Ends the owner's side. Drops the items, and hands the reader over to overlapping posts.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        // The mailbox is closed first, so that callers that get the error find it closed.
+        // Callers that get the error find the mailbox closed.
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
-        // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If
-        // the poster's fence comes first, its items are found below.
-        // Test: a_post_that_overlaps_the_owners_end_is_dropped, last_drop_needs_its_fence
+        // Test: last_drop_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
-        // A poster in mid-push has a position in the queue, but its link is not visible yet. We
-        // wait for it here, because completed posts may be behind it.
+        // Completed posts may be behind a poster in mid-push, whose link is not visible yet.
         let mut backoff = Backoff::new();
         while self.drop_items() && self.is_at_home() {
             backoff.pause();
@@ -363,7 +338,7 @@ impl<T> Shared<T> {
                     panics::contain(|| drop(item));
                 }
                 Err(Nothing::Empty) => return false,
-                // That poster reads `life` after its push, and then calls this function itself.
+                // That poster reads `life` after its push.
                 Err(Nothing::MidPush) => return true,
             }
         }
@@ -372,7 +347,7 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
+        // Every poster has sealed its blocks, so this also frees the last ones.
         self.drop_items();
         for waiting in self.admission.iter_mut().flat_map(|admission| admission.forgotten()) {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the thread

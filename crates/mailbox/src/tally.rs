@@ -2,14 +2,13 @@
 
 use base::internal::page::{self, Kind};
 
-/// The counts of one mailbox; see [`Kind::Mailbox`].
 pub(super) type Tally = page::Tally<3>;
 
-/// The number of received items, counted by the owner.
+/// Received items, counted by the owner.
 pub(super) const RECEIVED: usize = 0;
-/// The number of the owner's sleeps, counted by the owner.
+/// The owner's sleeps, counted by the owner.
 pub(super) const SLEEPS: usize = 1;
-/// The number of the owner's wake-ups, counted by posters.
+/// The owner's wake-ups, counted by posters.
 pub(super) const WAKE_UPS: usize = 2;
 
 pub(super) fn tally(name: &str) -> Tally {

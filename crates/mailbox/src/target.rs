@@ -17,25 +17,22 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **No wake is lost.** All transitions are read-modify-writes on one word, so they have one order.
-//! A wake that finds `POSTED` clear posts. A wake that finds it set precedes the owner's next
-//! clear, so the poll after that clear sees everything written before the wake (twins `local:
-//! relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
-//! between would post nothing, and the poll would not have seen it (twin `local: cleared after the
-//! poll`).
+//! **No wake is lost.** All transitions are read-modify-writes on one word. A wake that finds
+//! `POSTED` clear posts. A wake that finds it set precedes the owner's next clear, so the poll
+//! after that clear sees everything written before the wake (twins `local: relaxed wake`, `local:
+//! relaxed clear`, `local: cleared after the poll`).
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
 //! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`): a
-//! wake neither waits nor fails, and futures never keep other items out. The mailbox holds at most
-//! its capacity plus one item for each future.
+//! wake neither waits nor fails, and futures never keep other items out.
 //!
 //! **Cancelling is a wake.** A closure that may be cancelled sets `ENDED` when it starts, and
 //! checks `CANCELLED` in the same transition. Either its owner sees the cancel, or the canceller
 //! sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, so the
-//! mailbox may end. Wake-ups posted after that are dropped, like the items of posters that overlap
-//! its end. In a child of `fork`, wakers do nothing.
+//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted.
+//! Wake-ups posted after the mailbox has ended are dropped. In a child of `fork`, wakers do
+//! nothing.
 
 use std::task::{Wake, Waker};
 
@@ -56,20 +53,19 @@ const ENDED: u32 = 1 << 2;
 /// The wake-up of a future in a [`LocalSet`](super::LocalSet).
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
-/// future gets no more wake-ups. It is never polled again, and is dropped with its set.
+/// future is never polled again, and is dropped with its set.
 #[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
 /// A [`Target`], independent of the item type of its mailbox.
 pub(super) trait Wakes: Send + Sync {
     fn mark(&self) -> &Mark;
-    /// Cancels the future. Returns `true` if the future had not ended.
+    /// Returns `true` if the future had not ended.
     fn cancel(self: Arc<Self>) -> bool;
     /// Returns `true` on the only thread that can run the future.
     fn is_here(&self) -> bool;
 }
 
-/// The state of a future, and its place.
 pub(super) struct Mark {
     /// A: see the top of the file.
     word: AtomicU32,
@@ -77,20 +73,17 @@ pub(super) struct Mark {
     pub(super) place: AtomicUsize,
 }
 
-/// The state shared by all futures of one set, with the poster of their wake-ups.
+/// The state shared by all futures of one set.
 pub(super) struct Post<T> {
-    /// A poster of wake-ups.
     pub(super) poster: Poster<T>,
-    /// A: the kernel's ID of the set's thread, or 0 until it is known. It is Relaxed, because a
-    /// thread only compares it with its own ID.
+    /// A: the kernel's ID of the set's thread, or 0 until it is known. A thread only compares it
+    /// with its own ID.
     owner: AtomicU32,
     process: Process,
-    /// I: creates wakers. All wakers of a worker have the same table, whichever crate its methods
-    /// are compiled in.
+    /// I: creates wakers. All wakers of a worker have the same table.
     pub(super) waker: fn(Arc<Target<T>>) -> Waker,
 }
 
-/// The data of the wakers of one future.
 pub(super) struct Target<T> {
     pub(super) mark: Mark,
     post: Arc<Post<T>>,
@@ -101,32 +94,27 @@ impl Mark {
         Self { word: AtomicU32::new(word), place: AtomicUsize::new(usize::MAX) }
     }
 
-    /// Records that the wake-up was received. Returns `true` if the future must be dropped.
+    /// Records the receipt of a wake-up. Returns `true` if the future must be dropped.
     pub(super) fn receive(&self) -> bool {
         // ORDER(local): the other end; see `Target::wake_with`.
-        // If a wake comes first, the poll that follows sees everything written before it. If our
-        // transition comes first, that wake posts again.
-        // Test: a_wake_that_finds_another_is_seen_by_its_poll,
-        // receiving_a_wake_up_needs_its_acquire
+        // Test: receiving_a_wake_up_needs_its_acquire
         let order = twin::order("local: relaxed clear", Ordering::Acquire);
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }
 
-    /// Returns `true` if the work was cancelled. If the result is `false`, it may still be
-    /// cancelled at any time.
+    /// Returns `true` if the work was cancelled. It may be cancelled at any time.
     pub(super) fn is_cancelled(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CANCELLED != 0
     }
 
-    /// Records that a future has ended or that a closure starts. Returns `true` if it was already
-    /// cancelled.
+    /// Records the end of a future or the start of a closure. Returns `true` if it was cancelled.
     pub(super) fn end(&self) -> bool {
         if twin::armed("local: a start overlooks the cancel") {
             let before = self.word.load(Ordering::Relaxed);
             self.word.fetch_or(ENDED, Ordering::Relaxed);
             return before & CANCELLED != 0;
         }
-        // Relaxed is sufficient, because the transition itself decides and guards no memory.
+        // Relaxed is sufficient, because the transition guards no memory.
         self.word.fetch_or(ENDED, Ordering::Relaxed) & CANCELLED != 0
     }
 }
@@ -143,13 +131,12 @@ impl<T: From<Woken> + Send + 'static> Post<T> {
 }
 
 impl<T> Post<T> {
-    /// Records that the set belongs to this thread.
+    /// Binds the set to this thread.
     pub(super) fn settle(&self) {
         self.owner.store(thread::current().0, Ordering::Relaxed);
     }
 
-    /// Returns `true` on the set's thread. Always returns `false` in a model, where threads have no
-    /// IDs.
+    /// Returns `true` on the set's thread, but never in a model.
     pub(super) fn is_owner(&self) -> bool {
         let owner = ThreadId(self.owner.load(Ordering::Relaxed));
         owner != ThreadId(0) && owner == thread::current()
@@ -162,7 +149,6 @@ impl<T> Post<T> {
 }
 
 impl<T> Target<T> {
-    /// Creates a target with this initial word: `POSTED` or 0.
     pub(super) fn new(post: &Arc<Post<T>>, word: u32) -> Arc<Self> {
         Arc::new(Self { mark: Mark::new(word), post: post.clone() })
     }
@@ -191,8 +177,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
 
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
-        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has changed only
-        // the word. A panic is caught.
+        // FOREIGN(woken-into): a user's conversion, on the waking thread. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

@@ -1,12 +1,13 @@
-//! Tests of a mailbox, on one thread and on several.
+//! Tests of a mailbox, on one thread and on several, and the tools of the other tests.
 
 use std::future::Future;
+use std::panic::panic_any;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
-use std::{sync::Barrier, thread};
 
 use super::*;
 
@@ -14,13 +15,60 @@ use super::*;
 /// long.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(100);
 
-/// An item that decrements a count when dropped.
-#[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
+/// Counts the drops of the values that it creates.
+#[derive(Clone, Default)]
+pub(super) struct Drops(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+/// A value of [`Drops`].
+#[derive(Debug)]
+pub(super) struct Life {
+    nr_dropped: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Drops {
+    pub(super) fn life(&self) -> Life {
+        Life { nr_dropped: self.0.clone(), panics: false }
+    }
+
+    /// Creates a value that panics when dropped.
+    pub(super) fn bomb(&self) -> Life {
+        Life { nr_dropped: self.0.clone(), panics: true }
+    }
+
+    pub(super) fn nr(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Life {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.nr_dropped.fetch_add(1, Ordering::Relaxed);
+        if self.panics {
+            panic_any("the drop of a value");
+        }
+    }
+}
+
+/// A waker that panics when it is woken, or when its last handle is dropped.
+pub(super) struct Broken {
+    pub(super) wake: bool,
+    pub(super) drop: bool,
+}
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        if self.wake {
+            panic_any("a broken waker");
+        }
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        if self.drop && !thread::panicking() {
+            panic_any("the drop of a waker");
+        }
     }
 }
 
@@ -73,6 +121,11 @@ pub(super) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 /// Returns the larger number, or a small one under Miri, which takes a thousand times as long.
 pub(super) const fn miri_or<T: Copy>(few: T, many: T) -> T {
     if cfg!(miri) { few } else { many }
+}
+
+/// Returns a number for Miri, for a simulated machine, or for a real one.
+pub(super) const fn scaled<T: Copy>(miri: T, sim: T, real: T) -> T {
+    if cfg!(sim) { sim } else { miri_or(miri, real) }
 }
 
 fn mailboxes() -> [Mailbox<usize>; 4] {
@@ -182,21 +235,21 @@ fn full_mailbox_returns_the_item() {
 
 #[test]
 fn queued_items_are_dropped_with_the_owner() {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let dropped = Drops::default();
     let (mut mailbox, poster) = pair();
-    (0..5).for_each(|_| poster.post(Counted(dropped.clone())).unwrap());
+    (0..5).for_each(|_| poster.post(dropped.life()).unwrap());
     // Two items are counted, and one of them is received.
     mailbox.wait(2).unwrap();
     drop(mailbox.try_recv());
-    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    assert_eq!(dropped.nr(), 1);
     let mut batch = poster.batch();
-    batch.push(Counted(dropped.clone())).unwrap();
+    batch.push(dropped.life()).unwrap();
     drop(mailbox);
-    assert_eq!(dropped.load(Ordering::Relaxed), 5);
+    assert_eq!(dropped.nr(), 5);
     drop(batch);
-    assert_eq!(dropped.load(Ordering::Relaxed), 6);
-    drop(poster.post(Counted(dropped.clone())));
-    assert_eq!(dropped.load(Ordering::Relaxed), 7);
+    assert_eq!(dropped.nr(), 6);
+    drop(poster.post(dropped.life()));
+    assert_eq!(dropped.nr(), 7);
 }
 
 #[test]
@@ -243,11 +296,9 @@ fn one_eager_item_is_enough_even_if_it_arrived_first() {
     assert_eq!(mailbox.drain(2).count(), 2, "an eager one among them");
     assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
     assert_eq!(mailbox.try_recv(), Ok(2));
-    let found = mailbox.wait_timeout(32, Duration::from_millis(1));
-    assert_eq!(found, Ok(false));
+    assert_eq!(mailbox.wait_timeout(32, Duration::from_millis(1)), Ok(false));
 }
 
-/// The number is small under Miri, which interprets each sleep.
 const NR_SLEEPS: u32 = miri_or(10, 100);
 
 #[test]
@@ -309,12 +360,7 @@ fn the_owner_may_post_to_itself() {
     assert_eq!(seen, [3, 2, 1, 0]);
 }
 
-/// The number is small under Miri, which takes a thousand times as long.
-const NR_POSTS: usize = match () {
-    () if cfg!(miri) => 40,
-    () if cfg!(sim) => 1000,
-    () => 20_000,
-};
+const NR_POSTS: usize = scaled(40, 1000, 20_000);
 
 #[test]
 fn every_item_of_four_posters_arrives_once_and_in_its_order() {
@@ -360,34 +406,23 @@ fn threads_may_share_one_poster() {
         for _ in 0..3 {
             scope.spawn(|| (0..NR_POSTS).for_each(|number| poster.post(number).unwrap()));
         }
-        let mut sum = 0;
-        let mut nr_received = 0;
-        while nr_received < 3 * NR_POSTS {
-            mailbox.wait(1).unwrap();
-            for number in mailbox.drain(64) {
-                sum += number;
-                nr_received += 1;
-            }
-        }
-        assert_eq!(sum, 3 * NR_POSTS * (NR_POSTS - 1) / 2);
+        let received = (0..3 * NR_POSTS).map(|_| mailbox.recv_blocking().unwrap());
+        assert_eq!(received.sum::<usize>(), 3 * NR_POSTS * (NR_POSTS - 1) / 2);
     });
 }
 
 #[test]
 fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
-    let nr_rounds = if cfg!(any(miri, sim)) { 3 } else { 200 };
-    for _ in 0..nr_rounds {
-        let dropped = Arc::new(AtomicUsize::new(0));
+    for _ in 0..scaled(3, 3, 200) {
+        let dropped = Drops::default();
         let mut mailbox = Mailbox::new();
         let start = Arc::new(Barrier::new(3));
         let threads = [(); 2].map(|()| {
             let (poster, dropped, start) = (mailbox.poster(), dropped.clone(), start.clone());
             thread::spawn(move || {
                 start.wait();
-                // Rejected items are returned and dropped here.
-                let made =
-                    (0..).take_while(|_| poster.post(Counted(dropped.clone())).is_ok()).count();
-                made + 1
+                // The item that is rejected is dropped here.
+                (0..).take_while(|_| poster.post(dropped.life()).is_ok()).count() + 1
             })
         });
         start.wait();
@@ -395,7 +430,7 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
         drop(mailbox.drain(3).collect::<Vec<_>>());
         drop(mailbox);
         let made: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(dropped.load(Ordering::Relaxed), made);
+        assert_eq!(dropped.nr(), made);
     }
 }
 
@@ -425,9 +460,7 @@ fn posters_that_take_turns_use_the_blocks_that_they_left_again() {
         posters[number % 2].post(number).unwrap();
         assert_eq!(mailbox.try_recv(), Ok(number));
     }
-    for poster in posters {
-        assert!(poster.count_left() <= 2);
-    }
+    assert!(posters.iter().all(|poster| poster.count_left() <= 2));
     assert_eq!(mailbox.shared.free.take_all().count(), 0);
 }
 
@@ -436,22 +469,20 @@ fn alternating_posters_keep_few_blocks() {
     let mut mailbox = Mailbox::builder().keep(100).build();
     let posters = [mailbox.poster(), mailbox.poster()];
     let nr_items: usize = miri_or(110, 10_000);
+    let assert_few_left =
+        || assert!(posters.iter().all(|poster| poster.count_left() <= 64), "{posters:?}");
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
     }
     assert!(mailbox.drain(nr_items).eq(0..nr_items));
-    for poster in &posters {
-        assert!(poster.count_left() <= 64, "{}", poster.count_left());
-    }
+    assert_few_left();
     assert!(mailbox.shared.free.take_all().count() <= 100_usize.div_ceil(SLOTS));
     // Posts and receipts continue as before.
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
         assert_eq!(mailbox.try_recv(), Ok(number));
     }
-    for poster in posters {
-        assert!(poster.count_left() <= 64, "{}", poster.count_left());
-    }
+    assert_few_left();
 }
 
 #[test]
@@ -518,22 +549,17 @@ fn the_kind_of_sleep_may_change_from_one_to_the_next() {
     let (mut mailbox, poster) = pair();
     let (_, waker) = WakeCounter::new();
     assert!(poll_with(&mut mailbox.recv(), &waker).is_pending());
-    let thread = thread::spawn(move || {
-        poster.post(1).unwrap();
-        poster
-    });
+    let thread = thread::spawn(move || poster.post(1).map(|()| poster));
     // The wait ends whether the post wakes the task or the thread.
     mailbox.wait(1).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));
-    drop(thread.join().unwrap());
+    assert!(thread.join().unwrap().is_ok());
 }
 
 #[test]
 fn eventfd_is_written_only_while_armed() {
-    let is_rung = |mailbox: &Mailbox<i32>| {
-        let owner = &mailbox.shared.owner;
-        owner.owner_waker.eventfd().unwrap().clear()
-    };
+    let is_rung =
+        |mailbox: &Mailbox<i32>| mailbox.shared.owner.owner_waker.eventfd().unwrap().clear();
     let (mut mailbox, poster) = pair();
     mailbox.eventfd().unwrap();
     poster.post(1).unwrap();
@@ -582,8 +608,7 @@ fn poster_dropped_by_a_panic_notifies_the_owner() {
 fn linger_ends_at_the_count_an_eager_item_or_the_timeout() {
     let (mut mailbox, poster) = pair();
     poster.post_lazy(0).unwrap();
-    let found = mailbox.wait_linger(1, 3, Duration::from_millis(1));
-    assert_eq!(found, Ok(false));
+    assert_eq!(mailbox.wait_linger(1, 3, Duration::from_millis(1)), Ok(false));
     (1..3).for_each(|number| poster.post_lazy(number).unwrap());
     assert_eq!(mailbox.wait_linger(0, 3, FOR_EVER), Ok(true));
     assert_eq!(mailbox.wait_linger(2, 1, FOR_EVER), Ok(true));

@@ -18,9 +18,8 @@
 //! The eventfd is signaled at most once per arming and never read, because a multishot poll
 //! completes for each signal.
 //!
-//! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the
-//! poster more, and needs a ring for each poster. A futex wait costs an entry for each sleep. The
-//! latency of all three is the same.
+//! A message from the poster's own ring costs the poster more, and a futex wait costs an entry for
+//! each sleep. The latency of all three is the same.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -43,10 +42,8 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
     Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))
 }
 
-/// Returns `true` if the request of this completion is over and must be submitted again.
-///
-/// The kernel ends a multishot request if the completion queue is full, or if the eventfd is
-/// closed.
+/// Returns `true` if the request of this completion must be submitted again, because the completion
+/// queue is full or the eventfd is closed.
 pub fn ended(completion: &cqueue::Entry) -> bool {
     !cqueue::more(completion.flags())
 }

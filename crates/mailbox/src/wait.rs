@@ -3,8 +3,7 @@
 //! # The word
 //!
 //! `nr` is the number of posts that the sleeping owner still waits for. While it is positive, the
-//! owner is *armed*. If it is zero or below, the owner is awake, or a poster has claimed its
-//! wake-up.
+//! owner is *armed*. Otherwise the owner is awake, or a poster has claimed its wake-up.
 //!
 //! ```text
 //! owner:  nr = n (swap);  fence;  count the queue:  too few?  sleep
@@ -13,17 +12,16 @@
 //!                                          (both by read-modify-write)
 //! ```
 //!
-//! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the
-//! owner. No other poster does.
+//! Only the poster whose read-modify-write takes `nr` from positive to zero or below wakes the
+//! owner.
 //!
 //! # Properties, and their proofs
 //!
 //! **One wake-up per arming.** Only the owner makes `nr` positive. All changes are
-//! read-modify-writes on one word, so they have one order. After each arming exactly one change
-//! takes the word from positive to zero or below: that of a poster, which wakes the owner, or the
-//! owner's own disarming. A claim with a compare-exchange would break this: a count in between
-//! would make it fail, and the eager poster would not wake the owner (twin `wait: claim by
-//! compare-exchange`).
+//! read-modify-writes on one word. After each arming exactly one of them takes the word from
+//! positive to zero or below: that of a poster, which wakes the owner, or the owner's own
+//! disarming. A claim with a compare-exchange would fail because of a count in between, and would
+//! not wake the owner (twin `wait: claim by compare-exchange`).
 //!
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
@@ -33,18 +31,16 @@
 //! link for *empty*, which misses completed pushes behind a push in progress.
 //!
 //! **The owner sleeps only if no producer is in mid-push.** Completed posts may wait uncounted
-//! behind such a producer, so the owner tries again. The producer needs a few more instructions,
-//! unless it was preempted, so the owner yields its CPU.
+//! behind such a producer, so the owner yields its CPU and tries again.
 //!
 //! **The count may be too high, never too low.** Every post that the owner's count missed is
-//! counted by its poster, by the argument above. If a poster's load is late, it may also count an
-//! item that the owner has already found, or even received before the arming. The owner then wakes
-//! early, finds fewer items than it waits for, and arms again for the rest.
+//! counted by its poster, as above. A poster whose load is late may also count an item that the
+//! owner has already found. The owner then wakes early, finds too few items, and arms again for the
+//! rest.
 //!
 //! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It
 //! leaves a *token* (of the parker, the eventfd, the task's waker), which ends a sleep that has not
-//! begun. A wake-up that reaches only sleeping threads would be lost, and no poster would wake
-//! again for this arming (twin `park: no token`).
+//! begun (twin `park: no token`).
 //!
 //! **An item that waits for capacity counts as an eager post** (`crates/base/src/admission.rs`):
 //! setting `AWAITED` replaces the push, and the owner's count also checks it.
@@ -52,12 +48,11 @@
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// The largest count of one arming, and of one poster's subtraction. It is small, so that posters
-/// that count late cannot wrap the word to a positive value. That would take more than 30,000 of
-/// them at once. An owner that waits for more items arms again.
+/// The largest count of one arming, and of one poster's subtraction. More than 30,000 posters would
+/// have to count late to wrap the word to a positive value. An owner that waits for more arms
+/// again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
-/// The word that owner and posters share.
 pub(super) struct Wait {
     /// A: see above.
     nr: AtomicI32,
@@ -68,8 +63,8 @@ impl Wait {
         Self { nr: AtomicI32::new(0) }
     }
 
-    /// Requests a wake-up once `count` more items, or an eager one, are posted. The owner must
-    /// count the queue next.
+    /// Requests a wake-up after `count` more items, or an eager one. The owner counts the queue
+    /// next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the
@@ -84,20 +79,17 @@ impl Wait {
         //   owner:  nr = n;  fence;  count the queue
         //   poster: push;    fence;  load nr
         // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's
-        // fence comes first, our next count of the queue finds them. A swap and a full fence cost
-        // little compared with the sleep that follows.
+        // fence comes first, our next count of the queue finds them.
         // Test: no_post_is_missed_by_a_sleeping_owner, arming_needs_its_fence
         twin::fence("wait: no fence when arming");
     }
 
-    /// Withdraws the request. Returns `true` if no poster has claimed it, so that no wake-up is in
-    /// progress.
+    /// Withdraws the request. Returns `true` if no poster has claimed it.
     pub(super) fn disarm(&self) -> bool {
         self.nr.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the
-    /// owner.
+    /// Counts items that were just pushed. Returns `true` if the caller must wake the owner.
     #[inline(always)]
     pub(super) fn claim(&self, nr_items: usize, eager: bool) -> bool {
         let armed = self.armed();
@@ -107,11 +99,10 @@ impl Wait {
     /// Reads the word after a push. Returns `None` if the owner is awake.
     #[inline(always)]
     pub(super) fn armed(&self) -> Option<i32> {
-        // ORDER(arm): the other end; see `arm`. If our fence comes first, the owner's count after
-        // its own fence finds our push. If the owner's fence comes first, we load its `nr` and
-        // count. The push is a read-modify-write, so on x86-64 it is the fence. Its link store may
-        // become visible after this load, which is why an owner does not sleep on a missing link.
-        // Test: no_post_is_missed_by_a_sleeping_owner, posting_needs_its_fence
+        // ORDER(arm): the other end; see `arm`. The push is a read-modify-write, so on x86-64 it is
+        // the fence. Its link store may become visible after this load, which is why an owner does
+        // not sleep on a missing link.
+        // Test: posting_needs_its_fence
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
         }
@@ -119,14 +110,11 @@ impl Wait {
         (nr > 0).then_some(nr)
     }
 
-    /// Does the same as [`claim`](Self::claim) for an owner that sleeps or is about to. `seen` is
-    /// the word that [`armed`](Self::armed) returned.
+    /// Does the same as [`claim`](Self::claim) for an owner that was `seen` [`armed`](Self::armed).
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
-        // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see
-        // how the owner sleeps. If another change came first, the word is not positive, and we wake
-        // no owner.
-        // Test: claim_wakes_the_owner_of_the_claimed_arming, a_claim_needs_its_acquire
+        // ORDER(owner-waker): the other end; see `arm`.
+        // Test: a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {
             if twin::armed("wait: claim by compare-exchange") {

@@ -1,17 +1,16 @@
 //! A thread for work that must stay on one thread. It has a mailbox of closures and a local set.
 //!
-//! There is no protocol here. The thread receives until no more items can arrive. That is the case
-//! once the worker, which has the only poster, has been dropped and all local futures have ended
-//! (`local.rs`). To cancel everything, an urgent item ends the thread's loop. The thread then drops
-//! the set, and receives and drops the remaining items. By then no thread can post closures, so all
-//! of them are dropped on this thread. Later items are only wake-ups, so a waker never runs user
-//! code, whichever thread fires it.
+//! The thread receives until no more items can arrive: the worker, which has the only poster, was
+//! dropped and all local futures have ended (`local.rs`). To cancel everything, an urgent item ends
+//! the thread's loop. The thread then drops the set, and the remaining items. By then no thread can
+//! post closures, so all of them are dropped on this thread. Later items are only wake-ups, so a
+//! waker never runs user code, whichever thread fires it.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
-use std::io::{self, ErrorKind::InvalidInput};
-use std::mem;
+use std::io::ErrorKind::InvalidInput;
+use std::io::{self};
+use std::{fmt, mem};
 
 use base::internal::panics::join_error::{JoinError, Outcome};
 use base::internal::panics::{self, or_abort};
@@ -28,8 +27,7 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// The number of items that the thread receives before it checks whether it may sleep. The number
-/// has no other effect, because items are served in order.
+/// The number of items that the thread receives before it checks whether it may sleep.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
@@ -95,7 +93,6 @@ pub struct Worker {
     is_in_background: bool,
 }
 
-/// A closure for the worker's thread.
 type Run = Box<dyn FnOnce(&LocalSet<Message>) + Send>;
 
 enum Message {
@@ -250,7 +247,6 @@ impl WorkerBuilder {
             let settled = self.settle();
             theirs.settle();
             let is_fit = settled.is_ok();
-            // `build` waits for this answer.
             _ = started.reply(settled);
             if is_fit {
                 or_abort("a dedicated worker panicked", || style.within(|| serve(mailbox, theirs)));
@@ -259,12 +255,11 @@ impl WorkerBuilder {
         let thread = thread::spawn_sized(&name, stack_size, body).map_err(WorkerError::Thread)?;
         let worker =
             Worker { poster: Some(poster), post, thread: Some(thread), is_in_background: false };
-        // On an error, the worker is dropped. The thread then exits, and the drop waits for it.
+        // On an error, the worker is dropped, which waits for the exit of the thread.
         let settled = is_started.wait().expect("the thread answers first of all");
         settled.map(|()| worker)
     }
 
-    /// Gives this thread its CPUs and its priority.
     fn settle(&self) -> Result<(), WorkerError> {
         if let Some(cpus) = &self.cpus {
             cpu::set_affinity(None, cpus).map_err(WorkerError::Cpus)?;
@@ -302,13 +297,11 @@ fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
     }
 }
 
-/// Calls a closure on the worker's thread.
 fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
     // FOREIGN(worker-item): a user's closure, on the worker's thread. A panic becomes its outcome.
     panics::guarded(func).map_err(JoinError::panicked)
 }
 
-/// Drops a closure that was cancelled, and reports the cancellation.
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
     // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
     // caught.
@@ -357,8 +350,7 @@ impl Worker {
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
         self.enqueue(Box::new(move |_| {
             if let Err(error) = call(func) {
-                // FOREIGN(worker-item): the drop of the closure's panic payload, on the worker's
-                // thread. A panic is caught.
+                // FOREIGN(worker-item): the drop of the panic payload, as above. A panic is caught.
                 panics::contain(|| drop(error));
             }
         }));
@@ -399,8 +391,7 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // If the future was cancelled before this point, the cancellation is seen before
-                // the first poll.
+                // An earlier cancellation is seen before the first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }
@@ -478,8 +469,7 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // The post is never rejected, because the mailbox is unbounded and its thread receives
-            // as long as this poster exists.
+            // The mailbox is unbounded, and its thread receives as long as this poster exists.
             _ = poster.urgent().post(Message::Quit);
         }
     }
@@ -513,24 +503,16 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        let thread = self.thread.take();
-        if !self.post.is_at_home() {
-            // The thread and its mailbox belong to the parent.
-            return mem::forget((self.poster.take(), thread));
-        }
-        self.poster = None;
-        let may_wait = report::may_wait_for_users() && !self.is_current();
-        if let Some(thread) = thread
-            && !self.is_in_background
-            && may_wait
-        {
-            let ended = report::while_asleep(|| thread.join());
-            ended.expect("a dedicated worker does not panic");
-        }
+sync::on_drop!(Worker, it => {
+    let thread = it.thread.take();
+    if !it.post.is_at_home() {
+        // The thread and its mailbox belong to the parent.
+        return mem::forget((it.poster.take(), thread));
     }
-}
+    it.poster = None;
+    let may_wait = !it.is_in_background && report::may_wait_for_users() && !it.is_current();
+    if let Some(thread) = thread.filter(|_| may_wait) {
+        let ended = report::while_asleep(|| thread.join());
+        ended.expect("a dedicated worker does not panic");
+    }
+});

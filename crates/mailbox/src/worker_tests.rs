@@ -5,10 +5,10 @@ use std::future::{pending, poll_fn};
 use std::panic::panic_any;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
-use std::{sync::mpsc, thread};
 
 use base::internal::params::{CpuSet, Params, ThreadHook};
 use base::internal::wake::is_harmless;

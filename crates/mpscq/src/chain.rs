@@ -9,10 +9,9 @@ use sync::atomic::Ordering;
 
 use crate::link::{Linked, drop_all, next_of};
 
-/// A first-in, first-out chain of owned items, for one thread.
-///
-/// Appending an item costs two plain stores. [`Queue::push_chain`](crate::Queue::push_chain) then
-/// costs one contended swap for all items together.
+/// A first-in, first-out chain of owned items, for one thread. Appending an item costs two plain
+/// stores. [`Queue::push_chain`](crate::Queue::push_chain) then costs one contended swap for all
+/// items.
 ///
 /// # Examples
 ///
@@ -79,9 +78,8 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Appends an item that may already be linked behind the last one, as popped items are.
-    ///
-    /// If it is, no item is written, so its cache line stays shared with the other thread.
+    /// Appends an item that may already be linked behind the last one, as popped items are. If it
+    /// is, no item is written, so its cache line stays shared.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -125,8 +123,7 @@ impl<T: Linked> Chain<T> {
         } else {
             // SAFETY: the chain owns `first` until the end of this function.
             let next = unsafe { next_of(first) }.load(Ordering::Relaxed);
-            // SAFETY: every link before the last item's was stored by `push_back_raw`, by `append`
-            // or by the caller of `from_raw_parts` (1), with a pointer to an item.
+            // SAFETY: every link before the last item's leads to an item.
             Some((unsafe { NonNull::new_unchecked(next) }, last))
         };
         self.len -= 1;

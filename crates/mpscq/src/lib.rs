@@ -25,11 +25,10 @@
 //!
 //! # The three results of a pop
 //!
-//! A push has two steps. A swap gives the item its position in the order. A store links it to the
-//! item before. Between the two steps the item has a position but cannot be reached, and a pop
-//! returns [`Pop::MidPush`]. The consumer neither spins for a producer that may have been
-//! preempted, nor mistakes the queue for empty. [`Pop::Empty`] is a guarantee: every push that
-//! completed before the pop has been popped.
+//! A push has two steps: a swap gives the item its position in the order, and a store links it to
+//! the item before. In between, the item cannot be reached, and a pop returns [`Pop::MidPush`]. The
+//! consumer neither spins for a producer that may have been preempted, nor mistakes the queue for
+//! empty. [`Pop::Empty`] is a guarantee: every push that completed before the pop has been popped.
 //!
 //! # The parts
 //!

@@ -79,7 +79,7 @@ pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T
     // SAFETY: (1) of this function is (1) of `link`.
     let link = unsafe { T::link(item) };
     // SAFETY: By `Linked` (3) the link is valid as long as the item, and by (2) the borrow ends
-    // before the item can be freed. By `Linked` (4) the link is reached by shared reference only.
+    // before. By `Linked` (4) the link is reached by shared reference only.
     unsafe { &(*link.as_ptr()).next }
 }
 
@@ -93,6 +93,5 @@ pub(crate) fn drop_all(items: impl Iterator) {
         }
     }
     let mut rest = Rest(items);
-    // If this unwinds, the drop of `rest` drops the remaining handles.
     rest.0.by_ref().for_each(drop);
 }

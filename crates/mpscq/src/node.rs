@@ -6,9 +6,8 @@ use core::ptr::NonNull;
 
 use crate::link::{Link, Linked};
 
-/// A value in a box together with its link: the simplest item.
-///
-/// A popped box can be pushed again without another allocation; see [`replace`](Self::replace).
+/// A value in a box together with its link: the simplest item. A popped box can be pushed again
+/// without another allocation; see [`replace`](Self::replace).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<T> {

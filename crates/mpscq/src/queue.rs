@@ -46,13 +46,12 @@ pub struct Queue<T: Linked> {
 struct Side<T> {
     /// A: `true` while a [`Consumer`] exists.
     taken: AtomicBool,
-    /// The cursor, which is written by the only [`Consumer`], or through a `&mut` to the queue.
+    /// Written by the only [`Consumer`], or through a `&mut` to the queue.
     cursor: UnsafeCell<RawCursor<T>>,
 }
 
-/// The right to pop from a [`Queue`]. There is at most one.
-///
-/// Dropping it leaves the items in the queue. Another thread may then become the consumer.
+/// The right to pop from a [`Queue`]. Dropping it leaves the items in the queue, for the next
+/// consumer.
 pub struct Consumer<'q, T: Linked> {
     queue: &'q Queue<T>,
 }
@@ -60,9 +59,9 @@ pub struct Consumer<'q, T: Linked> {
 /// An iterator that pops items up to a bound; created by [`Consumer::drain`].
 pub struct Drain<'c, 'q, T: Linked> {
     consumer: &'c mut Consumer<'q, T>,
-    /// A copy of the queue's cursor, which can stay in a register from one item to the next.
+    /// A copy of the queue's cursor, which can stay in a register.
     cursor: RawCursor<T>,
-    /// The number of items that may still be popped; 0 once a pop found no item.
+    /// 0 once a pop found no item.
     left: usize,
     stopped: Stopped,
 }
@@ -93,10 +92,9 @@ impl<T: Linked> Queue<T> {
         }
     }
 
-    /// Appends an item. Returns `true` if the queue was empty.
-    ///
-    /// The queue was empty if every earlier item had been popped. A producer that wakes the
-    /// consumer only after `true` wakes it once for all items that are pushed until it pops.
+    /// Appends an item. Returns `true` if the queue was empty: every earlier item had been popped.
+    /// A producer that wakes the consumer only after `true` wakes it once for all items that are
+    /// pushed until it pops.
     ///
     /// # Blocking
     ///
@@ -111,9 +109,8 @@ impl<T: Linked> Queue<T> {
         unsafe { self.raw.push(item) }
     }
 
-    /// Appends the items of `chain` with one swap. Returns `true` if the queue was empty.
-    ///
-    /// Returns `false` for an empty chain.
+    /// Appends the items of `chain` with one swap. Returns `true` if the queue was empty and the
+    /// chain was not.
     #[inline]
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
@@ -159,19 +156,17 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.pop_at(&mut cursor)
     }
 
-    /// Returns an iterator that pops at most `max` items. The rest stays in the queue, in order.
-    ///
-    /// The iterator also ends when it finds no item to pop; [`Drain::stopped`] returns the reason.
-    /// The bound lets a consumer do other things while producers keep pushing.
+    /// Returns an iterator that pops at most `max` items, so that a consumer can do other things
+    /// while producers keep pushing. It also ends when it finds no item to pop; [`Drain::stopped`]
+    /// returns the reason.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
         Drain { consumer: self, cursor, left: max, stopped: Stopped::Bound }
     }
 
-    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
-    ///
-    /// Unlike [`Queue::is_empty`], this reads nothing that producers write.
+    /// Returns `true` if the last pop took the last item. Unlike [`Queue::is_empty`], this reads
+    /// nothing that producers write.
     #[inline]
     pub fn emptied(&self) -> bool {
         self.load().emptied()
@@ -183,12 +178,10 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.queue.consumer.cursor.with(|cursor| unsafe { (*cursor).copy() })
     }
 
-    /// Pops at `cursor`, a copy of the queue's cursor, and advances both.
     #[inline(always)]
     fn pop_at(&mut self, cursor: &mut RawCursor<T>) -> Pop<T::Handle> {
         // SAFETY: 1: the two halves were created together, and while this `&mut` keeps others from
-        // popping, a copy equals the cursor. 2: the same borrow; an earlier consumer's pops
-        // happened before by ORDER(mpscq-consumer).
+        // popping, a copy equals the cursor. 2: the same borrow, and ORDER(mpscq-consumer).
         let found = unsafe { self.queue.raw.pop(cursor) };
         // SAFETY: as in `load`. The cursor is written back for every item, before its handle is
         // created, because a `Drain` may be forgotten and the owner of a handle may panic.

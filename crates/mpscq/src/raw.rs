@@ -52,8 +52,8 @@ use crate::order;
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
 /// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on a
-/// different cache line from the [`RawCursor`]. The cursor is written for every popped item and
-/// `tail` for every pushed item, so the two sides would contend for one line.
+/// different cache line from the [`RawCursor`], which is written for every popped item, as `tail`
+/// is for every pushed one.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,
@@ -74,10 +74,9 @@ pub enum Pop<H> {
     Item(H),
     /// No item: every push that completed before this pop has been popped.
     Empty,
-    /// The queue is not empty, but a producer is between the two steps of pushing the oldest item.
-    ///
-    /// The producer may have been preempted there. Do something else and try again later, instead
-    /// of spinning. Completed pushes may be behind its item.
+    /// The queue is not empty, but a producer, which may have been preempted, is between the two
+    /// steps of pushing the oldest item. Try again later, instead of spinning. Completed pushes may
+    /// be behind its item.
     MidPush,
 }
 
@@ -92,28 +91,24 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every push that completed before this call was popped. Any thread may call
-    /// it.
-    ///
-    /// After `false` a pop may still find no item: see [`Pop::MidPush`].
+    /// Returns `true` if every push that completed before this call was popped. After `false` a pop
+    /// may still find no item: see [`Pop::MidPush`]. Any thread may call it.
     ///
     /// # Blocking
     ///
     /// Never blocks. Costs one relaxed load. Safe in a signal handler.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        // Relaxed is enough. A push that happened before this load is at or before the value read,
-        // in the modification order of `tail`. Null follows the push only if the consumer took the
-        // item.
+        // Relaxed is enough: in the modification order of `tail`, null follows a push that happened
+        // before this load only if the consumer took the item.
         self.tail.load(Ordering::Relaxed).is_null()
     }
 }
 
 impl<T: Linked> RawQueue<T> {
-    /// Appends `item`. Returns `true` if the queue was empty.
-    ///
-    /// The queue was empty if every earlier item had been handed out. Of all producers that push
-    /// while the consumer takes no item, only the first gets `true`.
+    /// Appends `item`. Returns `true` if the queue was empty: every earlier item had been handed
+    /// out. Of all producers that push while the consumer takes no item, only the first gets
+    /// `true`.
     ///
     /// # Blocking
     ///
@@ -131,9 +126,8 @@ impl<T: Linked> RawQueue<T> {
         unsafe { self.push_chain(item, item) }
     }
 
-    /// Appends a chain of items with one swap. Returns `true` if the queue was empty.
-    ///
-    /// The items are popped consecutively, in the order of the chain.
+    /// Appends a chain of items, which are popped consecutively, with one swap. Returns `true` if
+    /// the queue was empty.
     ///
     /// # Blocking
     ///
@@ -157,7 +151,7 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Appends a chain in a section in which the kernel may extend the time slice.
+    /// Appends a chain while the kernel may extend the time slice.
     ///
     /// # Safety
     ///
@@ -170,8 +164,8 @@ impl<T: Linked> RawQueue<T> {
         unsafe { self.append(first, last) }
     }
 
-    /// Appends a chain whose last link is null. If this thread is preempted between the swap and
-    /// the store of the link, the consumer finds neither these items nor later ones.
+    /// Appends a chain whose last link is null. If this thread is preempted before the store of the
+    /// link, the consumer finds neither these items nor later ones.
     ///
     /// # Safety
     ///
@@ -202,8 +196,7 @@ impl<T: Linked> RawQueue<T> {
         // the swap would also need an acquire at the other end; see docs/orderings.md.
         // Test: loom link_store_needs_release
         //
-        // Both cases share one store, so that the address is selected without a branch. A branch
-        // would be unpredictable, because a busy consumer may or may not have emptied the queue.
+        // The address is selected without a branch, which would be unpredictable.
         let before = NonNull::new(before);
         let link = match before {
             None => &self.first,
@@ -247,9 +240,8 @@ impl<T: Linked> RawQueue<T> {
         self.put_stub_back(cursor, head)
     }
 
-    /// Returns the oldest item without taking it. The next pop returns the same item.
-    ///
-    /// Until then the consumer may use the parts of the item that no other thread writes.
+    /// Returns the oldest item without taking it. Until the next pop, the consumer may use the
+    /// parts of the item that no other thread writes.
     ///
     /// # Blocking
     ///
@@ -266,9 +258,8 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Returns the item behind `item`, without taking it.
-    ///
-    /// [`Pop::Empty`] means that `item` is the newest: no push that has completed came after it.
+    /// Returns the item behind `item`, without taking it, or [`Pop::Empty`] if no push that has
+    /// completed came after `item`.
     ///
     /// # Blocking
     ///
@@ -292,9 +283,8 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if no completed push came after that of `item`. Any thread may call it.
-    ///
-    /// Returns `false` if `item` is not in the queue.
+    /// Returns `true` if no completed push came after that of `item`, and `item` is in the queue.
+    /// Any thread may call it.
     ///
     /// # Blocking
     ///
@@ -311,8 +301,8 @@ impl<T: Linked> RawQueue<T> {
         // distinguishes *empty* from a mid-push.
         // Test: loom first_load_needs_acquire
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
-            // A missing link does not mean empty: the first producer may be preempted between swap
-            // and store, while a second one has completed its push behind it.
+            // The first producer may be preempted between swap and store, while a second one has
+            // completed its push behind it.
             return if self.is_empty() || twin::armed("empty: no check of the tail") {
                 Pop::Empty
             } else {
@@ -325,8 +315,7 @@ impl<T: Linked> RawQueue<T> {
         Pop::Item(head)
     }
 
-    /// Hands out the last item, and puts the stub in its place. Returns `MidPush` if it is not the
-    /// last.
+    /// Hands out the last item, and puts the stub in its place, or returns `MidPush`.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`.
@@ -334,9 +323,8 @@ impl<T: Linked> RawQueue<T> {
         //   push: swap(tail) = null     Acquire;                             first = item
         // If our exchange comes first, the producer swaps out null, and stores `first` after our
         // null. If its swap comes first, our exchange fails, and the producer links its item behind
-        // `head`. Without the pair our null could overwrite `first`, and no later item would ever
-        // be found. No acquire is needed: the link that led to `head` published everything that the
-        // consumer reads of it.
+        // `head`. Without the pair our null could overwrite `first`. No acquire is needed: the link
+        // that led to `head` published everything that the consumer reads of it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(
             head.as_ptr(),
@@ -345,8 +333,7 @@ impl<T: Linked> RawQueue<T> {
             Ordering::Relaxed,
         );
         if found.is_err() {
-            // A producer has pushed behind `head`. It may have stored its link already, but the
-            // caller decides whether to try again.
+            // A producer has pushed behind `head`. The caller decides whether to try again.
             return Pop::MidPush;
         }
         cursor.head = ptr::null_mut();
@@ -360,10 +347,8 @@ impl<T> RawCursor<T> {
         Self { head: ptr::null_mut() }
     }
 
-    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
-    ///
-    /// Reads only the cursor. Also returns `true` before the first pop, and after one that found
-    /// nothing.
+    /// Returns `true` if the last pop took the last item, or found none, or there was none. Reads
+    /// only the cursor.
     #[inline(always)]
     pub fn emptied(&self) -> bool {
         self.head.is_null()

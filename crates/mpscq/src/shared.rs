@@ -13,8 +13,8 @@ use crate::order;
 
 /// A shared value that is in at most one queue at a time.
 ///
-/// To push it, a thread first acquires the [`Claim`]. While the claim exists, whether or not it is
-/// in a queue, another call to [`claim`](Self::claim) returns `None`: the item is already pending.
+/// To push it, a thread first acquires the [`Claim`]. While the claim exists, in a queue or not,
+/// another call to [`claim`](Self::claim) returns `None`: the item is already pending.
 ///
 /// # Examples
 ///
@@ -64,14 +64,13 @@ impl<T> Shared<T> {
         //   free:  last use of the link;             pending = false   Release
         //   claim: pending: false → true  Acquire;   next use of the link
         // If the release comes first, we get the claim, and the last use of the link happens before
-        // ours. If our swap comes first, the item is pending, and we return `None`. Without the
-        // pair the consumer's last load of the link could race with our first store to it.
+        // ours. If our swap comes first, the item is pending, and we return `None`.
         // Test: loom shared_claim_needs_acquire
         let pending = this.pending.swap(true, order::shared_claim());
         (!pending).then(|| Claim(this.clone()))
     }
 
-    /// Gives up the right to push. Only the holder of the claim calls it.
+    /// Only the holder of the claim calls it.
     #[inline(always)]
     fn set_free(&self) {
         // ORDER(mpscq-shared): the release end; see `claim`, which has both outcomes.
@@ -94,7 +93,7 @@ impl<T> Claim<T> {
         item
     }
 
-    /// Returns the pointer without giving up the right to push.
+    /// Does not give up the right to push.
     #[inline(always)]
     fn into_arc(self) -> Arc<Shared<T>> {
         let this = ManuallyDrop::new(self);

@@ -1,8 +1,8 @@
 //! A lock-free LIFO list whose items are taken all at once.
 //!
-//! A push is a compare-exchange loop. The consumer takes all items with one swap, and reverses them
-//! if it needs their order. The list serves as a free list, which needs no order, and as a baseline
-//! for the queue. Taking *all* items has no ABA problem.
+//! A push is a compare-exchange loop. The consumer takes all items with one swap, which has no ABA
+//! problem, and reverses them if it needs their order. The list serves as a free list and as a
+//! baseline.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -52,8 +52,7 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. It is lock-free, but not wait-free: the loop repeats each time another thread
-    /// changes the list first.
+    /// Never blocks. Lock-free, not wait-free: the loop repeats if another thread changes the list.
     #[inline]
     #[doc(alias("llist_add", "cds_wfs_push"))]
     pub fn push(&self, item: T::Handle) -> bool {
@@ -62,15 +61,13 @@ impl<T: Linked> Stack<T> {
         unsafe { self.push_raw(item, item) }
     }
 
-    /// Adds a chain of items, its first item on top. Returns `true` if the list was empty.
-    ///
-    /// Returns `false` for an empty chain.
+    /// Adds a chain of items, its first item on top. Returns `true` if the list was empty and the
+    /// chain was not.
     #[inline]
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
             None => false,
-            // SAFETY: a chain's links lead from its first item to its last, and the chain gave up
-            // its items.
+            // SAFETY: a chain's links lead from its first item to its last, and it gave them up.
             Some((first, last, _)) => unsafe { self.push_raw(first, last) },
         }
     }
@@ -109,8 +106,7 @@ impl<T: Linked> Stack<T> {
             item = older;
             len += 1;
         }
-        // SAFETY: 1: the items were just linked. 2: each item's handle was given up by the thread
-        // that pushed it.
+        // SAFETY: 1: the items were just linked. 2: the pushes gave up their handles.
         unsafe { Chain::from_raw_parts(item, newest, len) }
     }
 
@@ -127,9 +123,8 @@ impl<T: Linked> Stack<T> {
     }
 }
 
-/// The word of a [`Stack`], for types that keep their links themselves.
-///
-/// It reads and writes no item, so each of its functions is safe. The caller follows the links.
+/// The word of a [`Stack`], for types that keep their links themselves. It reads and writes no
+/// item.
 pub struct RawStack<T> {
     /// A: the newest item; null if there is none.
     top: AtomicPtr<T>,
@@ -143,20 +138,17 @@ impl<T> RawStack<T> {
         }
     }
 
-    /// Returns the word with the address of the newest item, for operations beyond those of this
-    /// type.
-    ///
-    /// A caller may exchange any value for another one. [`push`](Self::push) still publishes its
-    /// items, because both are read-modify-writes.
+    /// Returns the word with the address of the newest item. A caller may exchange any value for
+    /// another one; [`push`](Self::push) still publishes its items, because both are
+    /// read-modify-writes.
     #[inline]
     pub fn top(&self) -> &AtomicPtr<T> {
         &self.top
     }
 
-    /// Puts `newest` on top, and returns the item that was there before, or null.
-    ///
-    /// Before each attempt, calls `link` with the present top, which `link` writes into the link of
-    /// the oldest of the new items.
+    /// Puts `newest` on top, and returns the previous top, or null. Before each attempt, calls
+    /// `link` with the present top, which `link` writes into the link of the oldest of the new
+    /// items.
     ///
     /// # Blocking
     ///
@@ -188,8 +180,7 @@ impl<T> RawStack<T> {
     /// Never blocks. Costs one swap.
     #[inline]
     pub fn take_all(&self) -> *mut T {
-        // ORDER(mpscq-stack): the acquire end; see `push`. If a push comes first, we take its items
-        // whole. If our swap comes first, its exchange fails, and it tries again on the empty list.
+        // ORDER(mpscq-stack): the acquire end; see `push`.
         // Test: loom stack_take_needs_acquire
         self.top.swap(ptr::null_mut(), order::stack_take())
     }

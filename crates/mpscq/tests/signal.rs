@@ -2,14 +2,10 @@
 
 #![cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 
-use std::{
-    cell::Cell,
-    mem, ptr,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
-    },
-};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::{mem, ptr};
 
 use afterwork_mpscq::{Chain, Node, Pop, Queue};
 

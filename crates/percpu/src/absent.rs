@@ -15,10 +15,8 @@ pub struct DrainedWhenAbsent {
 }
 
 /// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
-/// `online`.
-///
-/// Call this in a program that detects changes to the online CPUs itself. Registries of workqueues
-/// call it automatically.
+/// `online`. Registries of workqueues call it when they detect a change; other programs call it
+/// themselves.
 ///
 /// # Blocking
 ///
@@ -28,10 +26,8 @@ pub fn set_online_cpus(online: &CpuSet) {
 }
 
 impl<T: Send, const C: bool> PerCpu<T, C> {
-    /// Calls `f` on the data of each CPU that is not in `online`.
-    ///
-    /// If the owner of such a slot is still running on another CPU, the call on that slot is an
-    /// ordinary remote call.
+    /// Calls `f` on the data of each CPU that is not in `online`. A slot with an owner that still
+    /// runs, on another CPU, gets an ordinary remote call.
     ///
     /// # Blocking
     ///
@@ -50,10 +46,10 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// CPUs is detected.
     ///
     /// A registry of workqueues detects a change when it reads the topology again
-    /// (`Registry::global` does so while work waits), or receives another topology from
+    /// (`Registry::global` does so while work waits), or receives another one from
     /// `Registry::set_topology`. It runs the drain on a separate thread. A program can also report
-    /// a change with [`set_online_cpus`]. A CPU may be drained more than once while it is offline,
-    /// and a CPU that was never online is also drained.
+    /// a change with [`set_online_cpus`]. A CPU may be drained more than once, and also if it was
+    /// never online.
     ///
     /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
@@ -88,8 +84,8 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
         let watcher = move |online: &CpuSet| {
             if let Some(slots) = slots.upgrade() {
                 slots.drain_absent(online, |cpu, data| {
-                    // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic
-                    // is caught and counted.
+                    // FOREIGN(percpu-absent): the drain, on the thread inside the slot. A panic is
+                    // counted.
                     if panics::contain(|| drain(cpu, data)) {
                         slots.panics.count(cpu);
                     }

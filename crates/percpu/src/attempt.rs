@@ -1,13 +1,12 @@
-//! One remote call. It takes the slot, asks for the slot or is queued, and it is polled until it
-//! has run.
-//!
-//! An attempt itself never waits, so a drain can have an attempt in progress for each CPU.
+//! One remote call. It takes the slot, asks for the slot or is queued, and is polled until it has
+//! run. It never waits, so a drain can have an attempt in progress for each CPU.
 
 use std::panic::resume_unwind;
 
 use base::internal::panics;
+use sync::slice::Section;
 use sync::unmodelled::Arc;
-use sync::{asym, slice::Section, twin};
+use sync::{asym, twin};
 
 use super::backoff::{self, Deadline, Step, Turn};
 use super::call::{Call, Outcome};
@@ -16,24 +15,21 @@ use super::choice::{Escalate, Escalation, Kind};
 use super::leaked::Due;
 use super::slot::{Found, Slot};
 
-/// The state of an attempt.
 enum Stage<F, R> {
-    /// The call has not begun. It may be waiting for a thread inside the slot.
+    /// The call may be waiting for a thread inside the slot.
     Ready(F),
     /// The owner has been asked for the slot.
     Asked(F, Wait),
-    /// The call is queued. The owner, or a thread that takes the slot, will run it.
+    /// The owner, or a thread that takes the slot, will run it.
     Queued(Arc<Call<F, R>>),
-    /// The call has run, or was cancelled.
     Over,
 }
 
-/// The state of the wait for an owner that was asked.
 enum Wait {
     Until(Deadline),
     /// Every thread has passed a fence since we asked.
     Fenced,
-    /// The bias must not be broken, so the call waits for the owner.
+    /// The bias must not be broken.
     Endless,
 }
 
@@ -50,7 +46,6 @@ struct Held<'p, T> {
     slot: &'p Slot<T>,
     /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
-    /// `true` if the call has asked for the slot.
     is_asking: bool,
     /// It ends after the slot is released.
     _section: Section,
@@ -72,17 +67,15 @@ impl<T> Drop for Held<'_, T> {
 }
 
 impl<T, F, R> Attempt<'_, T, F, R> {
-    /// Withdraws the announcement, if there is one, and lets another thread take the slot.
+    /// Withdraws the announcement, so that another thread can take the slot.
     pub(super) fn withdraw(&mut self) {
         if self.slot.withdraw(&mut self.turn) {
             self.slot.hand_over();
         }
     }
 
-    /// Cancels the call. Returns its closure, or its outcome if it has begun. Returns `None` if the
-    /// call was already over.
-    ///
-    /// Does not unwind, because a queued closure may borrow from the caller's stack.
+    /// Cancels the call. Returns its closure, or its outcome if it has begun, or `None` if it was
+    /// over. Does not unwind, because a queued closure may borrow from the caller's stack.
     fn end(&mut self) -> Option<Result<F, Outcome<R>>> {
         self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -108,7 +101,6 @@ where
         Self { slot, escalation, stage: Stage::Ready(f), turn: Turn::default() }
     }
 
-    /// Runs the call, if the slot is free.
     #[inline]
     pub(super) fn try_now(&mut self) -> Option<R> {
         if !matches!(self.stage, Stage::Ready(_)) {
@@ -118,8 +110,7 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// Performs one step of the wait for the call: polls as [`check_as_next`](Self::check_as_next)
-    /// does, or sleeps.
+    /// Polls as [`check_as_next`](Self::check_as_next) does, or sleeps.
     pub(super) fn step(&mut self, step: Step) -> Option<R> {
         let Step::Look(due) = step else {
             self.nap();
@@ -128,8 +119,8 @@ where
         self.check_as_next(due)
     }
 
-    /// First announces the call, as [`check_as_next`](Self::check_as_next) does. Then sleeps for a
-    /// short time, at most until the slot is handed over to this call or the call has run.
+    /// Announces the call, and sleeps for a short time, at most until the slot is handed over to
+    /// this call or the call has run.
     pub(super) fn nap(&mut self) {
         let slot = self.slot;
         match (&self.stage, slot.kind()) {
@@ -145,11 +136,9 @@ where
         }
     }
 
-    /// Polls as [`check`](Self::check) does. If the call has slept, it also announces itself:
-    /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
-    /// before it.
-    ///
-    /// The thread must not run user code until the next call of one of these functions.
+    /// Polls as [`check`](Self::check) does. If the call has slept, it also announces itself: until
+    /// it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot before
+    /// it. The thread runs no user code until the next call of one of these functions.
     pub(super) fn check_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -157,9 +146,7 @@ where
         self.check(due)
     }
 
-    /// Tries to run the call, and returns its result if it has run. First performs the check that
-    /// is due.
-    ///
+    /// Performs the check that is due, tries to run the call, and returns its result if it has run.
     /// A panic in a queued call is resumed here.
     pub(super) fn check(&mut self, due: Due) -> Option<R> {
         self.slot.check_owner(due);
@@ -191,17 +178,12 @@ where
         }
     }
 
-    /// Cancels the call. Returns `f`, or the result of the call if it has begun.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the call has run, if it has begun.
+    /// Cancels the call. Returns `f`, or the result of the call if it has begun, after it has run.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
         let ended = self.end().expect("a call that is over is not polled");
         ended.map_err(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 
-    /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
         let (f, is_asking) = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => (f, false),
@@ -210,12 +192,12 @@ where
         };
         let (slot, is_awaited) = (self.slot, self.turn.has_slept);
         let _held = Held { slot, is_awaited, is_asking, _section: Section::enter() };
-        // The owner is woken later, when the call has run.
+        // The owner is woken when the call has run.
         slot.withdraw(&mut self.turn);
         // Calls that were queued earlier run first.
         slot.run_queued_calls();
         // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
-        // the caller after the slot is released. SAFETY: `_held` holds the slot.
+        // it after the slot is released. SAFETY: `_held` holds the slot.
         unsafe { slot.touch_as_caller(f) }
     }
 
@@ -228,8 +210,8 @@ where
         let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
         // SAFETY: `f` may borrow for less than the queued call's lifetime. That call accesses `f`
         // and its result only after it has moved its state from `PENDING` and before it stores
-        // `DONE`. `check`, `cancel` and the drop of `self` ensure that, before the borrow ends,
-        // this access has ended or can no longer begin. They leave both places empty.
+        // `DONE`. `check`, `cancel` and the drop of `self` ensure that this access ends before the
+        // borrow, and leave both places empty.
         let queued = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };
@@ -262,8 +244,7 @@ where
     }
 }
 
-/// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has passed
-/// one.
+/// Makes every thread pass a fence if `how` allows it. Returns `true` on success.
 fn pass_heavy_fence(how: Escalate) -> bool {
     if twin::armed("percpu: no heavy fence") {
         return true;
@@ -282,10 +263,8 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
     fn drop(&mut self) {
         // A call that is over has withdrawn its announcement.
         if !matches!(self.stage, Stage::Over) && !twin::torn_down() {
-            // This code runs if the wait unwinds: a drain panicked on another slot, or this slot is
-            // lost.
-            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A panic
-            // is caught.
+            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller, because
+            // a drain panicked on another slot, or this slot is lost. A panic is caught.
             panics::contain(|| drop(self.end()));
         }
     }

@@ -1,6 +1,5 @@
-//! Waits for a slot: spins, then yields the CPU, then sleeps for short times.
-//!
-//! A sleep ends early if the slot's `door` is notified; see `slot.rs`.
+//! Waits for a slot: spins, then yields the CPU, then sleeps until the slot's `door` is notified
+//! (`slot.rs`), for short times.
 
 use std::time::Duration;
 
@@ -9,60 +8,50 @@ use sync::{hint, thread, time};
 
 use super::leaked::{Checks, Due};
 
-/// The number of spins before a waiter yields its CPU. They take a few microseconds, as long as
-/// several short operations.
+/// The number of spins before a waiter yields its CPU. They take a few microseconds.
 pub(super) const NR_SPINS: u32 = 128;
 
 /// The number of spins of an owner that waits for a call on its own slot. They take most of a
-/// millisecond, which is longer than any call should take, because an owner should not lose its
-/// CPU.
+/// millisecond, longer than any call should take, because an owner should not lose its CPU.
 pub(super) const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// The maximum time for which an owner leaves its slot to announced callers before one operation.
-/// 10 ms is about the time that a busy machine needs to schedule the caller. With a longer time, a
-/// preempted caller would stop the owner.
+/// The maximum time for which an owner leaves its slot to announced callers before one operation:
+/// about the time that a busy machine needs to schedule the caller. With a longer time, a preempted
+/// caller would stop the owner.
 pub(super) const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
-/// The length of a waiter's short sleep in microseconds, which is about the cost of a wake-up. It
-/// bounds the delay if a thread that releases the slot does not see the waiter.
+/// The length of a waiter's short sleep in microseconds, about the cost of a wake-up. It bounds the
+/// delay if a thread that releases the slot does not see the waiter.
 pub(super) const SLEEP_US: u64 = 50;
 
-/// One wait.
 #[derive(Debug)]
 pub(super) struct Backoff {
     nr_checks: u32,
     nr_spins: u32,
 }
 
-/// The time at which a wait gives up. In a model, where no time passes, this is the number of
-/// checks before the wait gives up.
+/// The time at which a wait gives up. In a model, the number of checks before that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(u64);
 
-/// The age of a waiting call, and whether it has announced itself.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// The time of the first poll in nanoseconds, or 0 before it. In a model, where no time passes,
-    /// this is the number of the thread.
+    /// The time of the first poll in nanoseconds, or 0 before it. In a model, the thread's number.
     since_ns: u64,
-    /// `true` if the call has ever announced itself. Other threads may then wait for its end.
+    /// `true` if other threads may wait for the end of the call.
     pub(super) has_slept: bool,
     is_announced: bool,
 }
 
-/// A step of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Polls, and performs the check that is due.
+    /// Poll, and perform the check that is due.
     Look(Due),
-    /// Sleeps for a short time.
     Nap,
 }
 
 /// Waits as a remote caller: calls `step` with [`Step::Look`] until it returns a value. In a long
-/// wait, also calls it with [`Step::Nap`], for which it returns nothing.
-///
-/// Reports the wait after the spins, like every wait that may sleep.
+/// wait, also calls it with [`Step::Nap`]. Reports the wait after the spins, like every sleep.
 pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     let mut backoff = Backoff::new(NR_SPINS);
     loop {
@@ -75,7 +64,6 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
         backoff.pass(nap);
     }
     report::while_asleep(|| {
-        // In a model, no time passes.
         let mut checks = Checks::begin(time::now_ns());
         loop {
             backoff.pass(|| _ = step(Step::Nap));
@@ -86,10 +74,8 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     })
 }
 
-/// Waits as [`wait_for`] does, but unwinds only if `check` does. Use it for a caller whose stack
-/// another thread may still be using.
-///
-/// If the thread must not sleep here, it still sleeps for short times, but does not report this.
+/// Waits as [`wait_for`] does, but unwinds only if `check` does, for a caller whose stack another
+/// thread may still be using. If the thread must not sleep here, does not report its short sleeps.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
         return wait_for(|step| {
@@ -109,13 +95,12 @@ pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     }
 }
 
-/// Sleeps for a short time.
 pub(super) fn nap() {
     thread::sleep(Duration::from_micros(SLEEP_US));
 }
 
 impl Backoff {
-    /// Begins a wait that spins at most `nr_spins` times.
+    /// Creates a wait that spins at most `nr_spins` times.
     pub(super) fn new(nr_spins: u32) -> Self {
         Self { nr_checks: 0, nr_spins }
     }
@@ -124,7 +109,7 @@ impl Backoff {
         self.nr_checks < self.nr_spins && machine_may_spin()
     }
 
-    /// Spins once before the next attempt, or calls `nap` if the wait no longer spins.
+    /// Spins once, or calls `nap` if the wait no longer spins.
     pub(super) fn pass(&mut self, nap: impl FnOnce()) {
         self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {
@@ -136,7 +121,6 @@ impl Backoff {
 }
 
 impl Turn {
-    /// Records that the call has polled the slot.
     pub(super) fn poll(&mut self) {
         if self.since_ns == 0 {
             self.since_ns = if cfg!(any(loom, shuttle)) {
@@ -147,8 +131,7 @@ impl Turn {
         }
     }
 
-    /// Records that the call is about to sleep. It must have polled before. Returns the time to
-    /// announce.
+    /// Records that the call, which has polled, is about to sleep. Returns the time to announce.
     pub(super) fn sleeps(&mut self) -> u32 {
         self.has_slept = true;
         self.is_announced = true;
@@ -161,12 +144,10 @@ impl Turn {
         self.has_slept.then(|| self.since())
     }
 
-    /// Returns the time that the call has announced, or 0.
     pub(super) fn announced(&self) -> u32 {
         if self.is_announced { self.since() } else { 0 }
     }
 
-    /// Ends the announcement. Returns the announced time, or 0.
     pub(super) fn withdraw(&mut self) -> u32 {
         let since = self.announced();
         self.is_announced = false;
@@ -174,8 +155,7 @@ impl Turn {
     }
 
     /// Returns the time at which the wait began, in units of about 0.1 ms. It is never 0, and wraps
-    /// around after days. Calls with the same time may take the slot in any order, which is
-    /// harmless.
+    /// around after days. The order of calls with the same time does not matter.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
             return self.since_ns as u32;
@@ -185,8 +165,7 @@ impl Turn {
 }
 
 impl Deadline {
-    /// Creates a deadline `span` from now. In a model, the deadline passes at the second check, or
-    /// at the first if `span` is zero.
+    /// In a model, the deadline passes at the second check, or at the first if `span` is zero.
     pub(super) fn after(span: Duration) -> Self {
         if cfg!(any(loom, shuttle)) {
             return Self(u64::from(!span.is_zero()));

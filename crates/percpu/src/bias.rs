@@ -1,8 +1,5 @@
 //! The ways in which an owner keeps its slot and gives it up, and in which other threads ask for
-//! the slot or break the bias.
-//!
-//! `slot.rs` describes the states. `want` is zero only while the owner has the bias or is inside an
-//! operation.
+//! the slot or break the bias. `slot.rs` describes the states.
 
 use std::time::Duration;
 
@@ -15,15 +12,12 @@ use super::backoff::{
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
-/// The number of polls for which an owner that gave up its slot on request waits for the requester
-/// to take it, before the owner takes the slot back. They take about a microsecond, several times
-/// the transfer time of a cache line between CPUs. A later requester can take the slot between two
-/// operations of the owner.
+/// The number of polls for which an owner waits for a requester to take the slot, before it takes
+/// the slot back. They take about a microsecond, several transfers of a cache line between CPUs.
 const NR_HANDOFF_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
-    /// Makes this thread the owner. Returns `true` if there was no owner. The slot is still given
-    /// up after this call.
+    /// Makes this thread the owner, if there is none. The slot is still given up after this call.
     pub(super) fn claim(&self) -> bool {
         let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
         // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
@@ -38,8 +32,7 @@ impl<T> Slot<T> {
         self.far.owner.store(OwnerWord::NONE.0, Ordering::Release);
     }
 
-    /// Returns `true` if the calling thread has an [`Owner`](super::Owner) of the slot that has not
-    /// parked.
+    /// Returns `true` if this thread is the owner and has not parked.
     pub(super) fn is_mine(&self) -> bool {
         let owner = self.owner();
         owner.is_mine() && !owner.is_parked()
@@ -60,14 +53,12 @@ impl<T> Slot<T> {
         self.hand_over();
     }
 
-    /// Takes the slot back after `give_up`. In `Queue` the owner then keeps it between operations.
-    ///
-    /// In `OnDemand`, the next operation takes the slot back.
+    /// Takes the slot back after `give_up`. In `OnDemand`, the next operation does so.
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
             self.run_queued_calls();
-            // `release` is not needed here, because only the owner moves the word from `OWNED`.
+            // Only the owner moves the word from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
         let owner = self.owner().unparked();
@@ -82,7 +73,7 @@ impl<T> Slot<T> {
     }
 
     /// Does the same as [`take`](Self::take). An owner that sleeps announces itself, as a caller
-    /// does, so that no caller takes the slot before it.
+    /// does.
     fn take_as(&self, turn: &mut Turn) {
         let mut backoff = Backoff::new(NR_OWNER_SPINS);
         while !self.try_take() {
@@ -96,8 +87,8 @@ impl<T> Slot<T> {
         self.withdraw(turn);
     }
 
-    /// Takes the slot for its owner. First wakes the callers that sleep, and lets them take the
-    /// slot for at most `HANDOFF_WAIT`.
+    /// Takes the slot for its owner. First lets sleeping callers take it, for at most
+    /// `HANDOFF_WAIT`.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
@@ -108,7 +99,7 @@ impl<T> Slot<T> {
             let mut backoff = Backoff::new(NR_SPINS);
             let mut deadline = Deadline::after(HANDOFF_WAIT);
             turn.poll();
-            // In a model no time passes, and the wait is never late.
+            // In a model no time passes.
             while is_awaited() && (cfg!(any(loom, shuttle)) || !deadline.is_over()) {
                 backoff.pass(|| self.nap(|| !is_awaited()));
             }
@@ -118,12 +109,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Sleeps for a short time, at most until the slot is handed over. Does not sleep if
-    /// `may_go_on` returns `true`.
-    ///
-    /// In a model, the sleep never times out. Loom also explores releases that do not see the
-    /// sleeper, and only the timeout would end such a sleep. Under loom, this function therefore
-    /// yields instead.
+    /// Sleeps for a short time, at most until the slot is handed over, unless `may_go_on` returns
+    /// `true`. Under loom, which also explores releases that do not see the sleeper, and whose
+    /// sleeps do not time out, yields instead.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
         if cfg!(loom) {
             return backoff::nap();
@@ -134,7 +122,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, which has replaced `before` with `HELD`.
+    /// Takes the slot for its owner, which has stored `HELD` over `before`.
     #[cold]
     #[inline(never)]
     fn take_after(&self, before: u32) {
@@ -144,8 +132,7 @@ impl<T> Slot<T> {
         self.take();
     }
 
-    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner and is
-    /// not inside an operation.
+    /// Runs queued calls, or hands the slot over if a thread asks. The owner is in no operation.
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
         match kind {
@@ -164,16 +151,14 @@ impl<T> Slot<T> {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed is sufficient, because while `want` is zero, the owner has kept the slot
-                // since its last operation.
+                // Relaxed is sufficient, because while `want` is zero, the owner has the slot.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
-                // A swap is cheaper than a compare-exchange if stores miss the caches, and storing
-                // `HELD` over `HELD` changes nothing. If the holder's release comes first, we get
-                // the slot. If our swap comes first, the release later stores FREE over it, and
-                // `take_after` waits for that. Loom may order that release before the swap and lose
-                // it, so models compare first.
+                // A swap is cheaper than a compare-exchange if stores miss the caches. If the
+                // holder's release comes first, we get the slot. If our swap comes first, it
+                // changes nothing, the release later stores FREE, and `take_after` waits for that.
+                // Loom may order that release before the swap and lose it.
                 if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
                     self.take_in_turn();
                 } else {
@@ -200,7 +185,6 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Ends an operation that began with `enter`, which returned `asked`.
     #[inline(always)]
     pub(super) fn exit(&self, kind: Kind, asked: bool) {
         if asked {
@@ -228,13 +212,11 @@ impl<T> Slot<T> {
         self.exit(kind, asked);
     }
 
-    /// Hands the slot over to a thread that asks for it, and takes it back as a remote caller does.
-    /// Always returns `true`.
+    /// Hands the slot over to a thread that asks for it, and takes it back. Returns `true`.
     #[cold]
     #[inline(never)]
     fn enter_asked(&self) -> bool {
-        // Release pairs with the load in `try_break`, as in `exit`: a breaker that reads 0 sees our
-        // past operations.
+        // Release pairs with the load in `try_break`, as in `exit`.
         self.busy.store(0, Ordering::Release);
         if !Want(self.want.load(Ordering::Relaxed)).is_away() {
             self.unbias();
@@ -250,28 +232,26 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Ends an operation that began with `enter_asked`. Keeps the slot if no thread asks for it.
+    /// Ends an operation of `enter_asked`. Keeps the slot if no thread asks for it.
     #[cold]
     #[inline(never)]
     fn exit_asked(&self) {
-        // `want` changes before the word: while the word is `HELD`, no thread can break the bias.
-        // If the word became `OWNED` first, a breaker could take and release the slot before our
-        // exchange, which would then clear its `AWAY`.
+        // `want` changes before the word, which no thread changes while it is `HELD`. If the word
+        // became `OWNED` first, a breaker could take and release the slot before our exchange,
+        // which would then clear its `AWAY`.
         if twin::armed("percpu: keeps the slot before marking it") {
             self.word.store(OWNED, release_order());
         }
         let nobody_asks =
             self.want.compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        // If a thread asks, `AWAY` stays set, and the next operation takes the slot in the same
-        // way.
+        // If a thread asks, `AWAY` stays set for the next operation.
         let next = if nobody_asks { OWNED } else { FREE };
         self.word.store(next, release_order());
     }
 
     /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
-        // The order of these two changes does not matter, because only this thread reads both words
-        // together.
+        // Only this thread reads both words together, so their order does not matter.
         if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
@@ -291,14 +271,11 @@ impl<T> Slot<T> {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Takes the slot from an owner that has the bias and is not inside. Returns `true` on success.
-    ///
-    /// The caller must have asked for the slot, and then made every thread pass a fence.
+    /// Takes the slot from an owner that has the bias and is not inside. The caller has asked for
+    /// the slot, and then made every thread pass a fence.
     pub(super) fn try_break(&self) -> bool {
         // ORDER(percpu-busy): the acquire end; see `exit`.
         // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
-        // If that barrier comes first, the owner's next `enter` sees our `want`. If the owner's
-        // barrier comes first, we read its `busy` here.
         // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_check_of_busy
         let inside = self.busy.load(Ordering::Acquire) != 0;
         if inside && !twin::armed("percpu: breaks without a check") {

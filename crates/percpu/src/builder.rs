@@ -31,7 +31,6 @@ use super::tally::Tally;
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
-    /// The mode, or `None` to use that of the environment.
     qpw: Option<Qpw>,
     topology: Option<Topology>,
     isolated: CpuSet,
@@ -54,8 +53,7 @@ pub enum BuildError {
     Name,
 }
 
-// `builder` is a function of `PerCpu<()>`, so that its callers need not name a type:
-// `Builder::build` determines the type of the slots.
+// On `PerCpu<()>`, callers need not name a type. `Builder::build` determines that of the slots.
 impl PerCpu<()> {
     /// Returns a builder.
     pub fn builder() -> Builder {
@@ -84,8 +82,7 @@ impl Builder {
         self
     }
 
-    /// Sets the machine. The data has a slot for each possible CPU of `topology`. The default is
-    /// the machine of this process.
+    /// Sets the machine, whose possible CPUs have a slot. The default is that of this process.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
@@ -111,10 +108,8 @@ impl Builder {
     }
 
     /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked
-    /// on the slot of a CPU.
-    ///
-    /// The panic is caught and counted with or without a handler. The handler runs on the same
-    /// thread, inside the slot. A panic in the handler is caught.
+    /// on the slot of a CPU, on the same thread, inside the slot. Its panics are caught. The panic
+    /// of the work is caught and counted with or without a handler.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self

@@ -1,8 +1,8 @@
 //! A queued call. Its caller waits for it or cancels it.
 //!
 //! The closure borrows from the caller's stack, and the entry in the call queue may outlive the
-//! caller. Both sides therefore change one word. The side that moves it from `PENDING` gets the
-//! closure. If the runner gets it, the caller does not return before the word is `DONE`.
+//! caller. The side that moves the state from `PENDING` gets the closure. If the runner gets it,
+//! the caller does not return before the state is `DONE`.
 
 use base::internal::panics::{Payload, guarded};
 use sync::atomic::{AtomicU32, Ordering};
@@ -17,12 +17,11 @@ const CANCELLED: u32 = 3;
 /// The result of a call, or the payload of its panic.
 pub(super) type Outcome<R> = Result<R, Payload>;
 
-/// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// The closure, which the side that moved `state` from `PENDING` uses. It is `None` afterwards.
+    /// Used by the side that moves `state` from `PENDING`. It is `None` afterwards.
     f: UnsafeCell<Option<F>>,
-    /// The outcome, written by the runner before `DONE`, and taken by the caller after it.
+    /// Written by the runner before `DONE`, and taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
 }
 
@@ -40,7 +39,7 @@ impl<F, R> Call<F, R> {
         }
     }
 
-    /// Runs the call, unless it was cancelled. The caller holds the slot of `data`.
+    /// The caller holds the slot of `data`.
     pub(super) fn run<T>(&self, data: &mut T)
     where
         F: FnOnce(&mut T) -> R,
@@ -57,17 +56,15 @@ impl<F, R> Call<F, R> {
         //   here:   outcome, the closure's effects;   state = DONE   Release
         //   caller: state: DONE  Acquire;             takes the outcome, returns
         // If our store comes first, the caller takes the outcome and may free the data that the
-        // closure borrowed, because we no longer use it. If the caller's load comes first, it keeps
-        // waiting.
+        // closure borrowed. If the caller's load comes first, it keeps waiting.
         // Test: queued_call_returns_its_result, finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }
 
-    /// Takes the outcome, if the call has run. Only the caller may use this function.
+    /// Takes the outcome, on the caller, if the call has run.
     pub(super) fn outcome(&self) -> Option<Outcome<R>> {
         // ORDER(percpu-call): the acquire end; see `run`.
-        // Test: queued_call_returns_its_result
         if self.state.load(Ordering::Acquire) != DONE {
             return None;
         }
@@ -75,22 +72,20 @@ impl<F, R> Call<F, R> {
         self.outcome.with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
-    /// Returns `true` if the call has run.
     pub(super) fn is_done(&self) -> bool {
-        // Relaxed is sufficient, because this is a hint. `outcome` acquires.
+        // This is a hint. `outcome` acquires.
         self.state.load(Ordering::Relaxed) == DONE
     }
 
-    /// Cancels the call and returns its closure, if its run has not begun. Only the caller may use
-    /// this function.
+    /// Cancels the call, on the caller, and returns its closure, if its run has not begun.
     pub(super) fn cancel(&self) -> Option<F> {
         self.claim(CANCELLED)
     }
 
-    /// Makes the transition from `PENDING` to `to`. If that succeeds, takes the closure.
+    /// Moves the state from `PENDING` to `to` and takes the closure, if possible.
     fn claim(&self, to: u32) -> Option<F> {
         // Relaxed is sufficient. The caller created the closure, and the runner received it with
-        // the queued call. Only one of the two exchanges succeeds.
+        // the queued call. Only one exchange succeeds.
         let relaxed = Ordering::Relaxed;
         let is_ours = self.state.compare_exchange(PENDING, to, relaxed, relaxed).is_ok()
             || to == RUNNING && twin::armed("percpu: runs a recalled call");

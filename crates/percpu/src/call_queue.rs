@@ -1,13 +1,9 @@
-//! The queued calls of one slot in order, and the counts of calls that were posted and of calls
-//! that have run.
+//! The queued calls of one slot in order. The thread that holds the slot runs them, oldest first.
 //!
-//! The thread that holds the slot runs the calls, one after another, oldest first. `nr_posted`
-//! rises before a call is pushed, and `nr_done` after it ran. A flush reads the first count and
-//! waits until the second reaches it.
-//!
-//! This is sufficient. Consider a call X whose post ended before the flush began. Calls that run
-//! before X were pushed before X, so the count that the flush reads includes them and X itself.
-//! Until X has run, `nr_done` is less than the count that the flush waits for.
+//! `nr_posted` rises before a call is pushed, and `nr_done` after it ran. A flush reads the first
+//! count and waits until the second reaches it. This is sufficient: calls that run before a call X
+//! were pushed before X, so if the post of X ended before the flush, the count that the flush reads
+//! includes them and X itself. Until X has run, `nr_done` is less.
 
 use base::internal::panics;
 use mpscq::{Node, Stack};
@@ -18,12 +14,11 @@ use sync::twin;
 /// Work for a slot. It never panics.
 pub(super) type QueuedCall<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// The queued calls of one slot.
 pub(super) struct CallQueue<T> {
     calls: Stack<Node<QueuedCall<T>>>,
-    /// A: the number of posts that have begun.
+    /// A: the posts that have begun.
     nr_posted: AtomicU64,
-    /// A: the number of calls that have run. Written by the thread that holds the slot.
+    /// A: the calls that have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
@@ -37,20 +32,20 @@ impl<T> CallQueue<T> {
         self.calls.is_empty()
     }
 
-    /// Adds a queued call. The caller must then ensure that a thread will run it.
+    /// The caller then ensures that a thread will run the call.
     pub(super) fn push(&self, call: QueuedCall<T>) {
         self.nr_posted.fetch_add(1, Ordering::Relaxed);
         self.calls.push(Node::new(call));
     }
 
-    /// Passes each call to `run`. The caller must hold the slot. If a call forks, the child leaks
-    /// the calls after it, because the parent runs them.
+    /// Passes each call to `run`, in a held slot. If a call forks, the child leaks the calls after
+    /// it, because the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {
             let call = call.into_inner();
             if here.is_this() {
-                // An unwinding panic would lose the calls after this one.
+                // An unwinding panic would lose the next calls.
                 panics::or_abort("a queued call of per-CPU data panicked", || run(call));
             } else {
                 std::mem::forget(call);
@@ -66,8 +61,7 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Leaks all queued calls, in a child of `fork`. `is_idle` is `true` if no thread was running
-    /// queued calls.
+    /// Leaks all calls, in a child of `fork`. `is_idle` is `true` if no thread was running them.
     pub(super) fn forget(&self, is_idle: bool) {
         let mut nr_forgotten = 0;
         for call in self.calls.take_all_fifo() {
@@ -79,28 +73,20 @@ impl<T> CallQueue<T> {
         self.nr_done.store(nr_done, Ordering::Relaxed);
     }
 
-    /// Returns the number of posts that a flush must wait for if it begins now.
+    /// The number of posts for which a flush that begins now waits.
     pub(super) fn nr_posted(&self) -> u64 {
         self.nr_posted.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if `nr_posted` calls have run.
     pub(super) fn is_done(&self, nr_posted: u64) -> bool {
         // ORDER(percpu-done): the acquire end; see `run_all`.
-        // Test: flush_sees_earlier_calls
         self.nr_done.load(Ordering::Acquire) >= nr_posted
     }
 }
 
-impl<T> Drop for CallQueue<T> {
-    /// Drops the remaining calls. Calls remain only if an owner was leaked (`mem::forget`).
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            for call in self.calls.take_all() {
-                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A
-                // panic in its drop is caught.
-                panics::contain(|| drop(call));
-            }
-        }
-    }
-}
+// Calls remain only if an owner was leaked (`mem::forget`).
+sync::on_drop!(CallQueue[T], it => for call in it.calls.take_all() {
+    // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A panic in
+    // its drop is caught.
+    panics::contain(|| drop(call));
+});

@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use base::internal::params::Qpw;
 
-/// The way in which a slot is owned, derived from mode, escalation and isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The owner keeps the slot, and remote work is queued.
     Queue,
     /// The owner hands the slot over when asked.
     OnDemand,
-    /// The same as `OnDemand`, except that a remote caller may break the bias.
+    /// Like `OnDemand`, but a remote caller may break the bias.
     Breakable,
     /// The owner takes the slot for each operation.
     EveryOp,
 }
 
 impl Kind {
-    /// Returns the mode of a slot of this kind.
     pub(super) fn qpw(self) -> Qpw {
         match self {
             Self::Queue => Qpw::Queue,
@@ -28,8 +26,7 @@ impl Kind {
     }
 }
 
-/// The action of a remote caller in [`Qpw::OnDemand`] if the owner does not hand over the slot in
-/// time.
+/// The action of a remote caller in [`Qpw::OnDemand`] if the owner does not hand over the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Escalate {
     /// Keeps waiting.
@@ -42,18 +39,15 @@ pub enum Escalate {
     Interrupt,
 }
 
-/// The way in which remote callers escalate, and the time after which they escalate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Escalation {
     pub(super) how: Escalate,
     pub(super) after: Duration,
 }
 
-/// Decides the way in which a slot is owned.
-///
-/// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for the threads
-/// on it. If the mode would queue calls, each operation therefore takes and releases the slot
-/// instead.
+/// Decides the way in which a slot is owned. Nothing is ever queued onto an isolated CPU, and
+/// remote callers should not wait for the threads on it, so each operation takes and releases the
+/// slot there.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,
@@ -64,13 +58,11 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     }
 }
 
-/// The parameter `C` of per-CPU data whose mode was chosen at compile time: the mode is
-/// [`Qpw::Queue`], and no operation tests it. Otherwise the mode is chosen when the program starts,
-/// and each operation tests it.
+/// The parameter `C` of per-CPU data whose mode is [`Qpw::Queue`] at compile time, so that no
+/// operation tests it.
 #[doc(hidden)]
 pub const COMPILED_OUT: bool = true;
 
-/// Returns the kind of a slot whose stored kind is `stored`.
 #[inline(always)]
 pub(super) fn chosen<const C: bool>(stored: Kind) -> Kind {
     if C { Kind::Queue } else { stored }

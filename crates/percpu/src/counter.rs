@@ -8,12 +8,10 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// A counter with a part for each CPU. Adding and reading an approximate value are cheap. Reading
-/// the exact value is slower.
+/// A counter with a part for each CPU, which is cheap to add to and to read approximately.
 ///
 /// A CPU adds to its own part. When the part reaches the batch size, it is moved to the common
-/// count. CPUs therefore contend for the common count only once per batch, and that count is off by
-/// less than a batch per CPU.
+/// count. That count is therefore off by less than a batch per CPU.
 ///
 /// # Guarantees
 ///
@@ -41,7 +39,7 @@ use super::remote::PerCpu;
 #[doc(alias = "percpu_counter")]
 pub struct SloppyCounter {
     parts: Arc<PerCpu<i64>>,
-    /// A: the amount that was moved here from the parts, in two's complement.
+    /// A: the amount moved here from the parts, in two's complement.
     common: Arc<AtomicU64>,
     batch: u64,
     _watch: DrainedWhenAbsent,
@@ -110,10 +108,9 @@ impl SloppyCounter {
     }
 }
 
-/// Moves a part to the common count. It is called inside the part's slot, so that a sum finds the
-/// amount in exactly one of the two places.
+/// Moves a part to the common count, inside the part's slot, so that a sum finds the amount in
+/// exactly one of the two places.
 fn fold(part: &mut i64, common: &AtomicU64) {
-    // Relaxed is sufficient: a sum enters each slot after the operations that moved the part of
-    // that slot, so it sees their additions.
+    // Relaxed is sufficient: a sum enters each slot after the operations that moved its part.
     common.fetch_add(std::mem::take(part) as u64, Ordering::Relaxed);
 }

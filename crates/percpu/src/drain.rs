@@ -72,8 +72,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // All attempts are created before the first is tried, so that an attempt on a slot of our
-        // own panics before any call has run.
+        // An attempt on a slot of our own panics before any call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
@@ -83,8 +82,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
                 attempts.last_mut().into_iter().for_each(Attempt::nap);
                 return None;
             };
-            // Only the last attempt announces itself, and not while `f` runs on another slot,
-            // because `f` may wait for the owner.
+            // Only the last attempt announces itself, and not while `f`, which may wait for the
+            // owner, runs on another slot.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

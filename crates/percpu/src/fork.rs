@@ -9,22 +9,17 @@
 //! - Queued calls are leaked with their captures, because the parent runs them.
 
 use base::internal::numbered::Numbered;
-use sync::{
-    Mutex,
-    fork::{self, Handler},
-    twin,
-};
+use sync::Mutex;
+use sync::fork::{self, Handler};
 
-use super::{slot::Slot, table::Table};
+use super::slot::Slot;
+use super::table::Table;
 
-/// The address of the slots, and their number.
 type Place = (usize, usize);
 
-/// Slots, and the function that resets them.
 type Inheriting = (Place, unsafe fn(Place));
 
 sync::process_wide! {
-    /// All slots of the process.
     fn places() -> Mutex<Numbered<Inheriting>> = Mutex::new(Numbered::new())
 }
 
@@ -32,19 +27,18 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(places()),
     child: || {
         for &(place, inherit) in places().lock().iter() {
-            // SAFETY: a place is on the list as long as its slots exist.
+            // SAFETY: a place is listed as long as its slots exist.
             unsafe { inherit(place) };
         }
     },
     ..Handler::IDLE
 };
 
-/// Keeps the slots of a table registered for `fork` until it is dropped. Does nothing in a model,
-/// which does not fork.
+/// Keeps the slots of a table registered for `fork` until it is dropped, except in a model.
 pub(super) struct Listed(Option<u64>);
 
 impl Listed {
-    /// Registers the slots of `table`, which must not move until the result is dropped.
+    /// The slots of `table` do not move until the result is dropped.
     pub(super) fn new<T>(table: &Table<T>) -> Self {
         let place = (table.slots.as_ptr().expose_provenance(), table.slots.len());
         if cfg!(any(loom, shuttle)) {
@@ -55,15 +49,9 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
-    fn drop(&mut self) {
-        if let Some(number) = self.0
-            && !twin::torn_down()
-        {
-            places().lock().remove(number);
-        }
-    }
-}
+sync::on_drop!(Listed, it => if let Some(number) = it.0 {
+    places().lock().remove(number);
+});
 
 /// # Safety
 ///

@@ -1,9 +1,8 @@
 //! Owners that do not respond: leaked owners, and owners that neither operate nor poll nor park.
 //!
-//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. An owner cannot leave
-//! its thread, so once that thread has exited no code can use it. A remote caller that has waited
-//! for some time asks the kernel whether the thread exists. If it does not, the caller *takes
-//! over*:
+//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot, and no code can use it
+//! once its thread has exited. A remote caller that has waited for some time asks the kernel
+//! whether the thread exists. If it does not, the caller *takes over*:
 //!
 //! ```text
 //! taker:  owner = word of X;  the thread of X has ended?   owner: word of X → mine, parked
@@ -11,13 +10,11 @@
 //!         (attach)
 //! ```
 //!
-//! - **Only one thread takes over.** The owner's word identifies its thread by a number that is
-//!   never used again. The exchange therefore fails if another taker came first, no matter what has
-//!   happened to the slot since then (twin `percpu: takes over without a claim`).
+//! - **Only one thread takes over.** The owner's word has a number that is never used again, so the
+//!   exchange fails if another taker came first (twin `percpu: takes over without a claim`).
 //! - **The data is whole.** A thread that has exited normally is not inside an operation, because
-//!   even a panic ends the operation. If the owner is inside an operation, its thread was killed in
-//!   the middle of it, and the slot is never taken over. A slot that is lost to a child of `fork`
-//!   stays lost.
+//!   even a panic ends the operation. If the thread was killed in the middle of one, the slot is
+//!   never taken over. A slot that is lost to a child of `fork` stays lost.
 //! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
 //!   last store.
 //!
@@ -32,26 +29,24 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// The time between two checks of the owner's thread by a waiting remote caller. This is a guess: a
-/// check is one system call, and no program relies on a takeover.
+/// The time between two checks of the owner's thread, which take one system call each. This is a
+/// guess.
 const CHECK_NS: u64 = 100_000_000;
 
-/// The time after which a waiting remote caller reports the owner. This is a guess: a lock that is
-/// held for this long is considered stuck. A shorter time would report owners that sleep on
-/// purpose.
+/// The time after which a waiting remote caller reports the owner. This is a guess: a shorter time
+/// would report owners that sleep on purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
-/// The check that a waiting remote caller makes in addition to its attempt.
+/// The check of a waiting remote caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     Nothing,
-    /// Checks whether the owner's thread exists.
+    /// Check whether the owner's thread exists.
     Check,
-    /// Checks, and reports an owner that has not responded for this time.
+    /// Check, and report an owner that has not responded for this time.
     Report(Duration),
 }
 
-/// The times at which a remote caller checks.
 #[derive(Debug)]
 pub(super) struct Checks {
     begin_ns: u64,
@@ -79,8 +74,7 @@ impl Checks {
 }
 
 impl<T> Slot<T> {
-    /// Makes the check that is due while a remote caller waits. If the owner was leaked and its
-    /// thread has exited, releases the slot.
+    /// Makes the check that is due. Releases the slot of a leaked owner whose thread has exited.
     pub(super) fn check_owner(&self, due: Due) {
         if due == Due::Nothing {
             return;
@@ -94,8 +88,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// If the owner's thread has exited, makes this thread the owner in place of the leaked one and
-    /// returns `true`. The new owner is parked.
+    /// If the owner's thread has exited, makes this thread the parked owner and returns `true`.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
         let owner = self.owner();
@@ -106,15 +99,13 @@ impl<T> Slot<T> {
             return false;
         }
         let mine = OwnerWord::mine();
-        // This acquires as in `claim`. The owner's writes come before the kernel's report that its
-        // thread has ended.
+        // This acquires as in `claim`. The thread's writes precede the kernel's report of its end.
         let taken =
             self.far.owner.compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // `AWAY` is set before the word leaves `OWNED`. Otherwise a thread that asks could leave
-        // `want` at zero.
+        // `AWAY` is set first. Otherwise a thread that asks could leave `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         if self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok() {
             self.run_queued_calls();
@@ -123,8 +114,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that holds the slot, for the report of a remote caller that has waited
-    /// for `waited`. Returns `None` if no owner holds the slot.
+    /// Describes the owner that holds the slot, if any, for a remote caller that has `waited`.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {
@@ -172,7 +162,7 @@ mod tests {
         let names = format!("CPU 3: its owner, thread {} (", thread.0);
         assert!(report.contains(&names), "{report}");
         assert!(report.starts_with("a remote call has waited 10.0s"), "{report}");
-        // The thread exists, so its owner may be in use.
+        // Its thread exists.
         slot.check_owner(Due::Check);
         assert!(slot.is_mine());
         slot.give_up();

@@ -12,10 +12,9 @@
 //! A [`PerCpu`] holds one slot of data for each CPU of the machine. A thread that stays on a CPU
 //! *owns* its slot ([`PerCpu::attach`]) and works on it with plain loads and stores
 //! ([`Owner::with`]). Sometimes another thread must access the slot: to flush a cache, to read a
-//! sum, or because the CPU goes offline. That thread can queue the work to the CPU, which
-//! interrupts the thread running there, or it can do the work itself on the slot's data. The mode
-//! ([`Qpw`]), which is chosen when the program starts, decides between these two. The functions to
-//! call, and their effects, are the same in all modes.
+//! sum, or because the CPU goes offline. That thread can queue the work to the owner, or do it
+//! itself on the slot's data. The mode ([`Qpw`]), which is chosen when the program starts, decides
+//! between these two. The functions and their effects are the same in all modes.
 //!
 //! | [`Qpw`] | the owner gives up its slot | an operation of the owner costs | a remote call |
 //! |---|---|---|---|
@@ -28,18 +27,17 @@
 //!
 //! # Waiting
 //!
-//! Remote callers wait for the slot. An owner waits only for a remote call that is inside its own
-//! slot. A waiter spins for a few microseconds, and then sleeps until the slot is handed over. An
-//! owner that is preempted inside an operation holds its slot until it runs again, so keep
-//! operations short; see [`PerCpu::try_run_on`].
+//! An owner waits only for a remote call that is inside its own slot. A waiter spins for a few
+//! microseconds, and then sleeps until the slot is handed over. An owner that is preempted inside
+//! an operation holds its slot until it runs again, so keep operations short; see
+//! [`PerCpu::try_run_on`].
 //!
 //! A busy owner does not starve callers. In `OnDemand` and `EveryOp`, a caller that sleeps is next:
-//! the owner begins no operation until it has woken the caller and the call has run, and later
-//! callers wait. This costs the owner one system call for each remote call that finds it inside a
-//! long operation. Before each operation the owner waits for such callers for at most 10 ms,
-//! because they may be preempted. A caller therefore waits for one operation and for one call of
-//! each caller that has waited longer. In the same way, an owner that sleeps is next, so busy
-//! callers do not starve it. In `Queue` an owner that has run a queued call wakes its caller.
+//! the owner begins no operation until it has woken the caller and the call has run. This costs the
+//! owner one system call for each remote call that finds it inside a long operation. It waits for
+//! at most 10 ms, because callers may be preempted. A caller therefore waits for one operation and
+//! for one call of each caller that has waited longer. An owner that sleeps is next in the same
+//! way. In `Queue` an owner that has run a queued call wakes its caller.
 //!
 //! # Escalation
 //!

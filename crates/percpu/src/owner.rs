@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use base::internal::params::Qpw;
-use sync::{slice::Section, twin};
+use sync::slice::Section;
+use sync::twin;
 use topology::CpuId;
 
 use super::choice::{Kind, chosen};
@@ -13,8 +14,8 @@ use super::slot::Slot;
 /// Ownership of one CPU's slot of a [`PerCpu`](super::PerCpu). It belongs to the thread that
 /// created it.
 ///
-/// A slot has at most one owner. The owner stays on its thread. That thread should run on the
-/// slot's CPU. This is faster, but not required. Dropping the owner gives up the slot.
+/// A slot has at most one owner, which stays on its thread. That thread should run on the slot's
+/// CPU, which is faster. Dropping the owner gives up the slot.
 ///
 /// # Guarantees
 ///
@@ -61,14 +62,13 @@ use super::slot::Slot;
 /// ```
 pub struct Owner<'p, T, const C: bool = false> {
     slot: &'p Slot<T>,
-    /// A copy of the slot's kind, which can stay in a register.
+    /// A copy that can stay in a register.
     kind: Kind,
-    /// Prevents this type from being `Send`, because the owner is bound to its thread.
+    // The owner is bound to its thread.
     _not_send: PhantomData<*mut ()>,
 }
 
 /// An owner that has given up its slot, so that any thread may take it; created by [`Owner::park`].
-///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, const C: bool = false> {
     owner: Owner<'p, T, C>,
@@ -82,12 +82,11 @@ pub enum AttachError {
     Owned(CpuId),
     /// There is no slot for this CPU.
     NoSuchCpu(CpuId),
-    /// The CPU is isolated, and the mode is fixed to `Queue` at compile time, so remote work would
-    /// be queued onto it.
+    /// The CPU is isolated, and the mode is fixed to `Queue` at compile time.
     Isolated(CpuId),
 }
 
-/// One operation. It is dropped only during a panic.
+/// An operation, dropped only during a panic.
 struct Operation<'p, T> {
     slot: &'p Slot<T>,
     kind: Kind,
@@ -101,8 +100,6 @@ impl<'p, T> Operation<'p, T> {
         Self { slot, kind, asked }
     }
 
-    /// Calls `f` with the data, and ends the operation.
-    ///
     /// # Safety
     ///
     /// 1. The caller is the owner, and is inside the slot only through `self`.
@@ -117,7 +114,6 @@ impl<'p, T> Operation<'p, T> {
 }
 
 impl<'p, T, const C: bool> Owner<'p, T, C> {
-    /// Makes this thread the owner of `slot`.
     pub(super) fn attach(slot: &'p Slot<T>) -> Result<Self, AttachError> {
         let kind = chosen::<C>(slot.kind());
         if kind != slot.kind() {
@@ -144,8 +140,8 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
-    /// Returns the mode in which remote callers access this slot. It is the mode of the data,
-    /// except that it is [`EveryOp`](Qpw::EveryOp) instead of `Queue` on an isolated CPU.
+    /// Returns the mode of the slot: that of the data, but [`EveryOp`](Qpw::EveryOp) instead of
+    /// `Queue` on an isolated CPU.
     ///
     /// # Examples
     ///
@@ -161,14 +157,11 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         chosen::<C>(self.kind).qpw()
     }
 
-    /// Calls `f` with the data.
+    /// Calls `f` with the data. A panic in `f` ends the operation and leaves the data as it is.
     ///
-    /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted. A
-    /// panic in `f` ends the operation and leaves the data as it is.
-    ///
-    /// Costs nothing, a load, or a locked instruction, depending on the mode: see the
-    /// [module](super). To achieve this cost, keep the `Owner` in a local variable of the loop that
-    /// uses it.
+    /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted.
+    /// Costs nothing, a load, or a locked instruction, depending on the [mode](super), if the
+    /// `Owner` is in a local variable of the loop that uses it.
     ///
     /// # Blocking
     ///
@@ -179,10 +172,9 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
-        // There is one arm per kind, so that the end of an operation does not test the kind again.
+        // One arm per kind: the end of an operation does not test the kind again.
         match chosen::<C>(self.kind) {
-            // SAFETY: we are the only owner. `&mut self` means that we are not inside already,
-            // because functions that run queued calls, like `poll`, also take `&mut self`.
+            // SAFETY: we are the only owner, and `&mut self` means that we are not inside.
             Kind::Queue => unsafe { Operation::begin(slot, Kind::Queue).run(f) },
             // SAFETY: as above.
             Kind::OnDemand => unsafe { Operation::begin(slot, Kind::OnDemand).run(f) },
@@ -197,10 +189,9 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         }
     }
 
-    /// Runs the queued calls, or hands the slot over to a thread that asks for it.
-    ///
-    /// Call it between units of work, and in loops that do not use the slot. Costs a load if there
-    /// is nothing to do.
+    /// Runs the queued calls, or hands the slot over to a thread that asks for it. Call it between
+    /// units of work, and in loops that do not use the slot. Costs a load if there is nothing to
+    /// do.
     ///
     /// # Blocking
     ///
@@ -221,8 +212,8 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         Parked { owner: self }
     }
 
-    /// Calls `wait` while the slot is given up. `wait` may sleep, and may call this
-    /// [`PerCpu`](super::PerCpu).
+    /// Calls `wait`, which may sleep or call this [`PerCpu`](super::PerCpu), while the slot is
+    /// given up.
     ///
     /// # Blocking
     ///
@@ -275,7 +266,7 @@ impl<'p, T, const C: bool> Parked<'p, T, C> {
 impl<T, const C: bool> Drop for Owner<'_, T, C> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // If the owner is parked, the slot has already been given up.
+            // A parked owner has already given up the slot.
             if self.slot.is_mine() {
                 self.slot.give_up();
             }
@@ -287,7 +278,7 @@ impl<T, const C: bool> Drop for Owner<'_, T, C> {
 impl<T> Drop for Operation<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // Only this call is inlined, which keeps the operation in registers until a panic.
+            // Only this call is inlined, which keeps the operation in registers.
             self.slot.exit_by_panic(self.kind, self.asked);
         }
     }

@@ -40,25 +40,22 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// # Blocking
 ///
 /// A call waits while another thread is inside the slot. On an owned slot it also waits, in
-/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks. In `OnDemand`, it waits until the
-/// owner operates, polls or parks (see [`Escalate`](super::Escalate)). In `EveryOp` there is no
-/// such wait. An owner that operates all the time does not starve callers: see
-/// [Waiting](super#waiting) for the bound. An owner that was leaked (`mem::forget`) keeps its slot
-/// until its thread has exited. After ten seconds, a call that waits for an owner prints a message
-/// to stderr that names the owner's thread. If two owners call each other's slots, both may wait
-/// forever. To avoid this, [park](Owner::while_parked) first.
+/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks, and in `OnDemand`, until the owner
+/// operates, polls or parks (see [`Escalate`](super::Escalate)). [Waiting](super#waiting) has the
+/// bound. An owner that was leaked (`mem::forget`) keeps its slot until its thread has exited.
+/// After ten seconds, a call that waits for an owner prints a message to stderr that names the
+/// owner's thread. If two owners call each other's slots, both may wait forever. To avoid this,
+/// [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, const C: bool = false> {
-    /// The registration of the slots. It is dropped before the slots.
+    /// Dropped before the slots.
     pub(super) listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
-    /// Shared with queued calls.
     pub(super) panics: Arc<Panics>,
     pub(super) tally: Tally,
 }
 
-/// The count of panics in queued work, and their handler.
 pub(super) struct Panics {
     pub(super) nr: AtomicU64,
     pub(super) handler: Option<Foreign<PanicHandler>>,
@@ -68,8 +65,8 @@ impl Panics {
     pub(super) fn count(&self, cpu: CpuId) {
         self.nr.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
-            // FOREIGN(percpu-on-panic): the handler, on the thread that holds the slot, inside it.
-            // A panic is caught.
+            // FOREIGN(percpu-on-panic): the handler, on the thread inside the slot. A panic is
+            // caught.
             panics::contain(|| handler(cpu));
         }
     }
@@ -91,15 +88,12 @@ impl<T, const C: bool> PerCpu<T, C> {
         &self.table.cpus
     }
 
-    /// Returns the number of panics in queued work, and in [drains](Self::drain_when_absent), that
-    /// have been caught.
+    /// Returns the number of caught panics in queued work and in [drains](Self::drain_when_absent).
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
     }
 
-    /// Makes the calling thread the owner of a CPU's slot.
-    ///
-    /// Does not pin the thread to the CPU.
+    /// Makes the calling thread the owner of a CPU's slot. Does not pin the thread to the CPU.
     ///
     /// # Blocking
     ///
@@ -107,8 +101,7 @@ impl<T, const C: bool> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`AttachError`]. An owner that was leaked on a thread that has since exited does not
-    /// count.
+    /// See [`AttachError`]. A leaked owner does not count if its thread has exited.
     ///
     /// # Panics
     ///
@@ -156,12 +149,10 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         self.call(self.not_mine(self.slot(cpu)), f)
     }
 
-    /// Calls `f` on the data of the CPU on which this thread runs. Use it on threads that own no
-    /// slot.
+    /// Calls `f` on the data of the CPU on which this thread, which owns no slot, runs.
     ///
     /// The thread may have moved to another CPU when `f` runs; the choice of the slot only makes
-    /// contention rare. Costs one locked instruction on a slot without an owner. On an owned slot
-    /// it is an ordinary remote call.
+    /// contention rare. Costs one locked instruction on a slot without an owner.
     ///
     /// # Blocking
     ///
@@ -177,10 +168,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         self.call(self.not_mine(slot), f)
     }
 
-    /// Calls `f` on the data of `cpu`, if `f` can begin within `deadline`.
-    ///
-    /// With a deadline of zero, takes the slot only if it is free, and does not ask the owner for
-    /// it.
+    /// Calls `f` on the data of `cpu`, if `f` can begin within `deadline`. With a deadline of zero,
+    /// takes the slot only if it is free, and does not ask the owner for it.
     ///
     /// # Blocking
     ///
@@ -271,14 +260,13 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         let slot = self.slot(cpu);
         let panics = self.panics.clone();
         let contained = move |data: &mut T| {
-            // FOREIGN(percpu-work): queued work, on the thread that holds the slot. A panic is
-            // caught and counted.
+            // FOREIGN(percpu-work): queued work, on the thread inside the slot. A panic is counted.
             if panics::contain(|| work(data)) {
                 panics.count(cpu);
             }
         };
         if slot.is_called_here() {
-            // This thread is inside that slot, so the work runs after the current call.
+            // The work runs after the current call.
             return slot.post(Box::new(contained));
         }
         self.not_mine(slot);
@@ -348,8 +336,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, const C: bool> PerCpu<T, C> {
-    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. It is meant
-    /// for models.
+    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`.
     #[doc(hidden)]
     pub fn has_announced_caller(&self, cpu: CpuId) -> bool {
         let slot = self.table.slot(cpu);

@@ -1,5 +1,4 @@
-//! One slot: the word that records which thread holds it, its data, and its queued calls. This file
-//! also contains the functions with which threads take and release a slot.
+//! One slot: the word that records which thread holds it, its data, and its queued calls.
 //!
 //! # One word, three states
 //!
@@ -34,23 +33,22 @@
 //! # No caller starves
 //!
 //! An owner that operates all the time leaves its slot free for only a few nanoseconds between two
-//! operations, and a caller that sleeps between its polls never hits that gap. A caller that begins
-//! to sleep therefore announces itself: it stores the time at which its wait began in `eldest`,
-//! unless the slot has an earlier time there.
+//! operations. A caller that begins to sleep therefore announces itself: it stores the time at
+//! which its wait began in `eldest`, unless the slot has an earlier time there.
 //!
 //! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
 //!   no other caller takes the slot.
-//! - The announced caller takes the slot at its next poll, and clears `eldest`. A caller that gives
-//!   up also clears it.
-//! - A sleeping caller announces itself at each poll, so the caller that waits longest is next.
-//!   The owner may do one operation between two such callers.
-//! - An owner that waits for its slot announces itself in the same way, so that frequent callers do
-//!   not starve it. It withdraws the announcement once it has the slot.
+//! - The announced caller takes the slot at its next poll, and clears `eldest`, as a caller that
+//!   gives up does.
+//! - A sleeping caller announces itself at each poll, so the caller that waits longest is next. The
+//!   owner may do one operation between two such callers.
+//! - An owner that waits for its slot announces itself in the same way, and withdraws the
+//!   announcement once it has the slot.
 //!
 //! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation, and one
-//! call for each caller that has waited longer. `eldest` is a hint: it decides which thread tries
-//! to take the slot, and only `word` decides which thread has it. If a thread reads an old value of
-//! `eldest`, it may take the slot once when it is not its turn. `backoff.rs` defines the times.
+//! call for each caller that has waited longer. `eldest` is a hint: only `word` decides which
+//! thread has the slot. A thread that reads an old value may take the slot once when it is not its
+//! turn. `backoff.rs` defines the times.
 //!
 //! # Handing over
 //!
@@ -66,26 +64,23 @@
 //! - a thread that has run queued calls.
 //!
 //! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
-//! sleep, it announces itself again, because a fast caller may hold the slot and would otherwise
-//! wake no thread.
+//! sleep, it announces itself again.
 //!
 //! The third kind also wakes callers that are not next, and one of them then announces itself. Only
 //! the fourth kind passes no fence between its release and its load of `eldest`, because each call
-//! would pay for the fence. It may therefore miss a thread that falls asleep at the same time, and
-//! it is possible that the owner begins no further operation. For this reason, a sleep ends by
-//! itself after 50 µs. The caller of a busy owner must never depend on this timeout alone, because
-//! under load its next polls would find the slot held again (twin `percpu: hands over to no
-//! thread`).
+//! would pay for the fence. It may therefore miss a thread that falls asleep at the same time. For
+//! this reason, a sleep ends by itself after 50 µs. The caller of a busy owner must never depend on
+//! this timeout alone, because its next polls would find the slot held again (twin `percpu: hands
+//! over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
 //! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
-//! cycle. The owner waits for a limited time, because the caller may be preempted.
+//! cycle. The owner waits for a limited time.
 //!
 //! # Queued calls
 //!
 //! In `Queue`, a call on an owned slot stays in the slot's queue until the owner polls. A thread
-//! that takes or releases a slot also runs the queued calls, so a call never stays in a `FREE`
-//! slot:
+//! that takes or releases a slot also runs the queued calls, so none stays in a `FREE` slot:
 //!
 //! ```text
 //! release: word = FREE;  fence;  calls?         then take, run them, release again
@@ -109,15 +104,12 @@ use super::backoff::Turn;
 use super::call_queue::{CallQueue, QueuedCall};
 use super::choice::Kind;
 
-/// No thread holds the slot.
 pub(super) const FREE: u32 = 0;
-/// A thread is inside the slot.
 pub(super) const HELD: u32 = 1;
 /// The owner keeps the slot between operations.
 pub(super) const OWNED: u32 = 2;
 
-/// The thread that held the slot does not exist in this process, which is a child of `fork`; see
-/// `fork.rs`.
+/// The thread that held the slot does not exist in this child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
 /// bit 63: the owner has parked | bits 41..63: the kernel's ID of its thread | bits 0..41: the
@@ -126,15 +118,12 @@ pub(super) const LOST: u32 = 3;
 pub(super) struct OwnerWord(pub(super) u64);
 
 impl OwnerWord {
-    /// The word of a slot without an owner.
     pub(super) const NONE: Self = Self(0);
     const PARKED: u64 = 1 << 63;
-    /// Identities do not repeat in practice, because starting 2^41 threads takes months. The
-    /// kernel's thread IDs have at most 22 bits.
+    /// Starting 2^41 threads takes months. The kernel's thread IDs have at most 22 bits.
     const THREAD_SHIFT: u32 = 41;
     const IDENTITY: u64 = (1 << Self::THREAD_SHIFT) - 1;
 
-    /// Returns the word of this thread as a parked owner.
     pub(super) fn mine() -> Self {
         let identity = identity::mine().get() & Self::IDENTITY;
         Self(Self::PARKED | identity).of_thread(thread::current())
@@ -153,7 +142,6 @@ impl OwnerWord {
         Self(self.0 & !Self::PARKED)
     }
 
-    /// Returns `true` if this thread is the owner, parked or not.
     #[inline]
     pub(super) fn is_mine(self) -> bool {
         self.0 & Self::IDENTITY == identity::mine().get() & Self::IDENTITY
@@ -163,7 +151,6 @@ impl OwnerWord {
         self.0 & Self::PARKED != 0
     }
 
-    /// Returns the kernel's ID of the owner's thread.
     pub(super) fn thread(self) -> ThreadId {
         ThreadId((self.unparked().0 >> Self::THREAD_SHIFT) as u32)
     }
@@ -185,10 +172,10 @@ impl Want {
     }
 }
 
-/// The state that an attempt to take the slot found.
+/// The state that an attempt found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// The slot was free, and the caller now holds it.
+    /// The caller now holds the slot.
     Taken,
     /// A thread is inside the slot.
     Held,
@@ -205,18 +192,14 @@ pub(super) struct Slot<T> {
     pub(super) word: AtomicU32,
     /// A: a [`Want`].
     pub(super) want: AtomicU32,
-    /// A: 1 while the owner is inside an operation. Written by the owner. Only breakable slots use
-    /// it.
+    /// A: 1 while the owner is inside an operation of a breakable slot. Written by the owner.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as [`Turn`] measures time, or 0
-    /// if none has announced itself. In slots that queue, only an owner that takes its slot back
-    /// announces itself.
+    /// if none has announced itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
-    /// 0. Only that thread writes it. A thread compares this value only with its own number, to
-    /// detect a wait for itself.
+    /// 0. A thread compares it only with its own number, to detect a wait for itself.
     caller: unmodelled::AtomicU64,
-    /// H: the user's data.
     pub(super) data: UnsafeCell<T>,
     pub(super) far: Far<T>,
 }
@@ -224,24 +207,20 @@ pub(super) struct Slot<T> {
 /// The fields that operations of the owner do not use.
 #[repr(align(128))]
 pub(super) struct Far<T> {
-    /// I: the CPU of the slot.
     cpu: CpuId,
-    /// I: how the slot is owned.
     kind: Kind,
     /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
-    /// The event on which threads wait for the slot, or for a queued call.
     pub(super) door: EventCount,
-    /// A: the queued calls. In a slot that does not queue, these are only calls that were queued by
-    /// a call on the same slot.
+    /// A: the queued calls. A slot that does not queue has only calls that its own calls queued.
     pub(super) call_queue: CallQueue<T>,
     /// The thread that is inside the slot, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: unmodelled::AtomicU64,
 }
 
-// SAFETY: `word` ensures that one thread at a time accesses the data, so it suffices that the data
-// is `Send`. Queued calls are `Send`. The other fields are atomic or fixed.
+// SAFETY: `word` ensures that one thread at a time accesses the data, which is `Send` like queued
+// calls. The other fields are atomic or fixed.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -278,11 +257,10 @@ impl<T> Slot<T> {
         OwnerWord(self.far.owner.load(Ordering::Relaxed))
     }
 
-    /// Takes the slot if it is free. Returns the state that it found.
+    /// Takes the slot if it is free.
     #[inline]
     pub(super) fn check_and_take(&self) -> Found {
-        // The load comes first, because an exchange acquires the cache line even if it fails. A
-        // model omits the load, because its loads may stay stale.
+        // An exchange acquires the cache line even if it fails. A load of a model may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
@@ -307,11 +285,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Checks that a wait for the slot can end.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the slot is lost.
+    /// Panics if the slot is lost, so that a wait for it cannot end.
     pub(super) fn must_not_be_lost(&self) {
         assert_ne!(
             self.word.load(Ordering::Relaxed),
@@ -321,7 +295,6 @@ impl<T> Slot<T> {
         );
     }
 
-    /// Resets the slot in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         let owner = self.owner();
         let is_mine = owner.is_mine();
@@ -334,7 +307,7 @@ impl<T> Slot<T> {
         if is_had {
             self.word.store(LOST, Ordering::Relaxed);
         }
-        // The kernel's ID of this thread differs from its ID in the parent.
+        // The thread's ID differs from that in the parent.
         let owner = match is_mine {
             true if owner.is_parked() => OwnerWord::mine(),
             true => OwnerWord::mine().unparked(),
@@ -344,8 +317,8 @@ impl<T> Slot<T> {
         self.far.owner.store(owner.0, Ordering::Relaxed);
     }
 
-    /// Takes the slot if it is free and no other caller is next. Returns the state that it found.
-    /// `since` is the time that the caller has announced, or 0.
+    /// Takes the slot if it is free and no other caller is next. `since` is the time that the
+    /// caller has announced, or 0.
     #[inline]
     pub(super) fn check_and_take_in_turn(&self, since: u32) -> Found {
         let eldest = self.eldest.load(Ordering::Relaxed);
@@ -355,20 +328,18 @@ impl<T> Slot<T> {
         self.check_and_take()
     }
 
-    /// Announces a caller that begins to sleep, or has slept, unless another caller has waited
-    /// longer.
+    /// Announces a caller that sleeps, unless another caller has waited longer.
     pub(super) fn announce(&self, since: u32) {
         let eldest = self.eldest.load(Ordering::Relaxed);
         // The times wrap around.
         if eldest == 0 || (since.wrapping_sub(eldest) as i32) < 0 {
-            // If another caller announced itself first, the next poll decides between the two.
+            // After a failure, the next poll decides.
             let _ =
                 self.eldest.compare_exchange(eldest, since, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Withdraws the announcement of `turn`, and clears `eldest` if that announcement was the next
-    /// one. Returns `true` if there was an announcement.
+    /// Withdraws the announcement of `turn`. Returns `true` if there was one.
     #[inline]
     pub(super) fn withdraw(&self, turn: &mut Turn) -> bool {
         let since = turn.withdraw();
@@ -378,8 +349,7 @@ impl<T> Slot<T> {
         since != 0
     }
 
-    /// Wakes the threads that sleep until another thread hands the slot over. The caller has just
-    /// made the transition for which they wait.
+    /// Wakes the threads that sleep for a transition that the caller has just made.
     #[cold]
     pub(super) fn hand_over(&self) {
         if !twin::armed("percpu: hands over to no thread") {
@@ -388,25 +358,22 @@ impl<T> Slot<T> {
     }
 
     /// Returns `false` if a thread that has announced `since` may sleep: another thread is next, or
-    /// holds the slot and will find an announcement. If no thread is announced, no other thread
-    /// would wake it.
+    /// holds the slot and will find an announcement, so that it wakes this one.
     pub(super) fn may_be_taken(&self, since: u32) -> bool {
         let eldest = self.eldest.load(Ordering::Relaxed);
         eldest == 0 || eldest == since && self.is_free()
     }
 
-    /// Returns `true` if no thread holds the slot.
     pub(super) fn is_free(&self) -> bool {
         self.word.load(Ordering::Relaxed) == FREE
     }
 
-    /// Takes the slot if it is free. Returns `true` on success.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.check_and_take() == Found::Taken
     }
 
-    /// Releases a held slot, and runs calls that were queued in the meantime.
+    /// Releases a held slot, and runs calls that were queued since it was taken.
     #[inline]
     pub(super) fn release(&self) {
         if self.kind() != Kind::Queue {
@@ -421,8 +388,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the queued calls of this slot, including any that they queue in turn. The caller holds
-    /// the slot. The slot is not of the kind `Queue`, so only calls on this slot queue such calls.
+    /// Runs the queued calls of a held slot that does not queue, including any that they queue.
     #[inline]
     pub(super) fn run_own_calls(&self) {
         while !self.far.call_queue.is_empty() && !twin::armed("percpu: leaves its own calls") {
@@ -430,8 +396,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the calls that were queued while the slot was held, or before its owner gave it up. The
-    /// caller has just stored `FREE`.
+    /// Runs the calls that were queued before the caller stored `FREE`.
     fn recheck_calls(&self) {
         loop {
             // ORDER(percpu-queue): store buffering, other end in `post`; see the top of the file.
@@ -451,18 +416,14 @@ impl<T> Slot<T> {
     pub(super) fn post(&self, call: QueuedCall<T>) {
         self.must_not_be_lost();
         self.far.call_queue.push(call);
-        // ORDER(percpu-queue): the other end; see `recheck_calls`. The push is a
-        // read-modify-write.
-        // If our fence comes first, the releaser finds the call. If the releaser's fence comes
-        // first, we find the word FREE in `help`.
-        // Test: no_queued_call_stays_in_a_free_slot, posting_a_queued_call_needs_its_fence
+        // ORDER(percpu-queue): the other end; see `recheck_calls`. The push is a read-modify-write.
+        // Test: posting_a_queued_call_needs_its_fence
         if !twin::armed("percpu: no fence after posting") {
             barrier::after_rmw();
         }
         self.help();
     }
 
-    /// Runs the queued calls, if the slot is free.
     pub(super) fn help(&self) {
         if self.try_take() {
             self.run_queued_calls();
@@ -470,8 +431,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the queued calls. The caller holds the slot, either as its owner or because it has
-    /// taken it.
+    /// The caller holds the slot.
     #[inline]
     pub(super) fn run_queued_calls(&self) {
         if !self.far.call_queue.is_empty() {
@@ -491,7 +451,7 @@ impl<T> Slot<T> {
         self.hand_over();
     }
 
-    /// Records that this thread is inside the slot, and calls `f` with the data.
+    /// Calls `f` with the data, and records that this thread is inside the slot.
     ///
     /// # Safety
     ///
@@ -503,14 +463,12 @@ impl<T> Slot<T> {
         unsafe { self.touch(f) }
     }
 
-    /// Returns `true` if the calling thread is inside the slot through a call or runs queued calls.
-    /// It would then wait for itself.
+    /// Returns `true` if this thread is inside the slot through a call or runs queued calls.
     #[inline]
     pub(super) fn is_called_here(&self) -> bool {
         self.caller.load(Ordering::Relaxed) == identity::mine().get()
     }
 
-    /// Panics if the calling thread is inside the slot through a call or runs queued calls.
     #[inline]
     pub(super) fn check_not_called_here(&self) {
         if self.is_called_here() {
@@ -523,12 +481,9 @@ impl<T> Slot<T> {
         panic!("a call on CPU {}'s slot calls the same slot: it would wait for itself", self.cpu());
     }
 
-    /// Calls `f` with the data.
-    ///
     /// # Safety
     ///
-    /// 1. The caller holds the slot: it moved the word to `HELD`, or it is the owner and has the
-    ///    bias. In addition, it is not inside the slot already.
+    /// 1. The caller moved the word to `HELD`, or is the owner and has the bias, and is not inside.
     #[inline(always)]
     pub(super) unsafe fn touch<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
@@ -549,11 +504,10 @@ pub(super) fn take_order() -> Ordering {
 
 pub(super) fn release_order() -> Ordering {
     // ORDER(percpu-word): the release end; see `check_and_take`.
-    // Test: sections_of_owner_and_remotes_never_overlap, releasing_needs_its_release
+    // Test: releasing_needs_its_release
     twin::order("percpu: relaxed release", Ordering::Release)
 }
 
-/// A word that holds this thread's number until this value is dropped.
 struct Marked<'s>(&'s unmodelled::AtomicU64);
 
 impl Drop for Marked<'_> {

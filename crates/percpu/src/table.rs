@@ -5,16 +5,14 @@ use topology::{CpuId, CpuSet};
 
 use super::slot::Slot;
 
-/// Marks a CPU without a slot in the table.
 const NONE: u32 = u32::MAX;
 
-/// The slots, by CPU.
 pub(super) struct Table<T> {
     /// I: the CPUs that have a slot.
     pub(super) cpus: CpuSet,
-    /// I: for each CPU number up to the highest, the index of its slot, or `NONE`.
+    /// I: for each CPU number, the index of its slot, or `NONE`.
     places: Box<[u32]>,
-    /// I: the slots, in the order of their CPUs.
+    /// I: in the order of their CPUs.
     pub(super) slots: Box<[Slot<T>]>,
 }
 

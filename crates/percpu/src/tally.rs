@@ -1,9 +1,7 @@
-//! The counters of remote calls that the process's page shows. Operations of owners are not
-//! counted.
+//! The counters of remote calls, not of owners' operations, that the process's page shows.
 
 use base::internal::page;
 
-/// The counts of one table of slots; see [`page::Kind::PerCpu`].
 pub(super) type Tally = page::Tally<4>;
 
 pub(super) const DRAINS: usize = 0;

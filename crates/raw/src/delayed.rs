@@ -25,20 +25,17 @@
 //! A child of `fork` has its own registry. The wheel of that registry does not contain an item that
 //! the parent armed. Such an item becomes idle as soon as a thread of the child accesses it.
 
-use std::{
-    cell::{Cell, UnsafeCell},
-    fmt, mem, ptr,
-    ptr::NonNull,
-    time::Duration,
-};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::time::Duration;
+use std::{fmt, mem, ptr};
 
-use sync::{Backoff, cpu, fork::Process, process, time};
+use sync::fork::Process;
+use sync::{Backoff, cpu, process, time};
 use topology::CpuId;
 
-use workqueue::{
-    Workqueue,
-    internal::{self, Due, Guard, Held, Kind, Node, Place, State, Timers, Wheel},
-};
+use workqueue::Workqueue;
+use workqueue::internal::{self, Due, Guard, Held, Kind, Node, Place, State, Timers, Wheel};
 
 use crate::work::{Claim, Misuse, RawWork};
 

@@ -34,10 +34,8 @@ mod delayed;
 mod runs;
 mod work;
 
-pub use base::internal::{
-    panics::of_c,
-    params::threads::{HookOfC, Moment, set_hook_of_c},
-};
+pub use base::internal::panics::of_c;
+pub use base::internal::params::threads::{HookOfC, Moment, set_hook_of_c};
 #[cfg(not(any(loom, shuttle)))]
 pub use delayed::{Modified, RawDelayed, take_back_timers};
 pub use runs::{current, describe};

@@ -52,21 +52,17 @@
 //! - The item may turn out to be claimed. The run is then removed like a run that has ended, and an
 //!   item that was handed to it in the meantime is put back.
 
-use std::{
-    cell::Cell,
-    ops::{Deref, DerefMut},
-    ptr::{self, NonNull},
-};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
 
 use base::internal::wake::{EventCount, poll_as_waiter};
 use crossbeam_utils::CachePadded;
+use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 #[cfg(not(any(loom, shuttle)))]
 use sync::fork::PerProcess;
-use sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, Ordering},
-    thread::ShortName,
-};
+use sync::thread::ShortName;
+use sync::{Mutex, MutexGuard};
 
 use workqueue::internal::{Head, Start, State};
 

@@ -1,23 +1,17 @@
 //! A work item that is a member of the caller's structure.
 
-use std::{
-    cell::{Cell, UnsafeCell},
-    fmt, mem,
-    ptr::NonNull,
-};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::{fmt, mem};
 
-use base::internal::{
-    panics::{die, guarded_in_item},
-    trace,
-    wake::report,
-};
+use base::internal::panics::{die, guarded_in_item};
+use base::internal::trace;
+use base::internal::wake::report;
 use sync::Backoff;
 use topology::CpuId;
 
-use workqueue::{
-    Busy, Workqueue,
-    internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable},
-};
+use workqueue::internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable};
+use workqueue::{Busy, Workqueue};
 
 // This `of_c` also checks that the function leaves all read-side sections that it has begun.
 use rcu::internal::of_c;

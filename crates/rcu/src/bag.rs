@@ -16,8 +16,8 @@
 //! | `LEFT` | thread | abandoned: it was full, or closed and not done, or the thread has exited |
 //! | `UNSWEPT` | thread | no sweeper could start: a closure joins by the slow path, which retries |
 //!
-//! A closure occupies one word for its kind and one for each captured word. It is this compact
-//! because most of the cost is moving cache lines from CPU to CPU.
+//! A closure occupies one word for its kind and one for each captured word, because most of the
+//! cost is moving cache lines from CPU to CPU.
 //!
 //! All changes are read-modify-writes on one word, so a closure is either counted before `CLOSED`
 //! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first one set. It
@@ -25,26 +25,21 @@
 //!
 //! # Spare bags
 //!
-//! A bag whose closures have run is kept for the next thread that needs one. Bags are allocated by
-//! the threads that add closures, and freed on the thread that runs them. In a stream of calls,
-//! each side would therefore wait for the other one on a lock of the allocator.
+//! A bag whose closures have run is kept for the next thread that needs one. Otherwise bags would
+//! be allocated by the threads that add closures, and freed on the thread that runs them, and each
+//! side would wait for the other one on a lock of the allocator.
 //!
 //! Each place holds a bag or nothing, and each access to it is one exchange. Each bag is therefore
-//! taken by only one thread, a `fork` never leaves an access half done, and no thread waits for
-//! another one.
+//! taken by only one thread, and a `fork` never leaves an access half done.
 
-use std::{
-    cell::{self, Cell},
-    mem::{MaybeUninit, align_of, size_of},
-    ptr::{self, NonNull},
-};
+use std::cell::{self, Cell};
+use std::mem::{MaybeUninit, align_of, size_of};
+use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
-use sync::{
-    atomic::{AtomicPtr, AtomicU32, Ordering},
-    cell::UnsafeCell,
-    hint, twin,
-};
+use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use sync::cell::UnsafeCell;
+use sync::{hint, twin};
 
 use super::head::Head;
 
@@ -54,25 +49,20 @@ use super::head::Head;
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 * MOST_WORDS } else { 252 };
 /// The number of words that the largest closure and its kind occupy.
 const MOST_WORDS: usize = 1 + NR_HELD;
-/// The number of words that a closure may capture without a box of its own. This is enough for a
-/// pointer, a length and one more word.
+/// The number of words that a closure may capture without a box: a pointer, a length and one more.
 const NR_HELD: usize = 3;
 
 /// The distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the
-/// last closures. The locked instruction after each closure waits for the line to which the closure
-/// was written.
+/// last closures, and the locked instruction after each closure waits for its line.
 const AHEAD: usize = 512;
 
 /// The number of `spin_loop` hints for which a sweeper that ran many closures waits before the next
-/// sweep. They take a few microseconds, in which callers fill bags. Without this wait, a stream of
-/// calls is served in batches of two or three.
+/// sweep: a few microseconds. Without it, a stream of calls is served in batches of two or three.
 const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
-/// The minimum number of closures in one sweep that counts as a stream. After a smaller sweep, the
-/// next one starts at once.
+/// The minimum number of closures in one sweep that counts as a stream.
 const STREAM: u64 = 32;
 
-/// The number of spare bags. They take 128 kilobytes. A flood fills about this number before the
-/// sweeper runs.
+/// The number of spare bags, 128 kilobytes. A flood fills about this number before a sweep.
 const MOST_SPARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 const NR: u32 = 0xff;
@@ -81,8 +71,7 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// A word of a closure, which may hold any bytes or be uninitialized. It has a pointer type,
-/// because it may hold a pointer.
+/// A word of a closure, which may be uninitialized, or a pointer.
 type Word = MaybeUninit<*const ()>;
 type Payload = [Word; NR_HELD];
 
@@ -112,14 +101,14 @@ pub(super) struct Bag {
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
-    /// The closures. A word is written by the bag's thread before `state` counts it, and read by
-    /// the thread that runs the closures.
+    /// A word is written by the bag's thread before `state` counts it, and read by the thread that
+    /// runs the closures.
     words: [UnsafeCell<Word>; CAPACITY],
 }
 
 sync::thread_local! {
-    /// This thread's bag, open or not, or null. This thread-local has no destructor, so that it can
-    /// be accessed at any time.
+    /// This thread's bag, open or not, or null. It has no destructor, so that it can be accessed at
+    /// any time.
     static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut());
     /// Initialized by a thread that keeps a bag, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
@@ -127,20 +116,11 @@ sync::thread_local! {
 
 struct AtExit;
 
-impl Drop for AtExit {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            leave();
-        }
-    }
-}
+sync::on_drop!(AtExit, _this => leave());
 
-/// Adds `closure` to this thread's open bag, or to another bag, which `publish` then pushes onto a
-/// list.
-///
-/// `publish` receives that other bag, and the number of callbacks to add to the count of its list
-/// (see [`nr_behind`]). It receives `None` if the closure joined a bag that is on a list but has no
-/// sweeper yet.
+/// Adds `closure` to this thread's open bag, or to another bag. `publish` then pushes that bag onto
+/// a list, with the number of callbacks to count there. It receives `None` if the closure joined a
+/// bag that is on a list but has no sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
@@ -155,10 +135,8 @@ pub(super) fn add(
 }
 
 /// Adds `deferred` to this thread's bag if the bag is open and `UNSWEPT`, otherwise to another bag,
-/// which it returns.
-///
-/// The function has no `&Bag` argument, because an argument must stay valid until the function
-/// returns. Creating the other bag may allow a sweeper to free this one.
+/// which it returns. Creating the other bag may allow a sweeper to free this one, so no argument is
+/// a `&Bag`, which would have to stay valid until the function returns.
 #[cold]
 fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -172,9 +150,8 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
 
 /// Returns the approximate number of callbacks, without the first one, in a bag that its thread
 /// leaves in state `before`. A list counts the first closure when the bag is pushed, and the others
-/// when the thread leaves the bag. A bag that a sweeper has popped is no longer counted. The number
-/// is computed as if all closures were of the largest kind, because closures that capture less use
-/// less memory.
+/// when the thread leaves the bag. A bag that a sweeper has popped is no longer counted. All
+/// closures count like the largest kind, because smaller ones use less memory.
 fn nr_behind(before: u32) -> usize {
     let nr_words = (before & NR) as usize;
     match before & CLOSED {
@@ -200,9 +177,7 @@ pub(super) fn leave() -> usize {
         return 0;
     }
     set_open(ptr::null_mut());
-    // ORDER(bag): as in `anew`. If DONE comes first, we make the bag a spare, after the runner's
-    // accesses. If our LEFT comes first, the runner finds it and makes the bag a spare, after our
-    // writes.
+    // ORDER(bag): as in `anew`.
     //
     // SAFETY: this thread had not left the bag, so no thread has freed it.
     let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
@@ -215,8 +190,7 @@ pub(super) fn leave() -> usize {
 
 /// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures
 /// have run, otherwise an unused one. Returns the bag, and the number of callbacks in the old bag
-/// that have not been counted. A thread whose thread-locals have been destroyed leaves the returned
-/// bag at once.
+/// that have not been counted. A thread whose thread-locals are gone leaves the bag at once.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -225,7 +199,7 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     //   here: closures;  state counts them, or is LEFT  AcqRel
     //   run:  run them;  state |= DONE  AcqRel
     // If DONE comes first, all closures have been read out, and we use the bag again. If our LEFT
-    // comes first, the runner finds it and makes the bag a spare, and we use another one.
+    // comes first, the runner finds it and makes the bag a spare.
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
     let bag = if before.is_some_and(|before| before & DONE != 0) { old } else { Bag::unused() };
@@ -234,20 +208,18 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     // SAFETY: the bag is unused, or is done and was left by its thread, so only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
-    // Relaxed is sufficient, because the push onto a list publishes the state.
     let left = if keeps { 0 } else { LEFT };
     fresh.state.store(deferred.nr_words() as u32 | left, Ordering::Relaxed);
     (bag, before.map_or(0, nr_behind))
 }
 
-/// Prefetches memory for the next closures, the first of which will be written at `next`.
 #[inline]
 pub(super) fn fetch_ahead<T>(next: *const T) {
     hint::prefetch_write(next.cast::<u8>().wrapping_add(AHEAD));
 }
 
-/// Waits a few microseconds for callers to queue closures, if the last sweep ran so many closures
-/// that they arrive in a stream. Ends early if `waits` returns `true`.
+/// Waits a few microseconds for callers to queue closures, if the last sweep ran a stream of them.
+/// Ends early if `waits` returns `true`.
 pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
         hint::spin_until(GATHER_SPINS, waits);
@@ -271,7 +243,7 @@ impl Bag {
         }
     }
 
-    /// Returns a spare bag or a new one. The caller owns it.
+    /// Returns a spare bag or a new one, which the caller owns.
     fn unused() -> *mut Self {
         spares().take().map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }
@@ -281,8 +253,8 @@ impl Bag {
         let words = &self.words[at..at + deferred.nr_words()];
         let kind = Word::new(ptr::from_ref(deferred.kind).cast());
         for (place, word) in words.iter().zip([kind].into_iter().chain(deferred.payload)) {
-            // SAFETY: the word is not counted yet, so only the bag's thread, which is the caller,
-            // accesses it.
+            // SAFETY: the word is not counted yet, so only the bag's thread, our caller, accesses
+            // it.
             place.with_mut(|place| unsafe { *place = word });
         }
     }
@@ -305,23 +277,20 @@ impl Bag {
         Deferred { kind, payload }
     }
 
-    /// Adds `deferred` if `mark` is the only flag that is set. A `mark` of 0 means that no flag may
-    /// be set. Only the bag's thread calls this.
+    /// Adds `deferred` if no flag but `mark` is set, and `mark` is set. Only the bag's thread calls
+    /// this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let (at, nr_words) = ((state ^ mark) as usize, deferred.nr_words());
-        // This is true if the bag is full or if another flag is set, because each flag is greater
-        // than the capacity.
+        // The bag is full, or another flag is set: each flag is greater than the capacity.
         if at + nr_words > CAPACITY {
             return false;
         }
         fetch_ahead(self.words.as_ptr().wrapping_add(at));
         self.put(at, deferred);
-        // ORDER(bag): the other end; see `anew` and `close`. If our exchange comes first, `close`
-        // acquires a count that includes the closure, so it is run. If CLOSED comes first, our
-        // exchange fails, and the closure is added to another bag.
-        // Test: a_bag_is_used_again
+        // ORDER(bag): the other end; see `anew` and `close`. If CLOSED comes first, our exchange
+        // fails, and the closure is added to another bag.
         self.state
             .compare_exchange(state, state + nr_words as u32, Ordering::Release, Ordering::Relaxed)
             .is_ok()
@@ -353,10 +322,6 @@ impl Bag {
             run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.
-        // If LEFT comes first, we own the bag, after its thread's writes. If our DONE comes first,
-        // its thread finds it and reuses the bag, or makes it a spare, after our reads of the
-        // closures.
-        // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
             // SAFETY: the bag's thread has left it and all closures have run, so we own it.
@@ -492,12 +457,43 @@ impl Spares {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    /// The bags that `add` has published. They are in no list.
+    #[derive(Default)]
+    struct Published {
+        bags: Vec<*mut Bag>,
+        nr_counted: usize,
+    }
+
+    impl Published {
+        fn add(&mut self, closure: impl FnOnce() + Send + 'static) {
+            add(closure, |bag| {
+                let (head, nr) = bag.expect("no bag is unswept");
+                self.bags.push(head.cast());
+                self.nr_counted += nr;
+            });
+        }
+
+        /// Runs all closures, and returns their number in each bag.
+        fn run(&mut self) -> Vec<usize> {
+            let run = |bag| {
+                let mut nr_run = 0;
+                let run_one = |closure: &mut Deferred| {
+                    nr_run += 1;
+                    // SAFETY: each closure is passed to this once.
+                    unsafe { closure.run() }
+                };
+                // SAFETY: the bag was published and left, is in no list, and is run once.
+                unsafe { Bag::run(bag, run_one) };
+                nr_run
+            };
+            self.bags.drain(..).map(run).collect()
+        }
+    }
 
     #[test]
     fn closures_of_every_size_run_with_their_captures() {
@@ -509,12 +505,8 @@ mod tests {
         let aligned = (Aligned(5), sum.clone());
         let all = [
             Deferred::new(|| ()),
-            Deferred::new(move || {
-                small.fetch_add(1, Ordering::Relaxed);
-            }),
-            Deferred::new(move || {
-                large.1.fetch_add(large.0[39], Ordering::Relaxed);
-            }),
+            Deferred::new(move || _ = small.fetch_add(1, Ordering::Relaxed)),
+            Deferred::new(move || _ = large.1.fetch_add(large.0[39], Ordering::Relaxed)),
             Deferred::new(move || {
                 let (number, sum) = &aligned;
                 assert_eq!(ptr::from_ref(number).addr() % 64, 0);
@@ -531,33 +523,23 @@ mod tests {
 
     #[test]
     fn a_bag_keeps_closures_of_every_length_in_their_order() {
-        fn note<const N: usize>(
-            nr_run: &'static AtomicUsize,
-            words: [usize; N],
-        ) -> impl FnOnce() + Send {
+        static NR_RUN: AtomicUsize = AtomicUsize::new(0);
+        fn note<const N: usize>(words: [usize; N]) -> impl FnOnce() + Send {
             move || {
-                let turn = nr_run.fetch_add(1, Ordering::Relaxed);
+                let turn = NR_RUN.fetch_add(1, Ordering::Relaxed);
                 assert!(words.iter().all(|word| *word == turn), "{words:?} at {turn}");
             }
         }
-        static NR_RUN: AtomicUsize = AtomicUsize::new(0);
-        let mut published = Vec::new();
-        let mut publish = |bag: Option<(*mut Head, usize)>| {
-            published.extend(bag.map(|(head, _)| head.cast::<Bag>()))
-        };
+        let mut published = Published::default();
         for turn in (0..200).step_by(4) {
-            add(note(&NR_RUN, []), &mut publish);
-            add(note(&NR_RUN, [turn + 1]), &mut publish);
-            add(note(&NR_RUN, [turn + 2; 2]), &mut publish);
+            published.add(note([]));
+            published.add(note([turn + 1]));
+            published.add(note([turn + 2; 2]));
             // This closure captures more than a bag stores inline.
-            add(note(&NR_RUN, [turn + 3; 3]), &mut publish);
+            published.add(note([turn + 3; 4]));
         }
         leave();
-        assert!(published.len() > 1, "more than a bag holds");
-        for bag in published {
-            // SAFETY: the bag was published and left, is in no list, and is run once.
-            unsafe { Bag::run(bag, |closure| closure.run()) };
-        }
+        assert!(published.run().len() > 1, "more than a bag holds");
         assert_eq!(NR_RUN.load(Ordering::Relaxed), 200);
     }
 
@@ -568,12 +550,9 @@ mod tests {
             fn drop(&mut self) {
                 for _ in 0..3 {
                     let nr_run = self.0.clone();
-                    let closure = move || _ = nr_run.fetch_add(1, Ordering::Relaxed);
-                    let mut published = None;
-                    add(closure, |bag| published = bag.map(|(head, _)| head));
-                    let bag = published.expect("it is published").cast();
-                    // SAFETY: the bag was published, is in no list, and is run once.
-                    unsafe { Bag::run(bag, |closure| closure.run()) };
+                    let mut published = Published::default();
+                    published.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+                    assert_eq!(published.run(), [1]);
                     assert!(open().is_null());
                 }
             }
@@ -586,11 +565,10 @@ mod tests {
         let thread = std::thread::spawn(move || {
             // This is initialized first, so it is destroyed last.
             LAST.set(Some(Last(its)));
-            let mut published = None;
-            add(|| (), |bag| published = bag.map(|(head, _)| head));
+            let mut published = Published::default();
+            published.add(|| ());
             leave();
-            // SAFETY: the bag was published and left, is in no list, and is run once.
-            unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
+            published.run();
         });
         thread.join().unwrap();
         assert_eq!(nr_run.load(Ordering::Relaxed), 3);
@@ -599,48 +577,23 @@ mod tests {
 
     #[test]
     fn open_bag_accepts_closures_and_a_closed_one_does_not() {
-        let mut published = Vec::new();
-        let mut add_one = || {
-            add(|| (), |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())));
-        };
-        (0..=CAPACITY).for_each(|_| add_one());
-        // SAFETY: the bag has not been run, here and below.
-        unsafe { &*published[1] }.close();
-        let nr = |bag: *mut Bag| {
-            let mut nr = 0;
-            // SAFETY: the bag was published and closed, is in no list, and is run once.
-            unsafe { Bag::run(bag, |_| nr += 1) };
-            nr
-        };
-        let mut add_one = || {
-            add(|| (), |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())));
-        };
-        add_one();
-        leave();
-        add_one();
-        leave();
-        let held: Vec<usize> = published.iter().map(|&bag| nr(bag)).collect();
-        assert_eq!(held, [CAPACITY, 1, 1, 1]);
+        let mut published = Published::default();
+        (0..=CAPACITY).for_each(|_| published.add(|| ()));
+        // SAFETY: the bag has not been run.
+        unsafe { &*published.bags[1] }.close();
+        for _ in 0..2 {
+            published.add(|| ());
+            leave();
+        }
+        assert_eq!(published.run(), [CAPACITY, 1, 1, 1]);
     }
 
     #[test]
     fn abandoned_bag_was_counted_for_its_closures() {
-        let (mut published, mut nr_counted) = (Vec::new(), 0);
-        let mut add_one = || {
-            add(
-                || (),
-                |bag| {
-                    let (head, nr) = bag.expect("swept");
-                    nr_counted += nr;
-                    published.push(head.cast::<Bag>());
-                },
-            );
-        };
-        (0..3 * MOST_WORDS).for_each(|_| add_one());
-        nr_counted += leave();
-        // SAFETY: the bag was published and left, is in no list, and is run once.
-        published.drain(..).for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
-        assert_eq!(nr_counted, 3, "like the largest kind");
+        let mut published = Published::default();
+        (0..3 * MOST_WORDS).for_each(|_| published.add(|| ()));
+        assert_eq!(published.nr_counted + leave(), 3, "like the largest kind");
+        published.run();
         assert_eq!(leave(), 0, "no bag is open");
     }
 }

@@ -1,9 +1,6 @@
 //! Runs callbacks whose grace period has passed: on the sweeping thread, or on the user's executor.
 //!
-//! # Executors
-//!
-//! The executor receives a [`Batch`], and the sweeper waits until it has run. The batch and the
-//! sweeper share one `Lot`:
+//! The executor receives a [`Batch`], and the sweeper waits until it has run. They share one `Lot`:
 //!
 //! ```text
 //! first: the callbacks  ──swap──►  null: a thread runs them  ──►  is_done
@@ -17,31 +14,25 @@
 //! A callback must not wait for callbacks. Neither must an executor that runs or is dropped on the
 //! sweeping thread. `barrier` panics in all of these cases.
 
-use std::{cell::Cell, ptr};
+use std::cell::Cell;
+use std::ptr;
 
-use base::internal::{
-    page::Count,
-    panics::{self, Foreign, die},
-    wake::{EventCount, report},
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
-    fork::Process,
-    span::Span,
-    thread, time,
-    unmodelled::Arc,
-};
+use base::internal::page::Count;
+use base::internal::panics::{self, Foreign, die};
+use base::internal::wake::{EventCount, report};
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use sync::fork::Process;
+use sync::span::Span;
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
-use super::{
-    head::{Callback, Chain, Function, Head},
-    local::nesting,
-    stall, tunables,
-};
+use super::head::{Callback, Chain, Function, Head};
+use super::local::nesting;
+use super::{stall, tunables};
 
-/// The number of callbacks after which the thread yields the CPU. The kernel's `blimit` is 10, in a
-/// context that cannot be preempted. Here the limit prevents a flood of callbacks from occupying a
-/// small machine for a whole time slice.
+/// The number of callbacks after which the thread yields the CPU, so that a flood of them does not
+/// occupy a small machine for a whole time slice. The kernel's `blimit` is 10, in a context that
+/// cannot be preempted.
 const BLIMIT: u64 = 1024;
 
 /// The user's function that sends batches to the place where they run.
@@ -60,8 +51,7 @@ struct Lot {
     first: AtomicPtr<Head>,
     /// A: `true` if all callbacks have run.
     is_done: AtomicBool,
-    /// I: the process that the callbacks belong to. A child of `fork` does not run its parent's
-    /// callbacks.
+    /// I: the process that the callbacks belong to. A child of `fork` does not run them.
     process: Process,
 }
 
@@ -77,7 +67,6 @@ pub(super) struct Place {
 }
 
 sync::process_wide! {
-    /// Returns the place where callbacks of this process run.
     pub(super) fn place() -> Place = Place::new()
 }
 
@@ -137,8 +126,8 @@ fn run(chain: Chain) -> u64 {
     nr_run
 }
 
-/// The limit of the offset of a head in the memory that [`free_c`](super::raw::free_c) frees. No
-/// function has an address this low.
+/// The limit of the offset of a head that [`free_c`](super::raw::free_c) accepts. No function has
+/// an address this low.
 pub const NR_OFFSETS: usize = 4096;
 
 unsafe extern "C" {
@@ -160,14 +149,9 @@ pub unsafe fn run_c(head: *mut Head, run: Function) {
     of_c("callback of call_rcu", run as usize, || unsafe { run(head) });
 }
 
-/// Calls `body`, which calls the C function at `func`. If an exception leaves the function, or the
-/// thread exits in it, the process is aborted with a message. It is also aborted if the function
-/// returns at a different nesting depth than it was called at, because no grace period would ever
-/// end again.
-///
-/// # Blocking
-///
-/// Blocks if `body` does.
+/// Calls `body`, which calls the C function at `func`. The process is aborted with a message if an
+/// exception leaves the function, if the thread exits in it, or if the function returns at a
+/// different nesting depth, because no grace period would ever end again. Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     let before = nesting();
@@ -214,8 +198,7 @@ impl Place {
         self.moved.forget();
     }
 
-    /// Runs the callbacks of `chain` and waits for them. Returns the number that this thread ran
-    /// itself.
+    /// Runs the callbacks of `chain` and waits for them. Returns the number that this thread ran.
     pub(super) fn run(&self, chain: Chain) -> u64 {
         let executor = self.executor.lock().clone();
         let nr_run = match &executor {
@@ -225,8 +208,7 @@ impl Place {
             }
             _ => run(chain),
         };
-        // This may be the last handle to an executor that was replaced. Its destructor must not
-        // wait for callbacks either.
+        // The destructor of an executor that was replaced must not wait for callbacks either.
         as_callback(|| drop(executor));
         nr_run
     }
@@ -248,16 +230,16 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run. The thread that ran them wakes this one, and so
-    /// does `set`.
+    /// Waits until the callbacks of `lot` have run. The thread that ran them, or `set`, wakes this
+    /// one.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {
             let waiting = self.moved.prepare();
-            // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return,
-            // and the effects of the callbacks are visible. If our load comes first, we have
-            // announced our wait, and the notification ends it. If the executor forked, the batch
-            // belongs to the parent, and the child does not wait.
+            // Acquire pairs with the Release in `Lot::run`. If that store comes first, the effects
+            // of the callbacks are visible. If our load comes first, we have announced our wait,
+            // and the notification ends it. If the executor forked, the batch belongs to the
+            // parent.
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
@@ -291,19 +273,18 @@ impl Place {
 }
 
 impl Lot {
-    /// Runs the callbacks, unless another thread is running or has run them.
     fn run(&self) {
         if !self.process.is_this() {
             return;
         }
         // Relaxed is sufficient. Only one of two swaps gets the chain, and its heads were published
-        // together with the lot, which the executor passed on.
+        // together with the lot.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {
             // SAFETY: the pointer came from `into_first`, and only this swap returned it.
             run(unsafe { Chain::from_first(first) });
-            // Release pairs with the Acquire in `wait_for`: the effects of the callbacks are
-            // visible to the sweeper, and through its own release to barriers.
+            // Release pairs with the Acquire in `wait_for`, and the sweeper's release with
+            // barriers.
             self.is_done.store(true, Ordering::Release);
             place().moved.notify_all();
         }
@@ -311,10 +292,8 @@ impl Lot {
 }
 
 impl Batch {
-    /// Runs the callbacks.
-    ///
-    /// A panic in a callback is caught and counted (see [`nr_panicked`](super::nr_panicked)). The
-    /// other callbacks still run.
+    /// Runs the callbacks. A panic in a callback is caught and counted (see
+    /// [`nr_panicked`](super::nr_panicked)), and the other callbacks still run.
     pub fn run(self) {
         drop(self);
     }

@@ -5,22 +5,17 @@
 //! [`call`] adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its
 //! CPU. Either costs one compare-exchange. A *sweep* takes all callbacks of each list, waits for a
 //! grace period that begins after that, and runs the callbacks, oldest first. Callbacks that are
-//! pushed in the meantime wait for the next sweep. More callbacks therefore share a grace period
-//! under load.
+//! pushed in the meantime wait for the next sweep, so more callbacks share a grace period under
+//! load.
 //!
 //! No thread polls. A push onto an empty list wakes the sweeper if it sleeps, and a sweeper that is
 //! awake checks the lists before it sleeps. A closure that joins a bag wakes no thread, because the
-//! push of the bag has done so, and the bag accepts closures only until the sweeper takes it.
-//!
-//! There is no threshold above which callbacks expedite a grace period, because sweeps are not
-//! delayed and each sweep takes all callbacks. Threads that add callbacks faster than they run are
-//! slowed down; see "Above the mark" below.
+//! push of the bag has done so.
 //!
 //! # Barrier
 //!
-//! `sweep_seq` is odd while a sweep runs, as `gp_seq` is while a grace period runs, and waiters use
-//! cookies in the same way. A sweep that *begins* after [`barrier`] was called
-//! finds everything that was pushed before.
+//! `sweep_seq` is odd while a sweep runs, and waiters use cookies as they do with `gp_seq`. A sweep
+//! that *begins* after [`barrier`] was called finds everything that was pushed before.
 //!
 //! ```text
 //! pusher:  push to a list;                       (a barrier is called after that)
@@ -40,58 +35,46 @@
 //! Instead, a later call tries to start the thread again. A thread whose bag has no sweeper marks
 //! the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries to start the thread, at
 //! most once per [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper,
-//! because it may fail after the decision about the mark. A thread that waits for callbacks sweeps
-//! itself.
+//! because it may fail later. A thread that waits for callbacks sweeps itself.
 //!
 //! # Above the mark
 //!
 //! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
 //! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
 //! callbacks faster than callbacks run are therefore slowed down to the speed at which they run.
-//! While the callbacks of one sweep run, the list grows only a little beyond the mark.
-//!
-//! A wait for callbacks must not last forever, because `call` may be used under a lock that a
-//! callback or a reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]),
-//! even if nothing has changed. The list may then grow by another mark's worth of callbacks before
-//! threads wait again, for twice as long, up to [`LONGEST_WAIT_NS`]. This limits the growth of
-//! memory while a reader delays callbacks. The delay is also reported. A sweep that takes the list
-//! resets it to the first mark.
-//!
 //! The waiting thread runs no callbacks itself, because it may hold a lock that one of them
 //! acquires.
 //!
+//! A wait must not last forever, because `call` may be used under a lock that a callback or a
+//! reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]), even if nothing
+//! has changed. The list may then grow by another mark's worth of callbacks before threads wait
+//! again, for twice as long, up to [`LONGEST_WAIT_NS`]. The delay is also reported. A sweep that
+//! takes the list resets it to the first mark.
+//!
 //! If all threads that add to a list may wait, the list holds at most 8 + t marks, t seconds after
 //! the last sweep took it: the waits at the first seven marks take 1.27 s together, and each later
-//! wait takes a second. A thread that may not wait passes a mark at once, and does so on behalf of
-//! all threads.
-//!
-//! [`call`] therefore has no hard bound. [`try_call`] has one: it adds nothing to a list that is at
-//! its mark, and returns the closure to its caller, which knows whether it may wait.
+//! wait takes a second. A thread that may not wait passes a mark at once, on behalf of all threads.
+//! Only [`try_call`] has a hard bound.
 //!
 //! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits a little too long,
 //! or does not wait.
 
 use std::ptr;
 
-use base::internal::{panics, wake::EventCount};
+use base::internal::panics;
+use base::internal::wake::EventCount;
 use mpscq::RawStack;
-use sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    cpu, identity, thread, time, twin,
-};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use sync::{cpu, identity, thread, time, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    bag,
-    batch::{Batch, in_callback, place},
-    fork,
-    head::{Chain, Head},
-    local::{global, may_wait_for_callbacks, mine, outside_of_sections},
-    periods::{self, GpCookie},
-    slot::Slot,
-    stall, tunables,
-};
+use super::batch::{Batch, in_callback, place};
+use super::head::{Chain, Head};
+use super::local::{global, may_wait_for_callbacks, mine, outside_of_sections};
+use super::periods::{self, GpCookie};
+use super::slot::Slot;
+use super::{bag, fork, stall, tunables};
 
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -262,8 +245,7 @@ pub fn barrier() {
     callbacks().barrier();
 }
 
-/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it
-/// needs.
+/// Returns a cookie as [`get_state`](super::get_state) does, and starts its grace period.
 ///
 /// # Blocking
 ///
@@ -371,8 +353,7 @@ impl Callbacks {
         }
     }
 
-    /// Adds a closure. If there are too many callbacks and `may_wait` is set, waits for a limited
-    /// time (`Backlog`).
+    /// Adds a closure. If `may_wait` is set, may wait for a limited time (`Backlog`).
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static, may_wait: bool) {
         bag::add(closure, |bag| match bag {
@@ -400,16 +381,15 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
-        // The count is incremented before the push. A sweep that takes the head resets the count,
-        // so a later increment would remain until the next sweep of this list.
+        // A sweep that takes the head resets the count, so an increment after the push would remain
+        // until the next sweep of this list.
         let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
-        // SAFETY: the caller handed `head` over, and no other thread knows it until the push
-        // succeeds.
+        // SAFETY: the caller owns `head`, and no other thread knows it until the push succeeds.
         let link = |below| unsafe { (*head).next = below };
         let first = list.newest.push(head, link);
-        // The sweeper takes whole lists, so one wake-up for each list that was empty is enough. A
-        // push also wakes it while another thread is starting the sweeper, because that start may
-        // fail and must then be tried again.
+        // One wake-up for each list that was empty is enough, because a sweep takes whole lists. A
+        // push also wakes the sweeper while another thread is starting it, because that start may
+        // fail.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -442,20 +422,17 @@ impl Callbacks {
 
     fn wake(&self) {
         self.start();
-        // The fence inside orders the push, or the request, before the check for a sleeping
-        // sweeper.
+        // The fence inside orders the push, or the request, before the check for a sleeper.
         self.work.notify_all();
     }
 
-    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread
-    /// whose creation failed.
+    /// Returns `true` if callbacks will run without a further call. Starts the thread if needed.
     pub(super) fn is_served(&self) -> bool {
         self.start();
         self.has_thread()
     }
 
-    /// Starts the sweeper's thread if there is none. If that fails, a later call tries again after
-    /// [`RETRY_NS`], and barriers sweep. In a model, a thread of the model sweeps.
+    /// Starts the sweeper's thread if there is none. After a failure, a later call tries again.
     fn start(&self) {
         if self.has_no_thread() {
             self.start_now();
@@ -466,8 +443,7 @@ impl Callbacks {
     fn start_now(&self) {
         fork::watch();
         tunables::settle();
-        // Relaxed is sufficient here and below, because the lists publish their callbacks to the
-        // thread.
+        // Relaxed is sufficient here and below, because the lists publish their callbacks.
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
@@ -494,8 +470,8 @@ impl Callbacks {
         self.lists.iter().all(|list| list.newest.top().load(Ordering::Acquire).is_null())
     }
 
-    /// Takes all lists, waits for a grace period and runs the callbacks. Returns the number that
-    /// this thread ran.
+    /// Takes all lists, waits for a grace period and runs the callbacks. Returns their number, or 0
+    /// if an executor ran them.
     pub(super) fn sweep(&self) -> u64 {
         let me = identity::mine().get();
         // The thread that finishes its sweep wakes this one.
@@ -538,13 +514,12 @@ impl Callbacks {
             chain.next();
         }
         let nr_run = place().run(chain);
-        // ORDER(swept): publish and consume, other end in `barrier`.
-        // If this store comes first, the barrier returns and sees the effects of the callbacks. If
-        // the barrier's load comes first, it waits on `swept`, which is notified below.
+        // ORDER(swept): publish and consume, other end in `barrier`. If this store comes first, the
+        // barrier returns and sees the effects of the callbacks. If the barrier's load comes first,
+        // it waits on `swept`, which is notified below.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
         // ORDER(sweeper): the other end; see `take_turn`.
-        // Test: two_sweeps_take_turns
         self.sweeper.store(0, Ordering::Release);
         self.swept.notify_all();
         nr_run
@@ -555,25 +530,18 @@ impl Callbacks {
         if twin::armed("rcu: sweeps overlap") {
             return true;
         }
-        // ORDER(sweeper): publish and consume, other end in `sweep`.
-        // If the sweeper's store of 0 comes first, our exchange succeeds, and we see its
-        // `sweep_seq`. If our exchange comes first, it fails, and the sweeper notifies `swept`
-        // after its store.
+        // ORDER(sweeper): publish and consume, other end in `sweep`. If the sweeper's store of 0
+        // comes first, our exchange succeeds, and we see its `sweep_seq`. If our exchange comes
+        // first, it fails, and the sweeper notifies `swept` after its store.
         // Test: two_sweeps_take_turns
         self.sweeper.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Waits until all callbacks that were queued before this call have run.
     pub(super) fn barrier(&self) {
         // ORDER(sweep): the other end; see the top of the file.
-        // If our fence comes first, a sweep that begins later finds everything that was pushed
-        // before the fence. If the sweeper's fence comes first, we read its odd number and wait for
-        // the sweep after it.
-        // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let is_empty = self.is_empty();
         // ORDER(swept): the other end; see `sweep`.
-        // Test: barrier_waits_for_every_earlier_callback
         let sweep_seq = || self.sweep_seq.load(Ordering::Acquire);
         let mut seq = sweep_seq();
         if twin::armed("rcu: barrier joins a running sweep") {
@@ -586,12 +554,8 @@ impl Callbacks {
         self.wait_until("barrier", || cookie.is_over(sweep_seq()));
     }
 
-    /// Waits until `is_done` returns `true`. A callback or the end of a sweep makes it true.
-    ///
-    /// # Panics
-    ///
-    /// Panics if this thread has to sweep but a callback has left a section open on it. The sweep
-    /// would wait for itself.
+    /// Waits until `is_done` returns `true`, after a callback or the end of a sweep. Panics if this
+    /// thread has to sweep but a callback has left a section open on it.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
@@ -604,19 +568,18 @@ impl Callbacks {
         }
     }
 
-    /// Returns `true` if the sweeping thread has been started. A start that another thread has
-    /// begun does not count, because it may fail. Always returns `true` in a model.
+    /// Returns `true` if the sweeping thread has been started, not only claimed. In a model, a
+    /// thread of the model sweeps.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always returns
-    /// `false` in a model, where a thread of the model sweeps.
+    /// Returns `true` if there is no sweeping thread and no thread is starting it.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
 
-    /// Resets all fields to the state without callbacks, in a child of `fork`; see `fork.rs`.
+    /// Resets all fields, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
             list.newest.top().store(ptr::null_mut(), Ordering::Relaxed);
@@ -639,7 +602,6 @@ impl Callbacks {
         self.thread.store(NONE, Ordering::Relaxed);
     }
 
-    /// Waits for work and sweeps, once.
     pub(super) fn sweep_when_wanted(&self) {
         self.work.wait_until(|| self.has_work());
         let nr_run = self.sweep();
@@ -647,18 +609,14 @@ impl Callbacks {
     }
 }
 
-/// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it
-/// is in a section.
-///
-/// A callback or an executor may have left a section open on the sweeping thread. That section
-/// still protects its references. The sweep then waits for itself, which is reported as a stall,
-/// and no grace period of the process ends.
+/// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless a
+/// callback or an executor has left a section open on it. The sweep then waits for itself, which is
+/// reported as a stall, and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
     let overlooks = twin::armed("rcu: a sweep overlooks its own section");
     mine().filter(|slot| !slot.is_in_section() || overlooks)
 }
 
-/// Runs the sweeper's thread. A push onto an empty list wakes it.
 fn sweep_for_ever() {
     panics::or_abort("the thread of RCU callbacks failed", || {
         loop {
@@ -683,8 +641,7 @@ impl Backlog {
         }
     }
 
-    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always returns
-    /// `false` in a model.
+    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks.
     pub(super) fn is_full(nr: usize) -> bool {
         let mark = tunables::QHIMARK.get() as usize;
         nr >= mark && mark > 0 && !cfg!(any(loom, shuttle))
@@ -698,7 +655,6 @@ impl Backlog {
         nr > mark.saturating_mul(nr_passed + 1) && mark > 0 && !cfg!(any(loom, shuttle))
     }
 
-    /// Records that the list was taken. Returns `true` if threads may be waiting for that.
     pub(super) fn take(&self) -> bool {
         let has_waiters = self.until_ns.load(Ordering::Relaxed) != 0;
         if has_waiters || self.nr_passed.load(Ordering::Relaxed) != 0 {
@@ -733,7 +689,8 @@ impl Backlog {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::{Arc, atomic::AtomicUsize};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

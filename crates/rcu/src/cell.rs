@@ -7,25 +7,19 @@
 //!
 //! A reference from [`load`](Rcu::load) borrows the cell *and* the guard.
 //!
-//! - The borrow of the guard keeps the section open, and an old box is freed only after that
-//!   section.
+//! - The borrow of the guard keeps the section open, and an old box is freed only after it.
 //! - The borrow of the cell keeps the current box alive, because only the cell's drop frees it.
-//! - A guard of another domain would protect nothing, so domains are compared at each load. The
-//!   global flavor has one domain.
+//! - Domains are compared at each load. The global flavor has one domain.
 //! - A [`qsbr::Reader`] that serves as a guard begins its next section only in methods that take
-//!   `&mut self`, so it never does so while a reference borrows it.
+//!   `&mut self`.
 
 use std::marker::PhantomData;
 
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::twin;
 
-use super::{
-    callback::Full,
-    flavor::{Flavor, Global, Section},
-};
+use super::callback::Full;
+use super::flavor::{Flavor, Global, Section};
 
 /// Holds a value that readers read without a lock while writers replace it.
 ///
@@ -315,8 +309,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// Panics if `change` or [`replace`](Self::replace) panics. In that case the cell has not
-    /// changed.
+    /// Panics if `change` or [`replace`](Self::replace) panics. Then the cell has not changed.
     ///
     /// # Examples
     ///
@@ -337,8 +330,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // The old version is retired outside the section, because `call` may block during a
-                // flood of updates.
+                // `call` may block during a flood of updates, so the section has ended.
                 return self.retire(old);
             }
         }
@@ -356,8 +348,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
-        // ORDER(cell): other end in `load`; if the exchange succeeds, it acts like `swap`. If
-        // another writer comes first, nothing is stored, and the caller loads again.
+        // ORDER(cell): other end in `load`; a success acts like `swap`. If another writer comes
+        // first, nothing is stored, and the caller loads again.
         match self.current.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(old) => Ok(old),
             // SAFETY: the pointer came from `into_raw` above, and was not stored in the cell.
@@ -383,9 +375,8 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw`. An `Old` is created only after the version
-        // was removed from the cell. The callback drops it after every section that could have
-        // loaded it has ended, or leaks it.
+        // SAFETY: the pointer came from `Box::into_raw` and was removed from the cell. The callback
+        // drops it after every section that could have loaded it has ended, or leaks it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -396,8 +387,7 @@ impl<T, F: Flavor> Drop for Rcu<T, F> {
             return;
         }
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: the pointer came from `Box::into_raw`, and no reader borrows the cell, because
-        // the drop has exclusive access.
+        // SAFETY: the pointer came from `Box::into_raw`, and no reader borrows the cell.
         drop(unsafe { Box::from_raw(current) });
     }
 }

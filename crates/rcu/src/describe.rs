@@ -1,14 +1,13 @@
 //! The record of RCU on the process's page.
 
 use base::internal::page::{self, Image, Joined, Kind};
-use sync::{atomic::Ordering, fork::PerProcess};
+use sync::atomic::Ordering;
+use sync::fork::PerProcess;
 
-use super::{
-    batch::place,
-    callback::{callbacks, nr_panicked},
-    local::global,
-    stall,
-};
+use super::batch::place;
+use super::callback::{callbacks, nr_panicked};
+use super::local::global;
+use super::stall;
 
 /// Adds RCU's record to the page, once, on the first use of RCU.
 #[cold]

@@ -4,10 +4,9 @@
 //!
 //! # The readers
 //!
-//! The list of all readers' slots only grows. A slot is pushed once and never removed, so a driver
-//! walks the list without a lock while threads start and exit. An exiting thread frees its slot for
-//! the next one. The list is as long as the largest number of readers that have existed at the same
-//! time.
+//! The list of all readers' slots only grows, so a driver walks it without a lock while threads
+//! start and exit. An exiting thread frees its slot for the next one. The list is as long as the
+//! largest number of readers that have existed at the same time.
 //!
 //! # One grace period
 //!
@@ -28,38 +27,29 @@
 //! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
 //! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
 //!
-//! The driver is not in a section, so it skips its own slot. Driving the grace period is its
-//! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
-//! wait on an idle machine.
+//! The driver is not in a section, so it skips its own slot: driving the grace period is its
+//! quiescent state, as in the kernel since 7.1.
 
-use std::{ptr, time::Duration};
+use std::ptr;
+use std::time::Duration;
 
-use base::internal::{
-    trace,
-    wake::{EventCount, report},
-};
+use base::internal::trace;
+use base::internal::wake::{EventCount, report};
 use mpscq::RawStack;
-use sync::{
-    asym,
-    atomic::{AtomicU64, Ordering},
-    thread, twin,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{asym, thread, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    fork,
-    node::Tree,
-    periods::{self, GpCookie, Periods, ScanResult},
-    slot::{NrActive, Slot},
-    tunables,
-};
+use super::node::Tree;
+use super::periods::{self, GpCookie, Periods, ScanResult};
+use super::slot::{NrActive, Slot};
+use super::{fork, tunables};
 
-/// The number of checks for answers before the driver pays for the barrier. The checks take about a
-/// microsecond, which is a tenth of the barrier's time.
+/// The number of checks for answers, about a microsecond, before the driver pays for the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// The number of asked readers above which the driver does not wait for answers, because some of
-/// them are probably not running. This value is a guess.
+/// The number of asked readers above which some are probably not running, so that the driver does
+/// not wait for answers. This value is a guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
@@ -71,8 +61,7 @@ pub(super) fn drives() -> bool {
 /// A set of readers, and the grace periods that wait for them.
 pub(super) struct Domain {
     pub(super) periods: Periods,
-    /// The word that an outermost section stores. The driver writes it. It is on a cache line that
-    /// readers only read.
+    /// The word that an outermost section stores. Readers only read its cache line.
     first_level: CachePadded<AtomicU64>,
     /// A: the bits of the latest cookie that a user may poll. The value never decreases.
     latest_cookie: CachePadded<AtomicU64>,
@@ -100,7 +89,6 @@ impl Domain {
 
     // ---- for readers ----
 
-    /// Returns the word that an outermost section stores.
     #[inline(always)]
     pub(super) fn first_level(&self) -> u64 {
         // ORDER(began-later): publish and consume, other end in `start`.
@@ -122,8 +110,7 @@ impl Domain {
         ptr::from_ref(&self.first_level).cast()
     }
 
-    /// Reports a holdout's quiescent state on `leaf`, and wakes the driver if it was the last
-    /// report.
+    /// Reports a holdout's quiescent state on `leaf`. The last report wakes the driver.
     pub(super) fn report(&self, leaf: usize) {
         if self.tree.report(leaf) {
             self.reported.notify_all();
@@ -132,8 +119,7 @@ impl Domain {
 
     // ---- for threads that request a grace period ----
 
-    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have
-    /// nothing to wait for.
+    /// Returns `true` if no thread but `me` can be in a section.
     pub(super) fn nobody_reads(&self, me: Option<&Slot>) -> bool {
         self.nr_active.is_nobody(me.map(Slot::flags))
     }
@@ -141,9 +127,8 @@ impl Domain {
     /// Waits until every section that is open now has ended. `me` is this thread's slot, which is
     /// in no section.
     ///
-    /// If no other thread reads, no grace period is needed, and none is counted. However, if a user
-    /// may hold a cookie whose grace period is not over, this runs a grace period, so that the
-    /// cookie expires.
+    /// If no other thread reads, no grace period is needed, and none is counted, unless it makes a
+    /// cookie expire that a user may hold.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.periods.state(), me);
@@ -155,8 +140,7 @@ impl Domain {
         let cookie = self.periods.state();
         let bits = cookie.bits();
         // Relaxed is sufficient, because a `synchronize` that is ordered after this call reads this
-        // cookie or a later one. Most cookies are created while the latest one is still open, and
-        // cost only a load here.
+        // cookie or a later one. Most cookies are created while the latest one is still open.
         if self.latest_cookie.load(Ordering::Relaxed) < bits {
             self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
         }
@@ -170,7 +154,6 @@ impl Domain {
     }
 
     /// Waits until the grace period of `cookie` is over, and drives it if no other thread does.
-    ///
     /// `me` is this thread's slot, which is in no section.
     pub(super) fn wait_for(&self, cookie: GpCookie, me: Option<&Slot>) {
         // If another thread drives the grace period, it must not wait for this thread.
@@ -184,7 +167,6 @@ impl Domain {
 
     // ---- in a child of `fork`, which has no other thread ----
 
-    /// Resets all fields to the state of a process that never had another thread.
     pub(super) fn inherit(&self) {
         // If the fork came from a stall handler, this thread continues its grace period.
         let (ended, has_changed) = self.periods.inherit(drives());
@@ -205,17 +187,14 @@ impl Domain {
 
     // ---- for the driver ----
 
-    /// Begins a grace period and returns its number, which is odd.
     pub(super) fn start(&self) -> u64 {
         let gp_seq = self.periods.start();
         // ORDER(began-later): the other end; see `first_level`.
-        // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         self.first_level.store(periods::first_level(gp_seq), Ordering::Release);
         gp_seq
     }
 
-    /// Runs a grace period. The caller has the right to drive. `me` is its slot, which is in no
-    /// section.
+    /// Runs a grace period. The caller has the right to drive, and its slot `me` is in no section.
     pub(super) fn drive(&self, me: Option<&Slot>) {
         // This must precede the first barrier that a section relies on.
         asym::init();
@@ -246,8 +225,7 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
     sleep(first_fqs_ms);
     if tunables::EARLY_QS.get() == 0 {
-        // Without early reports, the kernel's driver does not report its own quiescent state in the
-        // first scan, and waits for the second scan.
+        // Without early reports, the kernel's driver is quiescent only in the second scan.
         sleep(tunables::NEXT_FQS_MS.get());
     }
 }
@@ -260,8 +238,7 @@ struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, because
-    /// running readers answer quickly.
+    /// Returns `true` if every candidate was asked and has answered within a moment.
     fn have_all_answered(&self) -> bool {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
@@ -275,8 +252,7 @@ impl Domain {
     fn scan(&self, gp_seq: u64, me: Option<&Slot>) -> Candidates<'_> {
         let mut seen = Candidates::default();
         for slot in self.roster.iter() {
-            // If the slot is OFF, its reader either stays parked or sees the removals:
-            // ORDER(parked).
+            // An OFF reader stays parked or sees the removals: ORDER(parked).
             if slot.flags().is_off() || me.is_some_and(|me| ptr::eq(me, slot)) {
                 continue;
             }
@@ -298,13 +274,7 @@ impl Domain {
     /// Reads each candidate again after the heavy barrier, and returns the holdouts.
     fn confirm<'a>(&self, gp_seq: u64, seen: Candidates<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
-        // If our barrier comes first, a section that begins later sees PARK and the removals.
-        // If the reader's barrier comes first, we see its section in the word that we load below.
-        // Test: section_protects_the_version_it_read, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.
-        // If our barrier comes first, the reader's unlock sees ASK and answers. If the reader's
-        // barrier comes first, we load its word as not nested and do not wait for it.
-        // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
         if !twin::armed("rcu: no heavy barrier") {
             asym::heavy();
         }
@@ -313,8 +283,7 @@ impl Domain {
         for slot in quiet {
             let ctr = slot.ctr();
             if periods::holds_up(ctr, gp_seq) {
-                // The section began between our scan and the barrier, with a number that it had
-                // loaded before.
+                // The section began after our scan, with a number that it had loaded before.
                 slot.flags().ask();
                 asked.push(slot);
             } else if !periods::is_in_section(ctr) {
@@ -322,8 +291,7 @@ impl Domain {
             }
         }
         if asked.len() > nr_asked {
-            // The readers that were asked just now must also see ASK at their unlock; see
-            // ORDER(holdout).
+            // The readers asked just now must also see ASK at their unlock: ORDER(holdout).
             asym::heavy();
         }
         asked.retain(|slot| {
@@ -350,7 +318,7 @@ impl Domain {
             let leaf = tree.leaf_of(slot.cpu());
             tree.mark(leaf);
             if !slot.count_on(leaf) {
-                // The reader answered before we marked it, so we count down for it. The leaf's bias
+                // The reader has already answered, so we count down for it. The leaf's bias
                 // prevents this from being the last report.
                 tree.report(leaf);
             }
@@ -367,7 +335,7 @@ pub(super) struct Roster {
 
 struct Entry {
     slot: Slot,
-    /// I: the next entry. It is constant after the push.
+    /// I: the next entry.
     next: *mut Entry,
 }
 
@@ -378,9 +346,7 @@ impl Roster {
         }
     }
 
-    /// Claims a free slot for this thread, or creates one.
-    ///
-    /// Allocates, and walks over all slots in use. It is called once per thread.
+    /// Claims a free slot for this thread, or creates one. Walks over all slots in use.
     pub(super) fn join(&self) -> &Slot {
         if let Some(slot) = self.iter().find(|slot| slot.take()) {
             return slot;
@@ -389,8 +355,7 @@ impl Roster {
         let taken = entry.slot.take();
         debug_assert!(taken, "no other thread can reach the slot yet");
         let entry = Box::into_raw(entry);
-        // SAFETY: `entry` came from `into_raw` above, and no other thread can reach it until the
-        // push succeeds.
+        // SAFETY: no other thread can reach `entry` until the push succeeds.
         let link = |below| unsafe { (*entry).next = below };
         self.entries.push(entry, link);
         // SAFETY: pushed entries are freed only with the roster, which `self` keeps alive.
@@ -423,19 +388,11 @@ unsafe impl Send for Roster {}
 // SAFETY: as above.
 unsafe impl Sync for Roster {}
 
-impl Drop for Roster {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        // We have exclusive access, so every push happened before this load. Acquire is stronger
-        // than needed.
-        let mut next = self.entries.top().load(Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: the pointer came from `into_raw` in `join`, and we have exclusive access, so
-            // no thread walks the list.
-            let entry = unsafe { Box::from_raw(next) };
-            next = entry.next;
-        }
+sync::on_drop!(Roster, it => {
+    let mut next = it.entries.top().load(Ordering::Acquire);
+    while !next.is_null() {
+        // SAFETY: the pointer came from `into_raw` in `join`, and we have exclusive access.
+        let entry = unsafe { Box::from_raw(next) };
+        next = entry.next;
     }
-}
+});

@@ -1,9 +1,7 @@
 //! The two kinds of readers that a cell can have, and the interface that it needs from them.
 
-use super::{
-    callback::{self, callbacks},
-    local, polled, qsbr, srcu,
-};
+use super::callback::{self, callbacks};
+use super::{local, polled, qsbr, srcu};
 
 /// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///
@@ -25,8 +23,7 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// panics, `callback` is leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Runs `callback` as [`call`](Self::call) does, but never waits, however many callbacks there
-    /// are.
+    /// Runs `callback` as [`call`](Self::call) does, but never waits.
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 

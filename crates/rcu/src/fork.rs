@@ -8,31 +8,32 @@
 //! - The slot of the thread that forked is unchanged, except that requests from a driver are
 //!   removed. An open section stays open, even one that an exiting thread has left open.
 //! - A running grace period is treated as if it had not begun: its number is revoked, and a section
-//!   that has the number gets an older one. If the thread that forked drives the grace period, the
-//!   grace period continues.
+//!   that has the number gets an older one. If the thread that forked drives it, it continues.
 //! - The rights to drive and to sweep become free, unless the thread that forked holds them. A user
 //!   thread that runs callbacks or a stall handler continues. On a library thread, the child exits
 //!   when the callback returns (`sync::fork`).
 //! - Callbacks that have not run are leaked with their captures, including those that come after a
 //!   callback that forks.
-//! - There is no thread that runs callbacks. The next callback starts one.
-//! - There is no executor, because its threads do not exist.
+//! - No thread runs callbacks until the next callback starts one. There is no executor, because its
+//!   threads do not exist.
 //!
 //! Callbacks do not run in the child, because the parent runs them. They would run a second time,
 //! and might send a message or write a file twice. The memory that they would have freed stays
 //! allocated in the child.
 //!
-//! A revoked number is used again. This is safe. The grace period has not ended, so no waiter has
-//! continued because of it, and cookies that require it remain valid. Only the section of the
-//! forking thread can carry the number, and `Slot::inherit` makes it older.
+//! A revoked number is used again. This is safe, because no waiter has continued because of it, and
+//! cookies that require it remain valid. Only the section of the forking thread can carry the
+//! number, and `Slot::inherit` makes it older.
 //!
-//! The tunables are read before the fork. Otherwise another thread could be reading them during the
-//! fork, and the child would wait for it forever. `tunables.rs` registers its own handler for this.
-//! None of this adds any cost for readers.
+//! The tunables are read before the fork (`tunables.rs`). Otherwise another thread could be reading
+//! them during the fork, and the child would wait for it forever.
 
 use sync::fork::{self, Handler};
 
-use super::{batch::place, callback::callbacks, describe, local::global, srcu, stall};
+use super::batch::place;
+use super::callback::callbacks;
+use super::local::global;
+use super::{describe, srcu, stall};
 
 static HANDLER: Handler = Handler {
     before: |held| {
@@ -51,13 +52,11 @@ static HANDLER: Handler = Handler {
 /// Enables RCU's `fork` handler, and adds RCU to the page.
 #[inline]
 pub(super) fn watch() {
-    // The handler is registered first, so that a thread that forks at the same time waits for
-    // `show`.
+    // A thread that forks at the same time waits for `show`.
     register();
     describe::show();
 }
 
-/// Registers RCU's handler for `fork`.
 pub(super) fn register() {
     fork::register(&HANDLER);
 }

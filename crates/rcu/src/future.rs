@@ -1,12 +1,11 @@
 //! A future that waits for a grace period.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
-use sync::{Mutex, unmodelled::Arc};
+use sync::Mutex;
+use sync::unmodelled::Arc;
 
 use super::flavor::{Flavor, Global};
 
@@ -87,14 +86,13 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
                 state.is_over = true;
                 let waker = state.waker.take();
                 drop(state);
-                // FOREIGN(rcu-future-wake): the wake-up of the task, in a callback, which contains
-                // it, with no lock held.
+                // FOREIGN(rcu-future-wake): the wake-up of the task, contained by the callback,
+                // with no lock held.
                 waker.into_iter().for_each(Waker::wake);
             });
         }
         // If the thread that runs callbacks could not be created, it is possible that no other
-        // thread ever wakes the task. In that case this wakes the task, and each poll tries to
-        // start the thread again.
+        // thread ever wakes the task. Each poll tries to start the thread again.
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.
             cx.waker().wake_by_ref();

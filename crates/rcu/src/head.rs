@@ -17,8 +17,7 @@ pub struct Head {
     pub(super) function: Option<Function>,
 }
 
-// A head has two words, as in the kernel and liburcu, because programs that were written for those
-// reserve no more space.
+// Programs that were written for the kernel or liburcu reserve two words.
 const _: () = assert!(size_of::<Head>() == 16);
 
 /// A C function that is called with a user's head.
@@ -28,7 +27,7 @@ pub(super) type Function = unsafe extern "C-unwind" fn(*mut Head);
 pub(super) enum Callback<'a> {
     /// A closure from a bag.
     Closure(&'a mut Deferred),
-    /// A user's head.
+    /// A C function and its head.
     Own(*mut Head, Function),
 }
 
@@ -38,7 +37,6 @@ unsafe impl Send for Head {}
 unsafe impl Sync for Head {}
 
 impl Head {
-    /// Creates a head that is in no list, and has no function.
     pub const fn new() -> Self {
         Self { next: ptr::null_mut(), function: None }
     }
@@ -79,8 +77,7 @@ impl Chain {
         Self { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
-    /// Creates a chain from a list that is linked from its newest head to its oldest, and closes
-    /// each head.
+    /// Creates a chain from a list, newest head first, and closes each head.
     ///
     /// # Safety
     ///
@@ -96,7 +93,6 @@ impl Chain {
             // SAFETY: (1).
             let function = unsafe { (*next).function };
             if function.is_none() && !twin::armed("rcu: a bag is left open") {
-                // A bag that was popped accepts no more closures.
                 // SAFETY: (1), and a head without a function is the first field of a bag.
                 unsafe { &*next.cast::<Bag>() }.close();
             }
@@ -106,17 +102,14 @@ impl Chain {
         chain
     }
 
-    /// Restores a chain from the result of [`into_first`](Self::into_first).
-    ///
     /// # Safety
     ///
     /// 1. `first` came from `into_first` and is used only once.
     pub(super) unsafe fn from_first(first: *mut Head) -> Self {
-        // `last` is only used by `append`, which is not called on this chain.
+        // `last` is only used by `append`.
         Self { first, last: first }
     }
 
-    /// Returns the first head, which links to the others.
     pub(super) fn into_first(self) -> *mut Head {
         self.first
     }

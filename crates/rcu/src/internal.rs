@@ -1,4 +1,5 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! in any version.
 
-pub use crate::{batch::of_c, callback::call_at_once};
+pub use crate::batch::of_c;
+pub use crate::callback::call_at_once;

@@ -3,19 +3,18 @@
 //! A thread begins with a *stand-in* slot. The stand-in has the maximum depth, so the depth check
 //! of the fast path also diverts a thread's first section to the slow path. The thread's
 //! destructors release the slot. If another thread-local still holds a section open, the slot stays
-//! in use until that section ends. A section that begins even later nests in that section, or
-//! claims a slot of its own.
+//! in use until that section ends. A section that begins even later nests in it, or claims a slot.
 
-use std::{cell::Cell, marker::PhantomData, ptr};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr;
 
 use base::internal::wake::report;
 
-use super::{
-    domain::{self, Domain},
-    fork,
-    periods::NEST_MAX,
-    slot::Slot,
-};
+use super::domain::{self, Domain};
+use super::fork;
+use super::periods::NEST_MAX;
+use super::slot::Slot;
 
 sync::process_wide! {
     /// Returns the readers of this process and their grace periods.
@@ -28,9 +27,8 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// This thread's slot, or the stand-in. This thread-local has no destructor, so that it can be
-    /// accessed at any time. It is a pointer, because a constant cannot hold a reference to an
-    /// atomic.
+    /// This thread's slot, or the stand-in. It has no destructor, so that it can be accessed at any
+    /// time, and it is a pointer, because a constant cannot hold a reference to an atomic.
     static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()));
     /// Initialized by a thread that claims a slot, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
@@ -38,18 +36,13 @@ sync::thread_local! {
 
 struct AtExit;
 
-impl Drop for AtExit {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        report::doubt(report::ENDS, true);
-        if let Some(slot) = mine() {
-            MINE.try_with(|mine| mine.set(stand_in())).ok();
-            slot.leave(global());
-        }
+sync::on_drop!(AtExit, _this => {
+    report::doubt(report::ENDS, true);
+    if let Some(slot) = mine() {
+        MINE.try_with(|mine| mine.set(stand_in())).ok();
+        slot.leave(global());
     }
-}
+});
 
 /// Keeps a guard on its thread. The compiler prints this name if a guard is sent to another thread,
 /// for example in a future that holds a guard across an await. Guards of [SRCU](super::srcu) may be
@@ -148,18 +141,15 @@ pub fn read_in_signal_handler() -> Option<Guard> {
     slot.lock_in_handler(global()).then(|| Guard { slot, _not_send: PhantomData })
 }
 
-/// Begins a section and returns the slot on which to end it.
 #[inline(always)]
 pub(super) fn enter() -> &'static Slot {
     let slot = found();
     if slot.lock(global()) { slot } else { enter_slowly(slot) }
 }
 
-/// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in
-/// no section.
-///
-/// Otherwise a sleeping thread would look like one that is about to begin a section, and grace
-/// periods would pass the heavy barrier until a driver has parked the thread.
+/// Puts this thread into an extended quiescent state before it sleeps, unless it is in a section.
+/// Otherwise it would look like one that is about to begin a section, and grace periods would pass
+/// the heavy barrier until a driver has parked it.
 pub fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
@@ -172,7 +162,7 @@ pub fn park_if_idle() {
 #[inline(always)]
 pub(super) fn found() -> &'static Slot {
     // SAFETY: the pointer points to the stand-in or to a slot of `global()`. Both live as long as
-    // the process or, in a model, as long as the run.
+    // the process or a model's run.
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
@@ -183,7 +173,6 @@ pub(super) fn mine() -> Option<&'static Slot> {
     (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
 }
 
-/// Returns the nesting depth of this thread's sections.
 #[inline]
 pub(crate) fn nesting() -> u64 {
     mine().map_or(0, Slot::nesting)
@@ -196,12 +185,9 @@ pub(super) fn left_open() -> Option<&'static Slot> {
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
 
-/// Checks that this thread may wait for a grace period, and returns its slot. The function `what`
-/// must call it before its first change.
-///
-/// # Panics
-///
-/// Panics if `what` would wait for this thread itself, or if the thread must not sleep.
+/// Checks that this thread may wait for a grace period, and returns its slot. Panics if the
+/// function `what`, which calls this before its first change, would wait for itself or must not
+/// sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
@@ -211,8 +197,8 @@ pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     me
 }
 
-/// Returns `true` if this thread may wait until callbacks run: it is not in an RCU section, a
-/// callback or a stall handler, is not exiting, and may sleep.
+/// Returns `true` unless this thread is in an RCU section, a callback or a stall handler, is
+/// exiting, or must not sleep.
 pub(super) fn may_wait_for_callbacks() -> bool {
     let refuses = report::doubts() & (report::DRIVES | report::ENDS) != 0;
     !refuses && report::may_wait_for_users() && !mine().is_some_and(Slot::is_in_section)
@@ -251,11 +237,9 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     slot
 }
 
-/// Does the same as [`enter`] on an exiting thread. The section nests in one that the thread has
+/// Does the same as [`enter`] on an exiting thread. If the thread had two slots in use, an unlock
+/// without a guard could not determine which section it ends. So the section nests in one that is
 /// open, or uses a slot that is released when it ends.
-///
-/// If the thread had two slots in use, an unlock without a guard could not determine which section
-/// it ends.
 fn enter_late() -> &'static Slot {
     if let Some(slot) = left_open() {
         assert!(slot.lock(global()), "read-side critical sections nest too deep");

@@ -2,14 +2,12 @@
 
 use std::ptr::NonNull;
 
+use super::bag::{Bag, Spares};
+use super::callback::{callbacks, idle_slot};
+use super::local::global;
 pub use super::node::Tree;
-use super::{
-    bag::{Bag, Spares},
-    callback::{callbacks, idle_slot},
-    local::global,
-    slot::Slot,
-    srcu,
-};
+use super::slot::Slot;
+use super::srcu;
 
 /// Sweeps callbacks, as the library's thread does outside of models.
 pub fn sweep() {
@@ -21,7 +19,6 @@ pub fn sweep_waits() -> bool {
     !global().nobody_reads(idle_slot())
 }
 
-/// Waits until there is something to sweep, and sweeps.
 pub fn sweep_when_wanted() {
     callbacks().sweep_when_wanted();
 }
@@ -33,7 +30,6 @@ pub fn passes_unaided(domain: &srcu::Domain) -> bool {
     domain.shared.passes_unaided()
 }
 
-/// A slot that threads claim and release.
 pub struct Seat(Slot);
 
 impl Seat {
@@ -56,7 +52,6 @@ impl Seat {
     }
 }
 
-/// Two spare bags.
 pub struct Stock {
     spares: Spares,
     bags: [NonNull<Bag>; 2],
@@ -84,7 +79,6 @@ impl Stock {
         assert!(unsafe { self.spares.give(self.bags[which]) });
     }
 
-    /// Takes a bag.
     pub fn take(&self) -> Option<usize> {
         let bag = self.spares.take()?;
         self.bags.iter().position(|&it| it == bag)

@@ -2,24 +2,19 @@
 //!
 //! With a single counter, every reporting CPU would contend for one cache line. Instead, a holdout
 //! counts down the *leaf* of its CPU. The thread that brings a leaf to zero counts down the root.
-//! The thread that brings the root to zero has made the last report, and wakes the driver.
+//! The thread that brings the root to zero wakes the driver.
 //!
 //! # Report against init
 //!
-//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not
-//! count as empty at that point. Each leaf therefore starts with a count of its own, the *bias*,
-//! which the driver removes after it has marked all holdouts. The root starts with one count for
-//! each leaf.
+//! A holdout may report before the next one is marked. Its leaf must not count as empty at that
+//! point. Each leaf therefore starts with a count of its own, the *bias*, which the driver removes
+//! after it has marked all holdouts. The root starts with one count for each leaf.
 //!
-//! A leaf reaches zero exactly once: its count cannot reach zero while the bias is included, and
-//! after that it only falls. Each leaf therefore counts down the root exactly once. The root
-//! reaches zero exactly once, when the bias of every leaf is removed and every marked holdout has
-//! reported. Twin: `node: no bias`.
+//! A leaf reaches zero exactly once, after its bias is removed, and so does the root: when every
+//! marked holdout has reported. Twin: `node: no bias`.
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::twin;
 
 use crossbeam_utils::CachePadded;
 
@@ -30,10 +25,8 @@ const NR_LEAVES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// with more than 256 CPUs, several such groups share one.
 const CPUS_PER_LEAF: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Counts missing reports on two levels of counters.
 pub struct Tree<const N: usize = NR_LEAVES> {
-    /// A: the number of missing reports, and the bias. A leaf is set by the driver, and decremented
-    /// by all threads that report.
+    /// A: the number of missing reports, and the bias.
     leaves: [CachePadded<AtomicU32>; N],
     /// A: the number of leaves that have not been counted down to zero.
     root: CachePadded<AtomicU32>,
@@ -41,7 +34,6 @@ pub struct Tree<const N: usize = NR_LEAVES> {
 
 impl<const N: usize> Tree<N> {
     sync::const_unless_model! {
-        /// Creates a tree without holdouts.
         pub fn new() -> Self {
             Self {
                 leaves: sync::array_of![CachePadded::new(AtomicU32::new(0)); N],
@@ -50,7 +42,6 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Returns the leaf that represents `cpu`.
     pub(super) fn leaf_of(&self, cpu: usize) -> usize {
         cpu / CPUS_PER_LEAF % N
     }
@@ -58,14 +49,14 @@ impl<const N: usize> Tree<N> {
     /// Begins a count. All reports of the previous count must have been made.
     pub fn init(&self) {
         // Relaxed is sufficient, because a reader reports only after it has acquired COUNTED
-        // (`Slot::count_on`), which is set after this.
+        // (`Slot::count_on`).
         let bias = u32::from(!twin::armed("node: no bias"));
         self.leaves.iter().for_each(|leaf| leaf.store(bias, Ordering::Relaxed));
         self.root.store(N as u32, Ordering::Relaxed);
     }
 
-    /// Counts a holdout on `leaf` that will [`report`](Self::report). Call it between
-    /// [`init`](Self::init) and [`all_marked`](Self::all_marked).
+    /// Counts a holdout on `leaf`, between [`init`](Self::init) and
+    /// [`all_marked`](Self::all_marked).
     pub fn mark(&self, leaf: usize) {
         self.leaves[leaf].fetch_add(1, Ordering::Relaxed);
     }
@@ -75,8 +66,7 @@ impl<const N: usize> Tree<N> {
         if twin::armed("node: no bias") {
             return self.is_empty();
         }
-        // Every leaf must be counted down, so `any`, which would stop at the first one, is not
-        // usable.
+        // `any` would stop at the first leaf, and every leaf must be counted down.
         let nr_last = (0..N).filter(|&leaf| self.report(leaf)).count();
         nr_last == 1
     }
@@ -88,9 +78,7 @@ impl<const N: usize> Tree<N> {
             //   holdout: end of its section;  leaf -= 1, root -= 1  AcqRel
             //   driver:  root == 0  Acquire;  the section is over
             // If another report of this leaf comes first, ours acquires its sections and releases
-            // them to the root. If ours comes first, the other report does this with our
-            // sections. Everything in those sections therefore happens before the driver reads zero
-            // at the root.
+            // them to the root. If ours comes first, the other report does this with our sections.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             count.fetch_sub(1, order) == 1
@@ -98,10 +86,8 @@ impl<const N: usize> Tree<N> {
         ends(&self.leaves[leaf]) && ends(&self.root)
     }
 
-    /// Returns `true` if the last report has reached the root.
     pub fn is_empty(&self) -> bool {
         // ORDER(report): the other end; see `report`.
-        // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
         self.root.load(Ordering::Acquire) == 0
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! # The numbers
 //!
-//! `gp_seq` is even while no grace period runs, and odd while one runs. A grace period adds one at
-//! its start and one at its end.
+//! A grace period adds one to `gp_seq` at its start and one at its end, so `gp_seq` is odd while
+//! one runs.
 //!
 //! The word of a reader (`ctr`) holds its depth of nesting and, above it, the low 48 bits of the
 //! `gp_seq` that it saw when its outermost section began:
@@ -14,9 +14,8 @@
 //! ```
 //!
 //! At a million grace periods per second, 48 bits wrap after four years, and 64 bits never. A
-//! comparison is correct while the two numbers are less than half of that range apart. For an open
-//! section this is always the case: it delays grace periods, so `gp_seq` cannot run far ahead of
-//! it.
+//! comparison is correct while the two numbers are less than half of that range apart. An open
+//! section delays grace periods, so `gp_seq` cannot run that far ahead of it.
 //!
 //! # One grace period for many waiters
 //!
@@ -38,27 +37,24 @@
 //!
 //! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again.
 //! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs` has the
-//! argument). A driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier.
-//! All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the next
-//! driver, or finds that another thread drives or that its own grace period is over.
+//! argument). A driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier,
+//! and one of those whose cookie is `e + 2`: it becomes the next driver, or finds that another
+//! thread drives or that its own grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
 //! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
 //! wakes one waiter of each group, because neither group may stay asleep without a driver.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
-use sync::{
-    atomic::{AtomicBool, AtomicU64, Ordering, fence},
-    twin,
-};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use sync::twin;
 
 use crossbeam_utils::CachePadded;
 
 /// The number of buckets of waiters. Two cookies are in use at a time, and waiters that are slow to
 /// leave occupy a third bucket.
 const NR_WAIT_BUCKETS: usize = 4;
-/// The number of waiters woken at a time. The kernel wakes five from the grace period and defers
-/// the rest to a worker.
+/// The number of waiters woken at a time. The kernel wakes five and defers the rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The maximum depth that `ctr` can represent. No section may reach it.
@@ -66,18 +62,15 @@ pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
 /// The growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
-/// parked. With 2, a reader that pauses for a moment would be parked and would pay a locked
-/// instruction. With hundreds, each grace period would cost a membarrier because of idle threads.
-/// This value is a guess.
+/// parked. With 2, a reader that pauses would pay a locked instruction. With hundreds, idle threads
+/// would cost each grace period a membarrier. This value is a guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
-/// A limit for the growth of `gp_seq` since a thread's latest section. Below it, the thread is
-/// probably running and is asked.
+/// The growth of `gp_seq` since a thread's latest section below which it is probably running.
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// The grace periods of one set of readers.
 pub(super) struct Periods {
-    /// The sequence number, which the driver writes. It is even while no grace period runs, and odd
-    /// while one runs.
+    /// Odd while a grace period runs. Written by the driver.
     gp_seq: CachePadded<AtomicU64>,
     /// A: `true` while a thread drives.
     is_driven: CachePadded<AtomicBool>,
@@ -122,9 +115,7 @@ impl Periods {
     }
 
     /// Waits until the grace period of `cookie` is over. Calls `drive` to run it if no other thread
-    /// drives.
-    ///
-    /// Calls `before_wait` before it waits for another thread.
+    /// drives, otherwise `before_wait`.
     pub(super) fn wait_for(&self, cookie: GpCookie, before_wait: impl Fn(), drive: impl Fn()) {
         while !self.is_over(cookie) {
             if let Some(_driver) = self.try_drive() {
@@ -143,7 +134,6 @@ impl Periods {
         }
     }
 
-    /// Returns `true` if a thread has the right to drive.
     pub(super) fn is_driven(&self) -> bool {
         self.is_driven.load(Ordering::Relaxed)
     }
@@ -157,14 +147,13 @@ impl Periods {
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let taken = !self.is_driven()
             && self.is_driven.compare_exchange(false, true, acquire, relaxed).is_ok();
-        // `then_some` would always create a `Driver`, whose drop would release the right of another
-        // thread.
+        // `then_some` would always create a `Driver`, and drop it.
         taken.then(|| Driver(self))
     }
 
-    /// Resets all fields to the state without other threads, in a child of `fork`. If `drives` is
-    /// `true`, this thread continues a grace period. Returns the number of the last grace period
-    /// that ended, or of the one that continues. Also returns `true` if the number has changed.
+    /// Resets all fields, in a child of `fork`. If `drives` is `true`, this thread continues a
+    /// grace period. Returns the number of the last grace period that ended, or of the one that
+    /// continues, and `true` if the number has changed.
     pub(super) fn inherit(&self, drives: bool) -> (u64, bool) {
         let gp_seq = self.gp_seq();
         let ended = if drives { gp_seq } else { before(gp_seq) };
@@ -176,7 +165,6 @@ impl Periods {
 
     // ---- for the driver ----
 
-    /// Returns `gp_seq`, which grows by two with each grace period and is odd while one runs.
     pub(super) fn gp_seq(&self) -> u64 {
         self.gp_seq.load(Ordering::Relaxed)
     }
@@ -186,24 +174,14 @@ impl Periods {
         let gp_seq = self.gp_seq().wrapping_add(1);
         self.gp_seq.store(gp_seq, Ordering::Relaxed);
         // ORDER(cookie): the other end; see the top of the file.
-        // If our fence comes first, a later cookie is derived from the odd number, and we do not
-        // serve it. If the waiter's fence comes first, its removals are visible to every section
-        // that we pass because it begins later.
-        // Test: grace_period_serves_all_earlier_callers, a_cookie_needs_its_fence
         // ORDER(parked): the other end; see `Flags::leave_parking`.
-        // If our fence comes first, a reader that leaves its parking later sees the removals. If
-        // the reader's fence comes first, the scan finds it not OFF.
-        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         gp_seq
     }
 
-    /// Ends the grace period `gp_seq`.
     pub(super) fn end(&self, gp_seq: u64) {
-        // ORDER(gp-end): the other end; see `is_over`.
-        // (Loom cannot distinguish it from Relaxed: it treats the full fences of the grace period
-        // as synchronization.)
-        // Test: section_protects_the_version_it_read
+        // ORDER(gp-end): the other end; see `is_over`. (Loom cannot distinguish it from Relaxed: it
+        // treats the full fences of the grace period as synchronization.)
         self.gp_seq.store(gp_seq.wrapping_add(1), Ordering::Release);
     }
 }
@@ -219,9 +197,8 @@ impl Drop for Driver<'_> {
         let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
         // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of
         // them can drive.
-        // Test: grace_period_serves_all_earlier_callers
         is_driven.store(false, Ordering::Release);
-        // The next driver is woken first, because it has work to do.
+        // The next driver is woken first.
         if !twin::armed("rcu: no next driver") {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
@@ -242,8 +219,8 @@ impl Drop for Driver<'_> {
 pub struct GpCookie(u64);
 
 impl GpCookie {
-    /// Returns the cookie for a caller that has just read `gp_seq`. A grace period that is already
-    /// running does not count.
+    /// Returns the cookie for a caller that has just read `gp_seq`. A running grace period does not
+    /// count.
     pub(super) fn after(gp_seq: u64) -> Self {
         Self(gp_seq.wrapping_add(3) & !1)
     }
@@ -253,9 +230,7 @@ impl GpCookie {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns the index of the bucket for waiters with this cookie, out of `nr_buckets`. Two
-    /// consecutive cookies are in use at a time, so two buckets are enough to separate their
-    /// waiters. More buckets also separate them from waiters that are slow to leave.
+    /// Returns the index of the bucket for waiters with this cookie, out of `nr_buckets`.
     pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
         (self.0 / 2) as usize % nr_buckets
     }
@@ -278,7 +253,6 @@ impl GpCookie {
         Self(bits)
     }
 
-    /// Returns the cookie of the grace period that follows the one of this cookie.
     pub(super) fn next(self) -> Self {
         Self(self.0.wrapping_add(2))
     }
@@ -324,16 +298,12 @@ pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
     }
 }
 
-/// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to
-/// wait for.
-///
-/// A section that has the number of this grace period sees every removal that came before the grace
-/// period.
+/// Returns `true` if a reader with this word delays the grace period `gp_seq`. A section with the
+/// number of this grace period sees every removal that came before the grace period.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
     is_in_section(ctr) && age(ctr, gp_seq) != 0
 }
 
-/// Returns `true` if `ctr` is the word of a reader in a section.
 pub(super) fn is_in_section(ctr: u64) -> bool {
     ctr & NEST_MAX != 0
 }

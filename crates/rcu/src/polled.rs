@@ -1,12 +1,10 @@
 //! Functions that wait for a grace period, or check whether one has passed.
 
+use super::local::{global, mine, outside_of_sections};
+use super::periods::GpCookie;
+use super::slot::Slot;
 #[cfg(feature = "baselines")]
 use super::{batch::in_callback, tunables};
-use super::{
-    local::{global, mine, outside_of_sections},
-    periods::GpCookie,
-    slot::Slot,
-};
 
 /// Waits until every read-side critical section that is open now has ended.
 ///
@@ -53,7 +51,7 @@ use super::{
 #[doc(alias = "synchronize_rcu")]
 pub fn synchronize() {
     let me = outside_of_sections("synchronize");
-    // In a callback, a wait for another callback would be a wait for itself.
+    // In a callback, this would wait for itself.
     #[cfg(feature = "baselines")]
     if !tunables::wake_from_gp() && !in_callback() {
         return synchronize_by_callback();
@@ -79,7 +77,7 @@ fn synchronize_by_callback() {
             callbacks().swept.notify_all();
         }
     });
-    // Acquire pairs with the Release in the callback, so its grace period is also over for us.
+    // Acquire pairs with the Release in the callback.
     callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 

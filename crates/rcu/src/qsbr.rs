@@ -29,11 +29,9 @@ use std::marker::PhantomData;
 
 use base::internal::panics;
 
-use super::{
-    local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle},
-    polled,
-    slot::Slot,
-};
+use super::local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle};
+use super::polled;
+use super::slot::Slot;
 
 /// Makes this thread an online reader until it is dropped.
 ///
@@ -114,7 +112,7 @@ use super::{
 #[must_use = "a reader is online until it is dropped"]
 pub struct Reader {
     slot: &'static Slot,
-    /// Prevents this type from being `Send`, because a section belongs to its thread.
+    // A section belongs to its thread.
     _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
@@ -166,7 +164,7 @@ impl Reader {
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         end(self.slot);
         let _online = Offline(self);
-        // This has no effect if another section is open around this reader.
+        // This has no effect in an outer section.
         park_if_idle();
         body()
     }
@@ -208,18 +206,14 @@ impl Drop for Reader {
     }
 }
 
-/// Keeps a reader offline until this value is dropped, even during a panic.
+/// Keeps a reader offline until it is dropped, even during a panic.
 struct Offline<'a>(&'a mut Reader);
 
-impl Drop for Offline<'_> {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            // The slot may have changed, because an exiting thread releases its slot when its
-            // section ends. A reader that cannot go online again must not be used.
-            self.0.slot = panics::or_abort("a QSBR reader cannot go online again", online);
-        }
-    }
-}
+sync::on_drop!(Offline<'_>, it => {
+    // The slot may have changed, because an exiting thread releases its slot when its section ends.
+    // A reader that cannot go online again must not be used.
+    it.0.slot = panics::or_abort("a QSBR reader cannot go online again", online);
+});
 
 /// Makes this thread an online reader until [`end`] is called on the slot.
 pub(super) fn online() -> &'static Slot {

@@ -1,8 +1,8 @@
 //! Sections without guards, and cookies as numbers, for other languages.
 //!
 //! The lifetime of a [`Guard`](super::Guard) determines which section ends, and ensures that it
-//! ends on its own thread. Here the caller is responsible for both. [`call_c`] queues callbacks
-//! without an allocation.
+//! ends on its own thread. Here the caller is responsible for both. A function without a remark
+//! about blocking never blocks.
 //!
 //! # An inlined read side
 //! Code in other languages may inline [`read_lock`] and [`read_unlock`] for the common case.
@@ -30,28 +30,18 @@
 //! returns `None`. In that case, before a thread's first section, and while the thread exits, the
 //! place is the stand-in, which makes every step a call.
 
-use super::{
-    Head,
-    callback::callbacks,
-    head::Function,
-    local::{enter, found, global, left_open, mine, stand_in},
-    periods::NEST_MAX,
-    qsbr,
-    slot::{self, Slot},
-    srcu::{Domain, Parity},
-};
+use super::callback::callbacks;
+use super::head::Function;
+use super::local::{enter, found, global, left_open, mine, stand_in};
+use super::periods::NEST_MAX;
+use super::slot::{self, Slot};
+use super::srcu::{Domain, Parity};
+use super::{Head, qsbr};
 
 pub use super::batch::{NR_OFFSETS, of_c, run_c};
 
-/// Begins a read-side critical section of this thread. [`read_unlock`] ends it.
-///
-/// # Blocking
-///
-/// The same as [`read`](super::read).
-///
-/// # Panics
-///
-/// Panics in the same cases as [`read`](super::read).
+/// Begins a read-side critical section of this thread, which [`read_unlock`] ends. Panics in the
+/// same cases as [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
@@ -59,10 +49,6 @@ pub fn read_lock() {
 
 /// Ends the section of this thread that [`read_lock`] began last. Returns `false` and does nothing
 /// if the thread is in no section.
-///
-/// # Blocking
-///
-/// Never blocks.
 ///
 /// # Safety
 ///
@@ -78,30 +64,18 @@ pub unsafe fn read_unlock() -> bool {
     is_in || unlock_late()
 }
 
-/// Ends a section as [`read_unlock`] does, on a thread that is exiting.
 #[cold]
 fn unlock_late() -> bool {
     left_open().map(|slot| slot.unlock(global())).is_some()
 }
 
 /// Returns `true` if this thread is in a section.
-///
-/// # Blocking
-///
-/// Never blocks.
 pub fn is_reading() -> bool {
     mine().or_else(left_open).is_some_and(Slot::is_in_section)
 }
 
-/// Calls C's `free` with the address `offset` bytes before `head`, after a grace period.
-///
-/// # Blocking
-///
-/// The same as [`call`](super::call).
-///
-/// # Panics
-///
-/// Panics if `offset` is not below [`NR_OFFSETS`].
+/// Calls C's `free` with the address `offset` bytes before `head`, after a grace period. Blocks as
+/// [`call`](super::call) does. Panics if `offset` is not below [`NR_OFFSETS`].
 ///
 /// # Safety
 ///
@@ -128,12 +102,10 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// The place of a thread without a slot. It has the maximum depth, so the depth check rejects
-    /// it.
+    /// The place of a thread without a slot. The depth check rejects its maximum depth.
     pub const STAND_IN: Self = Self(stand_in().promised());
 
-    /// The address of the 64-bit word `first_level`. The value of the word changes. Its address is
-    /// constant, and is the same for all threads.
+    /// The address of the 64-bit word `first_level`, which is the same for all threads.
     pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
@@ -150,20 +122,12 @@ pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 ///
 /// Returns `None` if the thread has had no section, if it is exiting, or if a section costs a
 /// fence.
-///
-/// # Blocking
-///
-/// Never blocks.
 pub fn place() -> Option<Place> {
     let slot = mine()?;
     sync::asym::init().then(|| Place(slot.promised()))
 }
 
 /// Makes grace periods wait for this thread again. It is a step of an inlined read side.
-///
-/// # Blocking
-///
-/// Never blocks.
 #[cold]
 pub fn leave_parking() {
     if let Some(slot) = mine() {
@@ -174,9 +138,7 @@ pub fn leave_parking() {
 /// Answers a grace period that waits for this thread. It is a step of an inlined read side. Does
 /// nothing in a section.
 ///
-/// # Blocking
-///
-/// Never blocks. Makes a system call if this is the last reader that a grace period waits for.
+/// Makes a system call if this is the last reader that a grace period waits for.
 #[cold]
 pub fn report() {
     if let Some(slot) = mine().filter(|slot| !slot.is_in_section()) {
@@ -187,9 +149,7 @@ pub fn report() {
 /// Answers a grace period that waits for this thread, which has just reported. It is a step of an
 /// inlined read side.
 ///
-/// # Blocking
-///
-/// The same as [`report`].
+/// Blocks as [`report`] does.
 ///
 /// # Safety
 ///
@@ -204,23 +164,13 @@ pub unsafe fn answer() {
 
 /// Makes this thread an online reader, as [`qsbr::Reader::new`] does, until [`offline`].
 ///
-/// # Blocking
-///
-/// The same as [`qsbr::Reader::new`].
-///
-/// # Panics
-///
-/// Panics in the same cases as [`qsbr::Reader::new`].
+/// Blocks and panics as [`qsbr::Reader::new`] does.
 pub fn online() {
     qsbr::online();
 }
 
 /// Ends the reader that [`online`] began. Returns `false` and does nothing if this thread has no
 /// such reader.
-///
-/// # Blocking
-///
-/// Never blocks.
 ///
 /// # Safety
 ///
@@ -234,9 +184,7 @@ pub unsafe fn offline() -> bool {
 /// Reports that this thread, which is [`online`], holds no reference. Does nothing if the thread is
 /// also in another section.
 ///
-/// # Blocking
-///
-/// The same as [`qsbr::Reader::quiescent`].
+/// Blocks as [`qsbr::Reader::quiescent`] does.
 ///
 /// # Safety
 ///
@@ -249,18 +197,12 @@ pub unsafe fn quiescent() {
 }
 
 /// Makes grace periods skip this thread until its next section. Does nothing in a section.
-///
-/// # Blocking
-///
-/// Never blocks.
 pub use super::local::park_if_idle as park;
 
 /// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
 /// `call_rcu`. If an exception or a panic leaves `run`, the process is aborted.
 ///
-/// # Blocking
-///
-/// The same as [`call`](super::call).
+/// Blocks as [`call`](super::call) does.
 ///
 /// # Safety
 ///
@@ -274,10 +216,6 @@ pub unsafe fn call_c(head: *mut Head, run: Function) {
 
 /// Calls `run` as [`call_c`] does, unless too many callbacks are pending. Returns `true` if `run`
 /// will be called.
-///
-/// # Blocking
-///
-/// Never blocks.
 ///
 /// # Safety
 ///
@@ -293,10 +231,6 @@ pub unsafe fn try_call_c(head: *mut Head, run: Function) -> bool {
 
 /// Begins a section of a domain. [`srcu_read_unlock`] ends it, on any thread. Pass it the returned
 /// number, which is 0 or 1.
-///
-/// # Blocking
-///
-/// Never blocks.
 #[inline]
 pub fn srcu_read_lock(domain: &Domain) -> u32 {
     domain.shared.enter().word()
@@ -304,9 +238,7 @@ pub fn srcu_read_lock(domain: &Domain) -> u32 {
 
 /// Ends a section of a domain.
 ///
-/// # Blocking
-///
-/// Never blocks. Makes a system call if a grace period sleeps for the section.
+/// Makes a system call if a grace period sleeps for the section.
 ///
 /// # Safety
 ///

@@ -4,7 +4,6 @@
 //!
 //! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost
 //! section began (`periods.rs`). Only the reader stores it, and never with a read-modify-write.
-//!
 //! `flags` contains the requests between the two sides; see "The flags" below.
 //!
 //! # Why no section is missed
@@ -39,16 +38,14 @@
 //! - *The word has the driver's own number.* The store of the word released the accesses before the
 //!   report. The load of the number acquired the removals.
 //!
-//! For each reason there is a twin without the ordering. No fence hides the difference from the
-//! models. A report that is too early to see the question costs only time: the driver waits, and
-//! the next report answers. A reader that will not report for a long time goes offline, which is
-//! the same as the end of a guard.
+//! For each reason there is a twin without the ordering. A report that is too early to see the
+//! question costs only time: the driver waits, and the next report answers. A reader that will not
+//! report for a long time goes offline, which is the same as the end of a guard.
 //!
 //! # The flags
 //!
-//! The flags are one word next to the reader's own word. Readers of the process have it in their
-//! slot, and readers of a sleepable domain have it in their own cache line (`srcu/slots.rs`). Every
-//! change is a read-modify-write.
+//! The flags of a reader of the process are in its slot, and those of a reader of a sleepable
+//! domain in its own cache line (`srcu/slots.rs`). Every change is a read-modify-write.
 //!
 //! | flag | set by | cleared by | means |
 //! |---|---|---|---|
@@ -59,19 +56,18 @@
 //! | `BOOSTED` | driver if `COUNTED` is set | reader, with `COUNTED` | drop the priority |
 //! | `LEAVING` | reader | reader | its thread exits: release the slot at the outermost unlock |
 //!
-//! A reader with `OFF` is not counted in `nr_active`, and scans skip it. A reader with `COUNTED`
-//! also counts down the tree when it answers. After that, a reader with `BOOSTED` drops its raised
-//! priority (`stall.rs`).
+//! A reader with `OFF` is not counted in `nr_active`, and scans skip it. A reader that answers with
+//! `COUNTED` counts down the tree, and then drops its raised priority if `BOOSTED` is set
+//! (`stall.rs`).
 //!
 //! # Parking
 //!
-//! The reader marks the beginning of its section with a plain store, passes a light barrier, and
-//! then loads `PARK`. It must not load `PARK` before that store, because a driver could park the
-//! reader in between (twin `rcu: park is tested first`).
+//! The reader must not load `PARK` before it stores `ctr`, because a driver could park the reader
+//! in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
-//! is still set. The reader clears both flags in one transition. All of these are changes to one
-//! word, so either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
+//! is still set. The reader clears both flags in one transition. Either the reader finds `OFF` and
+//! counts itself in, or the driver finds `PARK` clear.
 //!
 //! A reader that leaves its parking passes a full fence before it reads. A driver that skips it
 //! because of `OFF`, or because `nr_active` is zero, has passed a full fence after the removal and
@@ -86,20 +82,14 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::{mem::offset_of, ptr};
 
-use sync::{
-    asym,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, hint, identity,
-    thread::{self, ThreadId},
-    twin,
-};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sync::thread::{self, ThreadId};
+use sync::{asym, cpu, hint, identity, twin};
 
 use crossbeam_utils::CachePadded;
 
-use super::{
-    domain::{ANSWER_SPINS, Domain},
-    periods::{self, NEST_MAX},
-};
+use super::domain::{ANSWER_SPINS, Domain};
+use super::periods::{self, NEST_MAX};
 
 pub(super) const ASK: u32 = 1;
 pub(super) const COUNTED: u32 = 1 << 1;
@@ -111,15 +101,13 @@ pub(super) const BOOSTED: u32 = 1 << 5;
 /// The flags on which an outermost unlock acts.
 pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
-/// A reader as drivers see it. Each slot has its own cache line, and is in a list that only grows
-/// (`Roster`).
+/// A reader as drivers see it, on its own cache line, in a list that only grows (`Roster`).
 pub(super) struct Slot(CachePadded<Words>);
 
 /// The words of a slot. The first three fields have a fixed layout, for code in other languages
 /// that inlines the read side (`raw.rs`).
 #[repr(C)]
 struct Words {
-    /// The reader's state. Stored only by the reader.
     ctr: AtomicU64,
     /// A: see the top of the file.
     flags: Flags,
@@ -128,13 +116,12 @@ struct Words {
     /// The CPU on which the reader registered. Stored only by the reader.
     cpu: AtomicU32,
     /// The leaf of the tree on which the reader reports. Stored by a driver before it sets
-    /// `COUNTED`. Before the first count it is no leaf, so that models find a read that is too
-    /// early.
+    /// `COUNTED`. Before the first count it is no leaf, so that models find an early read.
     leaf: AtomicU32,
     /// The kernel's thread ID of the reader. Stored only by the reader.
     thread: AtomicU32,
-    /// The reader's thread index in this process (`sync::identity`), which a child of `fork`
-    /// inherits; it is 0 if the slot is free. Stored only by the reader.
+    /// The reader's thread index (`sync::identity`), which a child of `fork` inherits, or 0 if the
+    /// slot is free. Stored only by the reader.
     owner: AtomicU64,
     /// A: `true` while a thread owns this slot.
     is_taken: AtomicBool,
@@ -142,13 +129,12 @@ struct Words {
 
 impl Slot {
     sync::const_unless_model! {
-        /// Creates a slot that no thread owns.
         pub(super) fn new() -> Self {
             Self::with_ctr(0)
         }
 
-        /// Creates the stand-in for threads without a slot. It has the maximum depth, so the depth
-        /// check of the fast path rejects it.
+        /// Creates the stand-in for threads without a slot. The depth check of the fast path
+        /// rejects its maximum depth.
         pub(super) fn stand_in() -> Self {
             Self::with_ctr(NEST_MAX)
         }
@@ -173,8 +159,7 @@ impl Slot {
 
     // ---- the reader's side: only for the thread that owns the slot ----
 
-    /// Begins a section. Returns `false` if this thread has no slot or if the depth is at its
-    /// limit.
+    /// Begins a section. Returns `false` if this thread has no slot or the depth is at its limit.
     #[inline(always)]
     pub(super) fn lock(&self, domain: &Domain) -> bool {
         let words = &*self.0;
@@ -214,8 +199,7 @@ impl Slot {
     /// Returns `false` if the depth is at its limit.
     ///
     /// If the handler interrupted `lock`, the word may already be nested while `OFF` is still set,
-    /// so that drivers skip the slot. This function therefore checks the flags at any depth. Both
-    /// functions may then call `leave_parking`, which counts the reader only once.
+    /// so that drivers skip the slot. This function therefore checks the flags at any depth.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -235,7 +219,6 @@ impl Slot {
         true
     }
 
-    /// Ends the innermost section.
     #[inline(always)]
     pub(super) fn unlock(&self, domain: &Domain) {
         let words = &*self.0;
@@ -266,11 +249,8 @@ impl Slot {
         }
     }
 
-    /// Ends the section and begins the next one in a single store. Does nothing if another section
-    /// is open around it.
-    ///
-    /// It needs no barrier; see "Readers that report" above. A question that arrives too late to be
-    /// seen here is answered by the next call or by `unlock`.
+    /// Ends the section and begins the next one in a single store, which needs no barrier; see
+    /// "Readers that report" above. Does nothing if another section is open around it.
     #[inline(always)]
     pub(super) fn renew(&self, domain: &Domain) {
         let words = &*self.0;
@@ -301,8 +281,7 @@ impl Slot {
         self.0.flags.leave_parking(&domain.nr_active);
     }
 
-    /// Answers a driver, and releases the slot if the thread is exiting. This thread must be in no
-    /// section.
+    /// Answers a driver, and releases the slot if the thread is exiting. There must be no section.
     #[cold]
     pub(super) fn report(&self, domain: &Domain) {
         if self.answer(domain) & LEAVING != 0 {
@@ -328,8 +307,7 @@ impl Slot {
         }
     }
 
-    /// Puts this thread, which is in no section, into an extended quiescent state, and answers a
-    /// driver.
+    /// Puts this thread into an extended quiescent state, and answers a driver.
     pub(super) fn park(&self, domain: &Domain) {
         debug_assert!(!self.is_in_section(), "a section cannot be parked");
         let keep = self.0.flags.word().load(Ordering::Relaxed) & LEAVING;
@@ -339,10 +317,9 @@ impl Slot {
 
     /// Claims the slot for this thread, if it is free.
     pub(super) fn take(&self) -> bool {
-        // ORDER(slot): publish and consume, other end in `give_back`.
-        // If the last owner's store comes first, our exchange succeeds, and we see the words that
-        // it wrote. If our load or exchange comes first, the slot is in use, and the caller tries
-        // another one.
+        // ORDER(slot): publish and consume, other end in `give_back`. If the last owner's store
+        // comes first, our exchange succeeds, and we see the words that it wrote. If our load or
+        // exchange comes first, the slot is in use, and the caller tries another one.
         // Test: threads_start_and_exit
         let words = &*self.0;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
@@ -356,8 +333,7 @@ impl Slot {
         taken
     }
 
-    /// Releases the slot when this thread exits: now, or with its outermost section if it is in
-    /// one.
+    /// Releases the slot when this thread exits: now, or with its outermost section.
     pub(super) fn leave(&self, domain: &Domain) {
         if self.is_in_section() {
             self.0.flags.word().fetch_or(LEAVING, Ordering::Relaxed);
@@ -371,23 +347,19 @@ impl Slot {
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
         self.0.flags.word().fetch_and(!LEAVING, Ordering::Relaxed);
-        // The number is cleared before another thread can claim the slot and write its own; see
-        // `is_mine`.
+        // The next owner writes its own number; see `is_mine`.
         if !twin::armed("rcu: a slot keeps its owner") {
             self.0.owner.store(0, Ordering::Relaxed);
         }
         // ORDER(slot): the other end; see `take`.
-        // Test: threads_start_and_exit
         self.0.is_taken.store(false, Ordering::Release);
     }
 
-    /// Adds `by` to the count of this thread's online `qsbr::Reader`s.
     pub(super) fn count_loops(&self, by: i32) {
         let nr_loops = self.0.nr_loops.load(Ordering::Relaxed);
         self.0.nr_loops.store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
     }
 
-    /// Returns the number of online `qsbr::Reader`s of this thread.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn nr_loops(&self) -> u32 {
         self.0.nr_loops.load(Ordering::Relaxed)
@@ -398,7 +370,6 @@ impl Slot {
         self.nesting() != 0
     }
 
-    /// Returns the nesting depth of this thread's sections.
     #[inline]
     pub(super) fn nesting(&self) -> u64 {
         match self.0.ctr.load(Ordering::Relaxed) & NEST_MAX {
@@ -407,8 +378,7 @@ impl Slot {
         }
     }
 
-    /// Returns the address of the words with a fixed layout: `ctr` at byte 0, `flags` at byte 8,
-    /// and `nr_loops` at byte 12.
+    /// Returns the address of the words whose layout is fixed.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn promised(&self) -> *const () {
         const {
@@ -419,10 +389,7 @@ impl Slot {
     }
 
     /// Returns `true` if this is the slot of this thread, even if the thread has left it with a
-    /// section open.
-    ///
-    /// Only the thread itself writes its number, and it clears the number when it releases the
-    /// slot. This thread therefore never reads its own number from the slot of another thread.
+    /// section open. The number here is written and cleared only by its own thread.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -438,8 +405,8 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Relaxed);
     }
 
-    /// Resets this thread's slot to its state when `gp_seq` was current and no driver had asked.
-    /// Returns `true` if the slot is not in an extended quiescent state.
+    /// Restores the state of this thread's slot at `gp_seq`, before any driver asked. Returns
+    /// `true` if the slot is not in an extended quiescent state.
     pub(super) fn inherit(&self, gp_seq: u64) -> bool {
         self.0.thread.store(thread::current().0, Ordering::Relaxed);
         let ctr = self.0.ctr.load(Ordering::Relaxed);
@@ -454,23 +421,19 @@ impl Slot {
 
     // ---- the driver's side ----
 
-    /// Returns the reader's word.
     pub(super) fn ctr(&self) -> u64 {
         // ORDER(section): the other end; see `unlock`.
-        // Test: section_protects_the_version_it_read
         // ORDER(renew): the other end; see `renew`.
-        // Test: a_report_ends_a_section, a_report_needs_release
         self.0.ctr.load(Ordering::Acquire)
     }
 
-    /// Makes the reader count down `leaf` when it answers. Returns `false` if it has already
-    /// answered.
+    /// Makes the reader count down `leaf` when it answers, unless it has already answered.
     pub(super) fn count_on(&self, leaf: usize) -> bool {
         self.0.leaf.store(leaf as u32, Ordering::Relaxed);
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
         // This competes with `answer` on one word. If our COUNTED comes first, the answer acquires
-        // it with the leaf and the tree, and the reader counts down. If the answer comes first, ASK
-        // is clear, so we acquire the reader's sections, and the driver counts down.
+        // it with the leaf and the tree, and the reader counts down. Otherwise ASK is clear, so we
+        // acquire the reader's sections, and the driver counts down.
         self.0.flags.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered).is_ok()
     }
 
@@ -480,10 +443,8 @@ impl Slot {
     }
 
     /// Raises the reader's priority for the rest of its section, if a driver still waits for it and
-    /// the system allows it.
-    ///
-    /// Does not boost a thread with a `qsbr::Reader`, whose sections may last as long as the
-    /// program, or a thread that is exiting.
+    /// the system allows it. Sections of a thread with a `qsbr::Reader` may last as long as the
+    /// program.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
@@ -506,8 +467,7 @@ impl Slot {
         });
     }
 
-    /// Marks the reader as boosted if the driver still waits for it and the thread is not exiting.
-    /// Returns `true` on success.
+    /// Marks the reader as boosted if the driver waits for it and the thread is not exiting.
     fn mark_boosted(&self) -> bool {
         let still_counted =
             |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
@@ -519,7 +479,7 @@ impl Slot {
         ThreadId(self.0.thread.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of the CPU on which the reader registered.
+    /// The CPU on which the reader registered.
     pub(super) fn cpu(&self) -> usize {
         self.0.cpu.load(Ordering::Relaxed) as usize
     }
@@ -538,8 +498,7 @@ impl NrActive {
         }
     }
 
-    /// Counts a reader that has entered an extended quiescent state. The caller has set its flag
-    /// `OFF`.
+    /// Counts a reader that has entered an extended quiescent state and set `OFF`.
     fn count_out(&self) {
         // Release pairs with the Acquire in `get`; later read-modify-writes continue the release
         // sequence. If a driver reads our count, our sections happened before its load. If it reads
@@ -554,12 +513,9 @@ impl NrActive {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Returns `true` if no reader but `me` is active. Passes a full fence.
+    /// Returns `true` if no other reader is active. Passes a full fence.
     pub(super) fn is_nobody(&self, me: Option<&Flags>) -> bool {
         // ORDER(parked): the other end; see `Flags::leave_parking`.
-        // If our fence comes first, a reader that leaves its parking later sees the removals made
-        // before this call. If the reader's fence comes first, we read it in the count.
-        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         match self.get() {
             0 => true,
@@ -570,7 +526,6 @@ impl NrActive {
         }
     }
 
-    /// Sets the count, in a child of `fork`.
     pub(super) fn inherit(&self, nr_active: u32) {
         self.0.store(nr_active, Ordering::Relaxed);
     }
@@ -578,7 +533,6 @@ impl NrActive {
 
 impl Flags {
     sync::const_unless_model! {
-        /// Creates the flags of a parked reader.
         pub(super) fn new() -> Self {
             Self(AtomicU32::new(PARK | OFF))
         }
@@ -590,7 +544,6 @@ impl Flags {
 
     // ---- the reader's side ----
 
-    /// Returns `true` if any of `which` is set.
     #[inline(always)]
     pub(super) fn has(&self, which: u32) -> bool {
         self.0.load(Ordering::Relaxed) & which != 0
@@ -600,9 +553,9 @@ impl Flags {
     #[cold]
     pub(super) fn leave_parking(&self, nr_active: &NrActive) {
         // The count is incremented first, and possibly once too often. The reader must be counted
-        // as soon as it is not parked, even if a signal handler interrupts this function. The fence
-        // below orders this before the reads of the section: ORDER(parked). As a read-modify-write
-        // it continues the release sequence of every earlier `count_out`.
+        // as soon as it is not parked, even if a signal handler interrupts this function. As a
+        // read-modify-write this continues the release sequence of every earlier `count_out`. See
+        // ORDER(parked) below.
         nr_active.0.fetch_add(1, Ordering::AcqRel);
         // This competes with `confirm_parked` on one word. If the driver's OFF comes first, the
         // driver counts us out, and our count remains. If our exchange comes first, the driver
@@ -628,8 +581,7 @@ impl Flags {
         //   driver: load flags without ASK  Acquire;  the waiter may free
         // If the driver's ASK comes first, we clear it: our past sections are released to it, and
         // our next ones see the removals. If our exchange comes first, ASK stays for the next
-        // unlock. The same holds for COUNTED against `count_on`: if it comes first, we count down
-        // the tree; otherwise the driver does.
+        // unlock. The same holds for COUNTED against `count_on`.
         // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
@@ -651,29 +603,19 @@ impl Flags {
 
     // ---- the driver's side ----
 
-    /// Returns `true` if the reader is in an extended quiescent state.
     pub(super) fn is_off(&self) -> bool {
         // Acquire pairs with `park` and `confirm_parked`: the sections of a skipped reader happened
         // before the driver's load.
         self.0.load(Ordering::Acquire) & OFF != 0
     }
 
-    /// Asks the reader to report.
     pub(super) fn ask(&self) {
         // ORDER(ask): the other end; see `answer`.
-        // If our ASK comes first, the reader's answer acquires the removals that we saw. If an
-        // answer comes first, it answered an earlier question, and ASK stays for the next one.
-        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
-        // a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }
 
-    /// Returns `true` if the reader has reported since it was asked.
     pub(super) fn has_answered(&self) -> bool {
-        // ORDER(ask): the other end; see `answer`. If ASK is clear, the sections before the answer
-        // happened before this load. If it is set, the driver waits.
-        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
-        // a_srcu_answer_needs_both_orders
+        // ORDER(ask): the other end; see `answer`.
         self.0.load(Ordering::Acquire) & ASK == 0
     }
 
@@ -682,18 +624,16 @@ impl Flags {
         hint::spin_until(ANSWER_SPINS, || self.has_answered())
     }
 
-    /// Withdraws a request whose answer is known.
     pub(super) fn withdraw(&self) {
         self.0.fetch_and(!ASK, Ordering::Relaxed);
     }
 
-    /// Makes the reader begin its next section on the slow path.
     pub(super) fn want_parked(&self) {
         self.0.fetch_or(PARK, Ordering::Relaxed);
     }
 
     /// Parks the reader if `PARK` is still set. The caller has passed the heavy barrier since it
-    /// set `PARK`, and has read the reader's word after the barrier.
+    /// set `PARK`, and has then read the reader's word.
     pub(super) fn confirm_parked(&self, nr_active: &NrActive) {
         let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
         // This competes with `leave_parking` on one word. If ours comes first, the reader finds OFF

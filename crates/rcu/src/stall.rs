@@ -9,33 +9,28 @@
 //! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early. The
 //!    driver then drops it.
 //!
-//! A stall is reported without a backtrace. Only the thread itself can walk its stack. That would
-//! require a signal, which interrupts the thread's system calls, and signals belong to the program.
-//! `/proc` shows whether a reader sleeps or computes. With the thread's number, a debugger can find
-//! the rest.
+//! A stall is reported without a backtrace. Only the thread itself can walk its stack, which would
+//! require a signal, and signals belong to the program. `/proc` shows whether a reader sleeps or
+//! computes.
 
 use std::time::Duration;
 
-use base::internal::{
-    page::Count,
-    panics::{self, Foreign},
-    trace,
-    wake::spin_as_waiter,
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-    fork::Process,
-    hint,
-    span::Span,
-    thread, time, twin,
-    unmodelled::Arc,
-};
+use base::internal::page::Count;
+use base::internal::panics::{self, Foreign};
+use base::internal::trace;
+use base::internal::wake::spin_as_waiter;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::fork::Process;
+use sync::span::Span;
+use sync::unmodelled::Arc;
+use sync::{Mutex, hint, thread, time, twin};
 
-use super::{domain::Domain, fork, slot::Slot, tunables};
+use super::domain::Domain;
+use super::slot::Slot;
+use super::{fork, tunables};
 
-/// The number of checks for the last report before the driver boosts a reader. A holdout that runs
-/// on another CPU ends most sections sooner than that.
+/// The number of checks for the last report before the driver boosts a reader. Most holdouts that
+/// run on another CPU end their sections sooner.
 const SPINS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
 /// A reader that has delayed a grace period for longer than `rcu.stall_timeout`.
@@ -72,7 +67,7 @@ pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
-    /// Returns the handler of stalls. Models never call it, because their waits do not time out.
+    /// Models never call it, because their waits do not time out.
     pub(super) fn handler() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
@@ -94,7 +89,6 @@ pub fn on_stall(handler: Option<StallHandler>) {
     drop(before);
 }
 
-/// The number of reported stalls.
 pub(super) static NR_REPORTED: Count = Count::new();
 
 fn report(stall: &Stall) {
@@ -109,8 +103,7 @@ fn report(stall: &Stall) {
     });
 }
 
-/// Reports that an executor has not begun a batch for `waited`, and that the batch now runs on the
-/// library's thread.
+/// Reports that an executor has not begun a batch, which now runs on the library's thread.
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
@@ -120,12 +113,11 @@ pub(super) fn report_batch(waited: Duration) {
 }
 
 sync::process_wide! {
-    /// A: the time before which no flood is reported, by `time::now_ns`.
+    /// The time before which no flood is reported, by `time::now_ns`.
     fn next_flood() -> AtomicU64 = AtomicU64::new(0)
 }
 
-/// Reports, at most once per stall timeout, that `nr` callbacks wait in a list to which this thread
-/// adds.
+/// Reports, at most once per stall timeout, that `nr` callbacks wait in a list of this thread.
 #[cold]
 pub(super) fn report_flood(nr: usize) {
     let Some(timeout) = tunables::stall_timeout() else {
@@ -189,8 +181,7 @@ impl Domain {
                         doing: thread::doing(thread),
                     });
                     if !here.is_this() {
-                        // The handler forked, and this is the child, in which the holdouts do not
-                        // exist.
+                        // This is the child of a handler that forked.
                         return;
                     }
                 }

@@ -26,7 +26,7 @@ pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
-/// This is set once the environment has been read.
+/// Set once the environment has been read.
 #[cfg(feature = "params")]
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
@@ -104,23 +104,21 @@ pub fn tunables() -> Tunables {
     }
 }
 
-/// Returns `true` if the grace period itself wakes its waiters.
 #[cfg(feature = "baselines")]
 pub(super) fn wake_from_gp() -> bool {
     settle();
     WAKE_FROM_GP.get() != 0
 }
 
-/// Returns the time to wait before the first scan. A grace period reads this before any other
-/// tunable, so this function reads the environment.
+/// The time to wait before the first scan. A grace period reads this tunable first, so this
+/// function reads the environment.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();
     FIRST_FQS_MS.get()
 }
 
-/// Returns the time for which a reader may delay a grace period before the delay is reported, or
-/// `None` if there is no limit.
+/// Returns the time after which a reader that delays a grace period is reported, if it is.
 pub(super) fn stall_timeout() -> Option<Duration> {
     let timeout_ms = STALL_TIMEOUT_MS.get();
     (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()))

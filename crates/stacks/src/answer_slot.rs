@@ -1,5 +1,4 @@
-//! The slot in which an interrupted thread stores its answer. There is one slot, and no thread
-//! waits for it under a lock.
+//! The slot in which an interrupted thread stores its answer.
 //!
 //! ```text
 //!            ask                  begin                 end
@@ -10,12 +9,12 @@
 //!    └◄──────────────────────────── read ────────────────────────┘
 //! ```
 //!
-//! The asked thread answers from a signal handler. The handler may run late, after the asking
-//! thread has given up and another thread has been asked. *Two threads must never write at the same
-//! time, and no thread may write while another reads.* A thread therefore begins with a
-//! compare-exchange that succeeds only if the word still holds a request for this thread (twin
-//! `answer slot: begun without a claim`). A thread that gives up frees the slot only if the asked
-//! thread has not begun; otherwise the writer frees it (twin `answer slot: taken from its writer`).
+//! The asked thread answers from a signal handler, perhaps after the asking thread has given up and
+//! another thread has been asked. *Two threads must never write at the same time, and no thread may
+//! write while another reads.* A thread therefore begins with a compare-exchange that succeeds only
+//! if the word still holds a request for this thread (twin `answer slot: begun without a claim`). A
+//! thread that gives up frees the slot only if the asked thread has not begun; otherwise the writer
+//! frees it (twin `answer slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -31,9 +30,9 @@ const ABANDONED: u64 = 4 << 32;
 /// A slot for one answer.
 #[derive(Debug)]
 pub struct AnswerSlot<T> {
-    /// A: see the diagram at the top of the file.
+    /// A: see the top of the file.
     state: AtomicU64,
-    /// The answer. Only the thread to which `state` grants access may access it.
+    /// Accessed by the thread to which `state` grants access.
     answer: UnsafeCell<T>,
 }
 
@@ -51,11 +50,9 @@ impl<T> AnswerSlot<T> {
         }
     }
 
-    /// Asks `thread`. Returns `false` if another request is in progress, or if the writer of an
-    /// abandoned request has not finished.
+    /// Asks `thread`. Returns `false` if the slot is not free.
     pub fn ask(&self, thread: u32) -> bool {
-        // Acquire pairs with the Release with which the writer of an abandoned request frees the
-        // slot.
+        // Acquire pairs with the Release with which the writer of an abandoned request ends.
         let (from, to) = (FREE, ASKED | u64::from(thread));
         self.exchange(from, to, Ordering::Acquire)
     }
@@ -78,22 +75,19 @@ impl<T> AnswerSlot<T> {
         }
     }
 
-    /// If there is an answer, passes it to `read` and returns the result. The asking thread calls
-    /// this until it returns a value or [`give_up`](Self::give_up) has been called. `read` must not
-    /// unwind, because otherwise the slot would never become free.
+    /// Passes the answer, if there is one, to `read`, which must not unwind. The asking thread
+    /// calls this until it returns a value or [`give_up`](Self::give_up) has been called.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;
         }
-        // SAFETY: the writer has finished. We are the asking thread, so no other thread reads or
-        // asks before the store.
+        // SAFETY: the writer has finished, and only the asking thread reads or asks.
         let what = self.answer.with(|answer| read(unsafe { &*answer }));
         self.state.store(FREE, Ordering::Release);
         Some(what)
     }
 
-    /// Ends the request to `thread`. Returns `true` if the thread has already answered; the answer
-    /// must then be read.
+    /// Ends the request to `thread`. Returns `true` if there is an answer, which must be read.
     pub fn give_up(&self, thread: u32) -> bool {
         if twin::armed("answer slot: taken from its writer") {
             self.state.store(FREE, Ordering::Relaxed);
@@ -104,7 +98,7 @@ impl<T> AnswerSlot<T> {
             && !self.exchange(WRITING, ABANDONED, Ordering::Relaxed)
     }
 
-    /// Frees the slot in a child of `fork`, in which the threads that used it do not exist.
+    /// Frees the slot in a child of `fork`.
     pub fn reset(&self) {
         self.state.store(FREE, Ordering::Relaxed);
     }

@@ -1,35 +1,31 @@
 //! Asks threads for their stacks.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use sync::atomic::Ordering;
 use sync::fork::{self, Handler};
-use sync::{atomic::Ordering, thread, time, unmodelled::AtomicU64};
+use sync::unmodelled::AtomicU64;
+use sync::{thread, time};
 
-use crate::{
-    answer_slot::AnswerSlot,
-    signal::{self, Refused, Registers},
-    stack::{End, Stack},
-    walk::Walker,
-};
+use crate::answer_slot::AnswerSlot;
+use crate::signal::{self, Refused, Registers};
+use crate::stack::{End, Stack};
+use crate::walk::Walker;
 
 /// The maximum number of threads that one call asks. The value is a guess.
 const NR_ASKED: usize = 16;
 
-/// The number of bytes that are copied from a stack. The value is a guess; a frame has about a
-/// hundred bytes.
+/// The number of bytes that are copied from a stack. The value is a guess.
 const NR_BYTES: usize = 128 << 10;
 
 /// The time for which a call waits for an answer, and the pause between two reads of the slot.
-/// Copying takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer in time.
+/// Copying takes 20 µs.
 const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// The time in nanoseconds for which no thread is asked after one has failed to answer. If a
-/// program blocks all signals before it starts threads, no thread ever answers. The caller has
-/// other duties; with this pause, it loses at most a hundredth of its time.
+/// The time in nanoseconds for which no thread is asked after one has failed to answer, as in a
+/// program that blocks all signals. The caller loses at most a hundredth of its time.
 const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
 /// The time, by `time::now_ns`, until which no thread is asked.
@@ -43,7 +39,6 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the word at an address of the stack, if it was copied.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let at: usize = address.checked_sub(self.registers.sp)?.try_into().ok()?;
         let bytes = self.bytes[..self.nr_bytes].get(at..at.checked_add(8)?)?;
@@ -96,7 +91,7 @@ pub fn capture(
         return stacks;
     };
     let mut kept = None;
-    // A walker that has panicked is not used again.
+    // A walker that panics is not used again.
     let mut walk = |seen: &Seen| {
         let mut walker = kept.take().unwrap_or_else(Walker::new);
         let stack = walker.walk(seen, root);
@@ -154,13 +149,11 @@ fn take(
     })
 }
 
-/// Calls `walk` and catches its panics. A misleading unwind table must not make the caller panic or
-/// leave the slot occupied.
+/// Calls `walk`, which may panic because of a misleading unwind table.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }
 
-/// Answers on the interrupted thread, in the handler.
 pub(crate) fn answer(registers: Registers) {
     ANSWER_SLOT.answer(thread::current().0, |seen| {
         seen.registers = registers;
@@ -170,11 +163,8 @@ pub(crate) fn answer(registers: Registers) {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use std::sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32},
-        mpsc,
-    };
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::sync::{Arc, Mutex, mpsc};
 
     use super::*;
 
@@ -191,8 +181,7 @@ mod tests {
         let asked = std::thread::spawn(move || {
             its_number.store(thread::current().0, Ordering::Relaxed);
             let mut kept = Vec::new();
-            // The signal arrives in the allocator, in the loader, in the unwinder, and in system
-            // calls.
+            // The signal arrives in the allocator, the loader, the unwinder, and system calls.
             while !its_end.load(Ordering::Relaxed) {
                 kept.push(vec![1_u8; kept.len() % 5000]);
                 kept.truncate(1000);
@@ -210,7 +199,7 @@ mod tests {
         let mut walker = Walker::new();
         let mut nr_whole = 0;
         for _ in 0..3000 {
-            // On a busy machine an answer may be late; the next request is sent anyway.
+            // On a busy machine an answer may be late.
             SILENT_UNTIL.store(0, Ordering::Relaxed);
             let taken = take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
             nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));

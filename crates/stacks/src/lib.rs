@@ -10,14 +10,10 @@
 //! # thread.thread().unpark();
 //! ```
 //!
-//! The asked thread may be interrupted anywhere, even in the allocator or the loader while it holds
-//! their locks. Unwinding needs both the allocator and the loader, so the asked thread only copies:
-//! a signal interrupts it, and the handler stores its registers and the top of its stack in a slot
-//! (`answer_slot.rs`). The caller walks the copy (`walk.rs`). Names are resolved when a stack is
-//! displayed.
-//!
-//! Sampling profilers work in this way, too. In contrast, seastar's stall detector walks the stack
-//! in the handler.
+//! The asked thread may be interrupted anywhere, even in the allocator or the loader, whose locks
+//! unwinding needs. It therefore only copies: a signal interrupts it, and the handler stores its
+//! registers and the top of its stack in a slot (`answer_slot.rs`). The caller walks the copy
+//! (`walk.rs`), as sampling profilers do. Names are resolved when a stack is displayed.
 
 /// This module is public so that models can use it.
 #[doc(hidden)]

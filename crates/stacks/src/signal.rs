@@ -1,15 +1,11 @@
 //! Interrupts another thread of this process with a signal, reads memory that may be unmapped, and
 //! copies the unwind tables of the loaded files.
 //!
-//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
-//! handler therefore takes no lock and does not allocate.
+//! The interrupted thread may be anywhere, so the handler takes no lock and does not allocate.
 
-use std::{
-    ffi::{CStr, c_int, c_void},
-    mem,
-    ops::Range,
-    ptr, slice,
-};
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+use std::{mem, ptr, slice};
 
 use crate::capture::answer;
 
@@ -60,8 +56,7 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     // SAFETY: all zeros form a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
-    // The handler runs on the alternate stack if there is one, because the thread's own may be
-    // almost full.
+    // The thread's own stack may be almost full.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
     Ok(())
@@ -72,24 +67,20 @@ pub(crate) fn is_handled(signal: i32) -> bool {
     action(signal, None).is_some_and(|it| it.sa_sigaction == handler_address())
 }
 
-/// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
-/// only while the signal [is handled](is_handled): otherwise the signal may kill the process.
-///
-/// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
-/// kernel never restarts.
+/// Sends `signal`, which [is handled](is_handled) so that it does not kill the process, to a thread
+/// of this process. Returns `true` if the thread exists. A system call of the thread may fail early
+/// with `EINTR` if it has a timeout or is one that the kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
-/// Copies memory of this process, starting at address `from`. Returns the number of bytes copied,
-/// which is less than the length of `into` if some of the memory is not mapped. Never faults.
-///
-/// Makes one system call, which is allowed in a signal handler.
+/// Copies memory of this process from address `from`, with one system call, which is allowed in a
+/// signal handler. Returns the number of bytes copied, up to the first one that is not mapped.
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
-    // There is one piece per page, because a piece is copied completely or not at all.
+    // A piece is copied completely or not at all.
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; NR_PIECES];
     let mut nr_pieces = 0;
     let (mut at, mut left) = (from, into.len() as u64);
@@ -136,7 +127,7 @@ pub(crate) fn loaded() -> Vec<Loaded> {
 unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, all: *mut c_void) -> c_int {
     // SAFETY: `info` belongs to the loader and is valid during this call; `all` came from `loaded`.
     let (info, all) = unsafe { (&*info, &mut *all.cast::<Vec<Loaded>>()) };
-    // Unwinding out of a callback of the C library would abort the process anyway.
+    // Unwinding out of this would abort the process.
     if let Some(one) = tables(info) {
         all.push(one);
     }
@@ -155,13 +146,12 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let index = span(headers.iter().find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?);
     let bytes = |range: &Range<u64>| {
         let length = (range.end - range.start) as usize;
-        // SAFETY: the bytes are part of a loaded, readable segment, which stays mapped while the
-        // loader's lock is held.
+        // SAFETY: the bytes are part of a readable segment, mapped while the loader's lock is held.
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // This is version 1, in which the address of `.eh_frame` is a signed 32-bit offset. All linkers
-    // write this format.
+    // Version 1, in which the address of `.eh_frame` is a signed 32-bit offset. All linkers write
+    // it.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };
@@ -199,8 +189,7 @@ fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction>
 }
 
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: `errno` belongs to this thread. It is restored below, because the interrupted code
-    // may need it.
+    // SAFETY: `errno` belongs to this thread. The interrupted code may need it.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };

@@ -7,14 +7,11 @@ use framehop::{
     Unwinder as _, UnwinderNative,
 };
 
-use crate::{
-    capture::Seen,
-    signal::{self, Loaded, Registers},
-    stack::{End, Stack},
-};
+use crate::capture::Seen;
+use crate::signal::{self, Loaded, Registers};
+use crate::stack::{End, Stack};
 
-/// The maximum number of functions in a stack. The value is a guess; a corrupt stack may have no
-/// end.
+/// The maximum number of functions in a stack, which may have no end. The value is a guess.
 const NR_FRAMES: usize = 128;
 
 /// The unwind data of the loaded files.
@@ -81,9 +78,9 @@ pub(crate) fn write_place(
     root: &str,
 ) -> Result<bool, Error> {
     let (mut text, mut is_root) = (String::new(), false);
-    // If functions are inlined, one address belongs to several functions. `resolve` subtracts one,
-    // because it expects a return address. The closure does not write to the user's formatter,
-    // because it runs under a process-wide lock.
+    // One address belongs to several functions if they are inlined. `resolve` expects a return
+    // address, from which it subtracts one. The closure runs under a process-wide lock, so it does
+    // not write to the user's formatter.
     backtrace::resolve((address + 1) as *mut _, |symbol| {
         let Some(name) = symbol.name() else { return };
         let name = format!("{name:#}");

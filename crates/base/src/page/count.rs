@@ -1,17 +1,12 @@
 //! Counters for display only. No decision depends on them.
 
-use sync::{
-    atomic::Ordering,
-    unmodelled::{Arc, AtomicU64},
-};
+use sync::atomic::Ordering;
+use sync::unmodelled::{Arc, AtomicU64};
 
-use super::{
-    image::Image,
-    sources::{Joined, join},
-};
+use super::image::Image;
+use super::sources::{Joined, join};
 
-/// A counter for display. Counters are read one by one, not as a snapshot. A model does not see a
-/// counter, so a counter adds no states to the model.
+/// A counter for display, read by itself and not as a snapshot. A model does not see it.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -45,7 +40,7 @@ pub struct Tally<const N: usize> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// Creates the counts. `describe` writes the part's record, given the current counts.
+    /// `describe` writes the part's record, given the current counts.
     pub fn new(describe: impl Fn([u64; N], &mut Image) + Send + Sync + 'static) -> Self {
         let counts = Arc::new([const { Count::new() }; N]);
         let seen = counts.clone();

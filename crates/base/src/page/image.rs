@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use super::{
-    kinds::{Kind, Record},
-    layout::{
-        HEAD_BYTES, MAGIC, MAX_RECORDS, RECORD_BYTES, VERSION, check, cut, head, put, record,
-    },
+use super::kinds::{Kind, Record};
+use super::layout::{
+    HEAD_BYTES, MAGIC, MAX_RECORDS, RECORD_BYTES, VERSION, check, cut, head, put, record,
 };
 
 /// The contents of one round, or the records of a snapshot.

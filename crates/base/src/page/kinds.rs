@@ -22,8 +22,7 @@ pub struct Field {
     pub about: &'static str,
 }
 
-/// Declares the kinds, in the order of `ALL`. Each row has a kind, its number, its name and its
-/// figures.
+/// Declares the kinds, in the order of `ALL`.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $number:literal, $name:literal, $fields:ident;)*) => {
         /// The subject of a record.
@@ -79,8 +78,7 @@ pub struct Record {
     pub name: String,
     /// A detail of its subject, which is empty for most records.
     pub detail: String,
-    /// The figures of the kind, in the order of its table. A record that was read from a page
-    /// contains only the figures that its writer knew.
+    /// The figures of the kind, in the order of its table, that the writer knew.
     pub(crate) figures: Vec<u64>,
 }
 
@@ -102,11 +100,9 @@ impl Record {
     }
 }
 
-/// Passes the figures of a queue to `$then!`, with the given tokens before and after them.
-///
-/// This is the only list: it defines both the fields of `QueueStats`, with their descriptions, and
-/// the figures of a record. It is in this crate because a reader of a page does not depend on
-/// workqueues.
+/// Passes the figures of a queue to `$then!`, with the given tokens before and after them. This
+/// list defines both the fields of `QueueStats` and the figures of a record. It is here because a
+/// reader of a page does not depend on workqueues.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {

@@ -14,8 +14,8 @@
 //!
 //! `observe::publish` or `AFTERWORK=observe.publish=on` creates the file and a thread that sleeps.
 //! A reader *asks* for a round through a number and a futex in the file's head. The thread wakes,
-//! calls each subsystem to write its records, and sleeps again. The page therefore costs nothing
-//! while no reader asks, and an idle process responds in the same way as a busy one.
+//! calls each subsystem to write its records, and sleeps again. The page costs nothing while no
+//! reader asks.
 
 // docs/observing.md describes the format and the guarantees.
 //

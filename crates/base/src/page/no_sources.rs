@@ -2,7 +2,6 @@
 
 use super::image::Image;
 
-/// A value owned by each part that would have records.
 #[derive(Debug)]
 pub struct Joined;
 

@@ -10,22 +10,20 @@
 //!
 //! The kernel compares the number while it holds its lock for the futex. If the reader's store
 //! comes first, the publisher's wait does not begin. If the wait comes first, the wake-up ends it.
-//! Two readers may ask at the same time, even with the same number. It is sufficient that a round
-//! *begins* after the request. A reader that finds a round in progress therefore waits for the next
-//! one.
+//! It is sufficient that a round *begins* after the request, so a reader that finds a round in
+//! progress waits for the next one.
 //!
 //! # Changes to the file by other processes
 //!
-//! The file belongs to the user of the process. Any program of that user may change it. The process
-//! reads only the number from it, and uses the number only in a comparison. It never maps the file,
-//! so a truncated file causes no signal: the process writes it again. A file that was removed is
-//! created again only when [`publish`] is called after an [`unpublish`].
+//! Any program of the same user may change the file. The process reads only the number from it, for
+//! a comparison, and never maps it, so a truncated file causes no signal: the process writes it
+//! again. A file that was removed is created again only when [`publish`] is called after an
+//! [`unpublish`].
 //!
 //! # Names
 //!
-//! Containers may share the directory, and processes in them may have the same PID. The file with
-//! the name that a process wants may therefore belong to another living process. Each process keeps
-//! its file locked. A process that needs a name opens the file with that name:
+//! Containers may share the directory, and processes in them may have the same PID. Each process
+//! therefore keeps its file locked. A process that needs a name opens the file with that name:
 //!
 //! ```text
 //! locked              a living process has it: try the next name
@@ -35,68 +33,50 @@
 //!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
-//! A process therefore removes a file only after it has locked the file and found it under its
-//! name.
-//!
 //! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
 //! process that publishes removes, in the same way, each file of its user that is not locked and
-//! whose process does not exist. A process in another container is not visible either, but its file
-//! is locked as long as the process runs.
+//! whose process does not exist.
 
-use std::{
-    ffi::OsStr,
-    io,
-    path::{Path, PathBuf},
-    ptr,
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{io, ptr};
 
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    fork::{self, Handler},
-    process,
-    shared_file::{self, Notified, SharedFile, is_shortage},
-    thread, time,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sync::fork::{self, Handler};
+use sync::shared_file::{self, Notified, SharedFile, is_shortage};
+use sync::unmodelled::Arc;
+use sync::{Mutex, process, thread, time};
 
-use super::{
-    DIRECTORY, MAX_NAMES,
-    image::{Image, Origin},
-    layout::{ASKED_AT, HEAD_BYTES},
-    name_of, pid_of,
-    sources::describe_all,
-};
+use super::image::{Image, Origin};
+use super::layout::{ASKED_AT, HEAD_BYTES};
+use super::sources::describe_all;
+use super::{DIRECTORY, MAX_NAMES, name_of, pid_of};
 
-/// The length of the sleep after a round. It limits rounds to a thousand per second, so that
-/// readers cannot keep a process busy. This value is a guess.
+/// The length of the sleep after a round. It limits rounds to a thousand per second. This value is
+/// a guess.
 const REST: Duration = Duration::from_millis(1);
 /// The length of the sleep after a failed wait on the file.
 const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
-/// The number of attempts to get a name that other processes request at the same time. This value
-/// is a guess.
+/// The number of attempts to get a name that other processes also request. This value is a guess.
 const NR_TRIES: u32 = 8;
 
-/// The round of a file that contains only a head. Later rounds are also even.
+/// The round of a file that contains only a head.
 const FIRST_ROUND: u64 = 2;
 
 static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
 /// The process that owns the file, or 0. A forked child does not access its parent's file.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// The index of the file's name.
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// Removes the parent's page and thread from the state of a child of `fork`. The child may publish
-/// its own page.
+/// Forgets the parent's page and thread in a child of `fork`, which may publish its own page.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
-            // SAFETY: (1): the thread that uses the file does not exist in the child, and the value
-            // is forgotten below.
+            // SAFETY: (1): the thread that uses the file does not exist in the child.
             unsafe { published.file.file.close_in_child() };
             std::mem::forget(published);
         }
@@ -138,7 +118,7 @@ pub fn publish() -> io::Result<PathBuf> {
         written_ns: time::now_ns(),
         took_ns: 0,
     };
-    // Only a head is written here. The caller may hold any lock, so the thread gathers the records.
+    // The caller may hold any lock, so the thread gathers the records.
     let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
     let body = shared.clone();
     let started = written
@@ -158,14 +138,13 @@ pub fn unpublish() -> bool {
     };
     OWNER.store(0, Ordering::Relaxed);
     remove(&published.path);
-    // Other end in `serve`. If our store comes first, the thread's load after the wait reads it. If
-    // that load comes first, the thread waits again, and the wake-up below ends that wait.
+    // Other end in `serve`. If our store comes first, the thread's load after the wait reads it.
+    // Otherwise the thread waits again, and the wake-up below ends that wait.
     published.file.quit.store(true, Ordering::Release);
     let file = &published.file.file;
     // A truncated file has no futex.
     let has_request_word = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
     let may_request = has_request_word || file.set_len(HEAD_BYTES as u64).is_ok();
-    // The thread has not read the new number yet, so the wait ends.
     if may_request && file.notify(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
         published.thread.join().ok();
     }
@@ -176,8 +155,7 @@ fn path_of(pid: u32, nth: u32) -> PathBuf {
     Path::new(DIRECTORY).join(name_of(pid, nth))
 }
 
-/// Creates the file under the first name that no living process uses. Returns the index of the
-/// name.
+/// Creates the file under the first name that no living process uses, and returns the name's index.
 fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     for nth in 0..MAX_NAMES {
         if let Some(file) = create_at(&path_of(pid, nth))? {
@@ -188,8 +166,7 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
-/// Creates the file, replacing a stale one if there is one. Returns `None` if another process uses
-/// the name.
+/// Creates the file, or replaces a stale one. Returns `None` if another process uses the name.
 fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     for _ in 0..NR_TRIES {
         match SharedFile::create(path) {
@@ -213,8 +190,8 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
                         continue;
                     }
                 }
-                // The path is not a regular file, or we may not open it. In a sticky directory we
-                // could not remove another user's file.
+                // We may not open the file. In a sticky directory we could not remove another
+                // user's file.
                 match SharedFile::remove(path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
                     _ => {}
@@ -230,14 +207,13 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
 fn remove_stale_page() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
-        // A process that exists may have created its file without having locked it yet.
+        // A process that exists may not have locked its file yet.
         if name.and_then(pid_of).is_some_and(|pid| process::start_time(pid).is_none()) {
             remove_if_left(&there);
         }
     }
 }
 
-/// Removes a stale page. A file that cannot be opened or locked stays.
 fn remove_if_left(path: &Path) {
     if let Ok(left) = SharedFile::open(path)
         && matches!(left.owner_and_mode(), Ok((owner, _)) if owner == process::user())
@@ -259,7 +235,6 @@ extern "C" fn remove_at_exit() {
     }
 }
 
-/// Runs the publisher's thread, which readers wake.
 fn serve(shared: &Shared, origin: &Origin) {
     let mut round = FIRST_ROUND;
     let mut seen = 0;
@@ -278,7 +253,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // A write that failed because memory was scarce may succeed at the next request.
+        // A write that failed because memory was scarce may succeed later.
         let written = write_round(&shared.file, origin, round);
         let rest =
             if written.is_err() && notified == Notified::Gone { NO_REQUEST_REST } else { REST };
@@ -286,8 +261,7 @@ fn serve(shared: &Shared, origin: &Origin) {
     }
 }
 
-/// Removes the page, because the program has closed its descriptor. The program may publish another
-/// page.
+/// Removes the page, because the program has closed its descriptor. It may publish another one.
 #[cold]
 fn give_up(shared: &Shared) {
     let mut published = PUBLISHED.lock();
@@ -322,8 +296,7 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // The length is set first, so that a reader never sees a head with more records than the file
-    // contains.
+    // A reader never sees a head with more records than the file contains.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

@@ -1,15 +1,12 @@
 //! Reads the file.
 //!
-//! The reader trusts nothing in it: the file may contain any bytes. It uses a number as a length,
-//! an offset or an index only after comparing it with the actual length. Text must be UTF-8 without
-//! control characters.
+//! The file may contain any bytes. A number is used as a length, an offset or an index only after a
+//! comparison with the actual length. Text must be UTF-8 without control characters.
 
-use super::{
-    kinds::{Kind, Record},
-    layout::{
-        HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record,
-        u16_at, u32_at, u64_at,
-    },
+use super::kinds::{Kind, Record};
+use super::layout::{
+    HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record, u16_at,
+    u32_at, u64_at,
 };
 
 /// A page that a process has published.
@@ -138,7 +135,7 @@ impl Record {
     }
 }
 
-/// Checks that the head is plausible. Returns the head and the rest of the file.
+/// Checks the head, and returns it and the rest of the file.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if bytes.len() > MAX_BYTES {
         return Err(Refusal::TooLong(bytes.len()));
@@ -147,7 +144,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // The version is checked first, because the checksum may be elsewhere in another version.
+    // The checksum may be elsewhere in another version.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));

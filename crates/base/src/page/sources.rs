@@ -1,37 +1,32 @@
 //! The parts that have records. A subsystem or one of its parts joins when it is first used.
 
-use sync::{
-    Mutex, OnceLock,
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock};
 
 use super::image::Image;
-use crate::{numbered::Numbered, panics};
+use crate::numbered::Numbered;
+use crate::panics;
 
-/// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
 
 sync::process_wide! {
-    /// The sources, in the order in which they joined.
     fn sources() -> Mutex<Numbered<Source>> = Mutex::new(Numbered::new())
 }
 
 static HANDLER: Handler = Handler {
     settle: publish_if_configured,
     before: |held| held.lock(sources()),
-    // The sources describe the parent's parts, and may wait for locks that are held by threads that
-    // do not exist. They are leaked, because a drop may run user code.
+    // The sources describe the parent's parts. They are leaked, because a drop may run user code.
     child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
-/// A value owned by each part that has records. Dropping it removes the records.
+/// Owned by each part that has records, which its drop removes.
 #[derive(Debug)]
 pub struct Joined(Option<u64>);
 
-/// Calls `source` to write records in each round, until the returned value is dropped.
-///
-/// Starts publishing if the environment requests it. Does nothing in a model.
+/// Calls `source` to write records in each round, until the result is dropped. Starts publishing if
+/// the environment requests it. Does nothing in a model.
 #[cold]
 pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
     if cfg!(any(loom, shuttle)) {
@@ -50,8 +45,8 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): the source may drop the last handle to a registry or to another
-        // part, on the page's thread. A panic in that drop is caught.
+        // FOREIGN(page-source): the source may drop the last handle to a part, on the page's
+        // thread. A panic in that drop is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -59,8 +54,7 @@ pub fn describe_all(image: &mut Image) {
     }
 }
 
-/// Publishes if the environment requests it. The parts that read tunables report errors in the
-/// environment.
+/// Publishes if the environment, whose errors are reported elsewhere, requests it.
 fn publish_if_configured() {
     static CHECKED: OnceLock<()> = OnceLock::new();
     CHECKED.get_or_init(|| {
@@ -77,7 +71,7 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): the source may own the last handle to a part, and is dropped on
+            // FOREIGN(page-part): the source may own the last handle to a part. It is dropped on
             // the thread that drops this value. A panic in the drop is caught.
             panics::contain(|| drop(source));
         }

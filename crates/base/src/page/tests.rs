@@ -1,11 +1,9 @@
 use proptest::prelude::*;
 
-use super::{
-    image::{Image, Origin},
-    layout::{self, head, record},
-    sources::join,
-    *,
-};
+use super::image::{Image, Origin};
+use super::layout::{self, head, record};
+use super::sources::join;
+use super::*;
 
 fn origin() -> Origin {
     Origin { pid: 7, start_time: 4711, name: "test".to_owned(), written_ns: 5, took_ns: 3 }
@@ -190,8 +188,7 @@ fn kinds_and_figures_of_a_later_writer_are_skipped() {
 }
 
 proptest! {
-    /// Whatever a file contains, a reader does not panic and does not accept more records than the
-    /// file has.
+    /// A reader does not panic and does not accept more records than the file has.
     #[test]
     fn no_bytes_are_too_strange(
         len in 0_usize..3000,

@@ -1,6 +1,7 @@
 //! The error of a join, and the panic payload of a work item.
 
-use std::{any::Any, fmt};
+use std::any::Any;
+use std::fmt;
 
 use super::{Payload, text_of};
 
@@ -68,9 +69,8 @@ pub type Outcome<T> = Result<T, JoinError>;
 /// gives access to values of `Sync` types.
 pub struct PanicPayload(Payload);
 
-// SAFETY: a shared reference gives access to the payload only through `downcast_ref`. That function
-// asks for the type of the value without reading the value, and returns a reference to a type that
-// is `Sync`.
+// SAFETY: a shared reference gives access to the payload only through `downcast_ref`, which does
+// not read the value, and returns a reference to a type that is `Sync`.
 unsafe impl Sync for PanicPayload {}
 
 impl PanicPayload {
@@ -90,14 +90,13 @@ impl PanicPayload {
         self.0.downcast_ref()
     }
 
-    /// Returns the payload. The borrow is exclusive, because not every `Any` may be shared between
-    /// threads.
+    /// The borrow is exclusive, because not every `Any` may be shared between threads.
     #[doc(hidden)]
     pub fn as_any(&mut self) -> &(dyn Any + Send) {
         &*self.0
     }
 
-    /// Returns the message if the payload is text, as it is after `panic!` with a message.
+    /// Returns the message of a payload that is text, as after `panic!` with a message.
     ///
     /// # Examples
     ///

@@ -1,8 +1,5 @@
-//! Reads the environment variable.
-//!
-//! The variable is usually written by a user, not by the author of the program, and several
-//! subsystems read it. An invalid pair therefore does not stop the program: it is ignored and
-//! reported once.
+//! Reads the environment variable. A user usually writes it, not the author of the program, so an
+//! invalid pair does not stop the program: it is ignored and reported once.
 
 use sync::unmodelled::AtomicU32;
 
@@ -21,7 +18,7 @@ impl Params {
     /// If the variable contains the word `strict`, returns the [`ParamError`] of the first invalid
     /// pair, or [`NotUnicode`](ParamError::NotUnicode).
     pub fn from_env() -> Result<Self, ParamError> {
-        /// 1 once the invalid pairs have been reported.
+        // 1 once the invalid pairs have been reported.
         static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
         let mut params = Self::default();
@@ -43,9 +40,8 @@ impl Params {
     }
 }
 
-/// Handles a value of the environment variable that cannot be used. If the variable contains the
-/// word `strict`, returns the error. Otherwise, if `is_reported` is 0, reports the error and sets
-/// `is_reported` to 1.
+/// Handles an invalid value of the environment variable. If the variable contains the word
+/// `strict`, returns the error. Otherwise reports it, unless `is_reported` is 1, and sets that.
 pub fn ignore(error: ParamError, is_reported: &AtomicU32) -> Result<(), ParamError> {
     let text = sync::env::var(VARIABLE).unwrap_or_default();
     if is_strict(&text.to_string_lossy()) {

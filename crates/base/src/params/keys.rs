@@ -1,10 +1,13 @@
 //! The table of all tunables. A new tunable needs a field of [`Params`] and a line here.
 
-use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
-use super::{ParamError, Params, edits::edits, word::Word};
+use super::edits::edits;
+use super::word::Word;
+use super::{ParamError, Params};
 
-/// One tunable: its name, its values, and its purpose.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Key {
@@ -17,8 +20,7 @@ pub struct Key {
     value: fn(&Params) -> String,
 }
 
-/// Creates a line of the table: `name => field, about` for a value with its own set of words, and
-/// `name => field in range, about` for a number.
+/// Creates a line of the table, for a value with its own words or for a number in a range.
 macro_rules! key {
     ($name:literal => $($field:ident).+ in $range:expr, $about:literal) => {
         Key {
@@ -50,8 +52,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.max_batch" => max_batch in 1..=64, "maximum number of items that a worker takes at a time"),
     key!("workqueue.max_workers" => max_workers in 1..=4096, "maximum number of workers of a pool"),
     key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),
-    // The minimum is a guess. The library and the standard library use less than half of a stack of
-    // this size.
+    // The minimum is a guess. The library uses less than half of a stack of this size.
     key!("workqueue.stack_size" => stack_size in 65_536..=1_073_741_824, "stack size of a registry's threads in bytes"),
     key!("workqueue.sleep_slack_us" => sleep_slack_us in 0..=1_000_000, "microseconds by which sleeps may end late while many end at the same time; 0 for none"),
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between samples of the workers while work waits"),
@@ -90,7 +91,6 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 }
 
 impl Key {
-    /// Returns a description of the values that the tunable accepts.
     pub fn expects(&self) -> String {
         (self.expects)()
     }
@@ -121,11 +121,9 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
 
 /// Returns the most similar name, if any is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
-    // This is a guess: a word with more than a third of its letters wrong is taken to be a
-    // different word.
+    // This is a guess: a word with more than a third of its letters wrong is a different word.
     let limit = name.chars().count() / 3;
-    // The name without its family is also compared, because a user who writes `max_active` probably
-    // means `workqueue.max_active`.
+    // A user who writes `max_active` probably means `workqueue.max_active`.
     let distance = |key: &Key| {
         let bare = key.name.split_once('.').map_or(key.name, |(_, bare)| bare);
         edits(name, key.name).min(edits(name, bare))
@@ -150,7 +148,7 @@ fn number_in<T: Display>(range: &RangeInclusive<T>) -> String {
     format!("a number from {} to {}", range.start(), range.end())
 }
 
-/// Returns a description of the values that a field accepts. `_field` is only used for its type.
+/// `_field` is only used for its type.
 fn expected<T: Word>(_field: fn(&Params) -> &T) -> String {
     T::expects()
 }

@@ -29,7 +29,8 @@ mod keys;
 pub(crate) mod threads;
 mod word;
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 pub use error::ParamError;
 pub use keys::{Key, keys};
@@ -284,8 +285,8 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Params {
-    /// Sets the tunables that `text` names. An invalid pair changes nothing. `on_error` is called
-    /// for it, and an error that this returns ends the parsing.
+    /// Sets the tunables that `text` names. Passes the error of an invalid pair, which changes
+    /// nothing, to `on_error`. An error that this returns ends the parsing.
     fn set_all(
         &mut self,
         text: &str,

@@ -2,10 +2,8 @@
 
 use std::{fmt, mem, ptr};
 
-use sync::{
-    atomic::Ordering,
-    unmodelled::{Arc, AtomicUsize},
-};
+use sync::atomic::Ordering;
+use sync::unmodelled::{Arc, AtomicUsize};
 
 use super::{ParamError, Params, keys};
 use crate::panics::{Foreign, contain, guarded, of_c};

@@ -6,11 +6,9 @@ use super::{MaxActiveScope, Qpw};
 
 /// A type of tunable values, each of which is written as a word.
 pub(super) trait Word: Sized {
-    /// Reads a value. Returns `None` if the type has no such word.
+    /// Returns `None` if the type has no such word.
     fn read(word: &str) -> Option<Self>;
-    /// Returns the word for a value.
     fn word(&self) -> String;
-    /// Returns a description of the words.
     fn expects() -> String;
 }
 

@@ -9,20 +9,18 @@
 //!
 //! - It is called with no lock of the library held. Events that occur under the pool lock are
 //!   recorded there ([`Noted`]) and emitted after the lock is released.
-//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which a panic
-//!   must not end.
+//! - Its panics are caught, because a panic must not end a worker's loop.
 //! - It is called between the claim of an item and its push, inside an item, and inside a grace
 //!   period. It must not wait there for the same item or grace period.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
 //!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread
-//!   and the spans that it drops, and emits the events after the stay. A subscriber may therefore
-//!   cancel everything, change attributes, or drop last handles.
+//!   and the spans that it drops, until after the stay. A subscriber may therefore cancel
+//!   everything, change attributes, or drop last handles.
 //! - It may drop the last handle to a queue or change attributes, because neither waits inside a
 //!   subscriber. See [`is_emitting`].
 //!
-//! The data of an item's event is read while the item is known to exist: before it is pushed, under
-//! the lock of the pool from which it is taken, or during its run.
+//! The data of an item's event is read while the item is known to exist.
 
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 #[macro_use]
@@ -38,12 +36,12 @@ pub use on::*;
 
 /// The data of an item that events report.
 pub struct Item<'a> {
-    /// Its address, which distinguishes it from other existing items.
+    /// Distinguishes it from other existing items.
     pub address: usize,
-    /// A function that returns the type name of the item's function.
+    /// Returns the type name of the item's function.
     pub func: fn() -> &'static str,
     pub queue: &'a str,
-    /// The number of its pool, which is part of the names of workers.
+    /// The number of its pool, as in the names of workers.
     pub pool: usize,
 }
 

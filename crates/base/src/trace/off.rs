@@ -2,7 +2,6 @@
 
 use super::Item;
 
-/// Records nothing.
 #[derive(Debug, Default)]
 pub struct Noted;
 
@@ -14,7 +13,6 @@ impl Noted {
     pub fn emit(self) {}
 }
 
-/// Declares functions that do nothing, from the table in `mod.rs`.
 macro_rules! events {
     (
         steps { $($(#[$of_step:meta])* $step:ident, $message:literal;)* }
@@ -31,7 +29,6 @@ pub fn remember(_item: usize, _begun: impl FnOnce() -> bool) {}
 #[inline(always)]
 pub fn forget(_item: usize) {}
 
-/// Enters no span.
 #[must_use]
 #[derive(Debug)]
 pub struct Within;
@@ -41,7 +38,6 @@ pub fn enter(_item: usize, _again: bool) -> Within {
     Within
 }
 
-/// A stay. Without `tracing` it keeps nothing.
 #[must_use]
 #[derive(Debug)]
 pub struct Held;

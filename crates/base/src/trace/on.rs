@@ -26,8 +26,8 @@ sync::thread_local! {
     static IS_EMITTING: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread runs a subscriber that the library has called. Other threads may
-/// depend on its return, so it must not wait for a queue.
+/// Returns `true` if this thread runs a subscriber that the library has called. It must not wait
+/// for a queue, because other threads may depend on its return.
 #[inline]
 pub fn is_emitting() -> bool {
     IS_EMITTING.try_with(Cell::get).unwrap_or(false)
@@ -37,14 +37,12 @@ pub fn is_emitting() -> bool {
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
     let before = IS_EMITTING.try_with(|is_emitting| is_emitting.replace(true));
-    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs. A panic is
-    // caught.
+    // FOREIGN(subscriber): the subscriber, on the thread of the event. A panic is caught.
     panics::contain(event);
     _ = before.map(|before| IS_EMITTING.try_with(|is_emitting| is_emitting.set(before)));
 }
 
-/// Declares the functions that emit events, from the table in `mod.rs`. The event of a step
-/// describes an item. During a stay, it is kept until the stay ends.
+/// Declares the functions of the table in `mod.rs`. During a stay, the event of a step is kept.
 macro_rules! events {
     (
         steps { $($(#[$of_step:meta])* $step:ident, $message:literal;)* }
@@ -85,7 +83,7 @@ macro_rules! events {
     };
 }
 
-/// The steps that were recorded under a lock.
+/// The steps recorded under a lock.
 #[derive(Default)]
 pub struct Noted(Vec<Event>);
 
@@ -94,7 +92,7 @@ topology::impl_debug! {
 }
 
 impl Noted {
-    /// Records items that a worker has taken.
+    /// Records the items that a worker has taken.
     #[inline(always)]
     pub fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
@@ -103,7 +101,7 @@ impl Noted {
         }
     }
 
-    /// Emits the recorded events. Must be called with no lock held.
+    /// Emits the recorded events, with no lock held.
     pub fn emit(self) {
         self.0.into_iter().for_each(|emit| emit());
     }

@@ -8,18 +8,15 @@
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! Each side stores and then loads the word that the other side stores. With a fence on both sides,
-//! at least one load sees the other side's store. Either the waiter sees the condition, or the
-//! notifier sees the waiter and changes the epoch. The kernel does not let a thread sleep on an
-//! epoch that has changed.
+//! With a fence on both sides, at least one load sees the other side's store. Either the waiter
+//! sees the condition, or the notifier sees the waiter and changes the epoch. The kernel does not
+//! let a thread sleep on an epoch that has changed.
 
 use std::time::Duration;
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    futex::Futex,
-    thread, time, twin,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::futex::Futex;
+use sync::{thread, time, twin};
 
 use super::report;
 
@@ -67,15 +64,13 @@ impl EventCount {
         }
     }
 
-    /// Resets the number of waiters to 0 in a child of `fork`, in which the parent's waiting
-    /// threads do not exist.
+    /// Forgets the waiters in a child of `fork`.
     #[doc(hidden)]
     pub fn forget(&self) {
         self.nr_waiting.store(0, Ordering::Relaxed);
     }
 
-    /// Announces a wait. The caller must check its condition again before it calls
-    /// [`Prepared::wait`].
+    /// Announces a wait. The caller checks its condition again before [`Prepared::wait`].
     #[inline]
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
@@ -106,10 +101,6 @@ impl EventCount {
     #[inline]
     fn notify(&self, wake: impl FnOnce()) {
         // ORDER(event-count): other end in `prepare`.
-        // If our fence comes first, a later waiter reads the condition as true and does not sleep.
-        // If the waiter's fence comes first, we read its announcement here and change the epoch
-        // that it sleeps on.
-        // Test: event_count_wakes_a_waiter_that_saw_no_condition
         twin::fence("event count: no fence in notify");
         if self.nr_waiting.load(Ordering::Relaxed) != 0 {
             self.change_and(wake);
@@ -118,16 +109,13 @@ impl EventCount {
 
     #[cold]
     fn change_and(&self, wake: impl FnOnce()) {
-        // The fences are sufficient: if a waiter's `prepare` reads the new epoch, its fence comes
-        // after ours.
+        // The fences are sufficient: if `prepare` reads the new epoch, its fence comes after ours.
         self.epoch.word().fetch_add(1, Ordering::Release);
         wake();
     }
 
-    /// Wakes at least one thread that has prepared a wait.
-    ///
-    /// Use it if any single waiter can handle the event. That waiter must call this function again
-    /// if it leaves work for the others.
+    /// Wakes at least one thread that has prepared a wait, if any single waiter can handle the
+    /// event. That waiter must call this function again if it leaves work for the others.
     ///
     /// # Blocking
     ///
@@ -138,8 +126,7 @@ impl EventCount {
         self.notify(|| self.epoch.wake(1));
     }
 
-    /// Wakes every thread that has prepared a wait, `batch` at a time, and yields the CPU after
-    /// each batch.
+    /// Wakes every thread that has prepared a wait, and yields the CPU after each `batch`.
     ///
     /// # Blocking
     ///
@@ -152,8 +139,7 @@ impl EventCount {
                 self.epoch.wake(batch);
                 thread::yield_now();
             }
-            // This wakes all remaining waiters, because an earlier batch may have woken new waiters
-            // instead of those that were counted.
+            // An earlier batch may have woken new waiters instead of those that were counted.
             self.epoch.wake(u32::MAX);
         });
     }
@@ -166,7 +152,7 @@ impl EventCount {
     #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         // FOREIGN(event-count): the caller's closure, on the calling thread. A panic propagates to
-        // the caller, and the announcement is withdrawn.
+        // it.
         while !condition() {
             let prepared = self.prepare();
             if condition() {
@@ -198,8 +184,7 @@ impl EventCount {
         self.wait_until_by(time::ns_after(timeout), condition)
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, at most until the time `end_ns`. Returns
-    /// `true` if the condition became true. In a model it never times out.
+    /// Waits as [`wait_until_timeout`](Self::wait_until_timeout) does, until the time `end_ns`.
     #[doc(hidden)]
     pub fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
         while !condition() {

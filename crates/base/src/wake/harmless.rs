@@ -6,22 +6,17 @@ use sync::fork::PerProcess;
 
 use super::parker::unpark;
 
-/// Fires a waker that has a known function table. Never blocks. Returns a value whose drop may run
-/// user code.
+/// Fires a waker that has a known function table. The drop of the result may run user code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
-/// A function table, and the function that fires the wakers with this table. The table is compared
-/// by value, because the compiler may duplicate it.
+/// A function table, compared by value because the compiler may duplicate it, and its function.
 type Known = (RawWakerVTable, Fire);
 
-/// The wakers of dedicated workers.
 static WORKER: PerProcess<Known> = PerProcess::new();
-/// The wakers of futures.
 static FUTURE: PerProcess<Known> = PerProcess::new();
-/// The wakers that task sets store with their items.
 static TASK_SET: PerProcess<Known> = PerProcess::new();
 
-/// The creators of wakers that never block. Dropping a waker of `Future` or `TaskSet` may run user
+/// The creators of wakers that never block. The drop of those of `Future` or `TaskSet` may run user
 /// code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
@@ -50,9 +45,8 @@ pub fn note_harmless(waker: &Waker) {
     });
 }
 
-/// Fires a waker that is known never to block: the waker of a thread in `block_on`, or one of a
-/// known [`Maker`]. May return a value whose drop may run user code. If the waker might block,
-/// returns the waker as the error.
+/// Fires a waker that never blocks: that of a thread in `block_on`, or of a known [`Maker`]. The
+/// drop of the result may run user code. Returns any other waker as the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);

@@ -1,27 +1,24 @@
 //! The two lanes of a workqueue or a mailbox, and the order in which they are served.
 //!
-//! Each lane has its own list, so an item need not record its lane. A pool takes the items of a pwq
-//! that has both lanes in the order of [`Turns`] (`Pwq::in_lane`), and so does the owner of a
-//! mailbox (`crates/mailbox/src/inbox.rs`).
+//! Each lane has its own list. A pool takes the items of a pwq that has both lanes in the order of
+//! [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox (`crates/mailbox/src/inbox.rs`).
 
 /// The lane in which an item waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lane {
-    /// The item runs after the urgent ones.
     #[default]
     Ordinary,
-    /// The item runs before the ordinary ones.
     Urgent,
 }
 
-/// The number of urgent items that are taken in a row while an ordinary one waits. With this
-/// number, ordinary items get a tenth of the turns.
+/// The number of urgent items taken in a row while an ordinary one waits, which gets a tenth of the
+/// turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
 /// Selects the lane that is served next.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// The number of urgent items taken in a row while an ordinary one waited.
+    /// Urgent items taken in a row while an ordinary one waited.
     nr_urgent: u32,
 }
 

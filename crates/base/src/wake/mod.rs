@@ -1,20 +1,16 @@
 //! Threads that wait for a condition that no lock protects: [`EventCount`].
 //!
-//! Waking a thread that sleeps on another CPU costs the waker a few microseconds and the sleeper
-//! tens of microseconds. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore
-//! spin before it sleeps, for as long as spinning has paid off. It never spins on a machine with
-//! one CPU.
+//! Waking a thread on another CPU costs the waker a few microseconds and the sleeper tens of
+//! microseconds. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore spin
+//! before it sleeps, for as long as spinning has paid off, unless the machine has one CPU.
 
-// Two kinds of events occur in one part of the library and concern another part that it must not
-// name. Both parts may name this folder, so the callee implements a trait defined here, and the
-// caller calls it:
+// Two kinds of events concern a part of the library that the caller must not name. The callee
+// implements a trait defined here:
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
 // | `report.rs` | every wait in the library | its thread is about to sleep | its worker pool; RCU |
 // | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
-//
-// When a wait is reported, the pool wakes another worker.
 //
 // Workqueues and mailboxes share the order of lanes in `lane.rs`. `harmless.rs` records which
 // wakers of other crates never block.

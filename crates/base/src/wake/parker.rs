@@ -8,43 +8,33 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes on one word, so they have one order. The proof needs
-//! nothing else:
+//! All transitions are read-modify-writes on one word:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
 //!   not sleep.
-//! - A waker that finds `PARKED` replaces it with `TOKEN` and wakes the futex. If the owner already
-//!   sleeps, the wake ends its sleep. If it does not sleep yet, the kernel rejects the sleep,
-//!   because the word is no longer `PARKED`.
+//! - A waker that finds `PARKED` replaces it with `TOKEN` and wakes the futex. If the owner does
+//!   not sleep yet, the kernel rejects the sleep, because the word is no longer `PARKED`.
 //!
-//! An early wake-up is therefore never lost, at any point between the owner's decision to sleep and
-//! its sleep. A parker without the token, which only sets a flag and wakes the futex, loses it
-//! (twin `park: no token`).
+//! An early wake-up is therefore never lost. A parker without the token, which only sets a flag and
+//! wakes the futex, loses it (twin `park: no token`).
 
-use std::{
-    mem::ManuallyDrop,
-    ptr,
-    task::{RawWaker, RawWakerVTable, Waker},
-    time::Duration,
-};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+use std::time::Duration;
 
-use sync::{
-    atomic::Ordering,
-    futex::{Futex, Key},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::Ordering;
+use sync::futex::{Futex, Key};
+use sync::unmodelled::Arc;
+use sync::{time, twin};
 
-use super::{
-    report,
-    spin::{DEFAULT_SPIN_LIMIT, SpinBudget},
-};
+use super::report;
+use super::spin::{DEFAULT_SPIN_LIMIT, SpinBudget};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
 const PARKED: u32 = 2;
 
-/// The word that both sides share.
 #[derive(Debug)]
 struct Token(Futex);
 
@@ -89,13 +79,13 @@ impl Parker {
         Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
     }
 
-    /// Creates a parker without a token. It spins at most `spin_limit` rounds before it sleeps; see
+    /// Creates a parker that spins at most `spin_limit` rounds before it sleeps; see
     /// [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self { token: Arc::new(Token(Futex::new(EMPTY))), spin: SpinBudget::new(), spin_limit }
     }
 
-    /// Returns a handle with which other threads wake the owner.
+    /// Returns the handle with which other threads wake the owner.
     #[inline]
     pub fn unparker(&self) -> Unparker {
         Unparker { token: self.token.clone() }
@@ -104,8 +94,7 @@ impl Parker {
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // The load comes first, because even a failed compare-exchange would take the cache line
-        // from the waker.
+        // Even a failed compare-exchange would take the cache line from the waker.
         self.token.0.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -127,8 +116,7 @@ impl Parker {
         self.park_until(|| Some(time::ns_after(timeout)))
     }
 
-    /// Waits for the token until the time that `end_ns` returns, if it returns one. Returns `true`
-    /// if the token was taken.
+    /// Waits for the token, until the time that `end_ns` returns. Returns `true` if it was taken.
     pub(super) fn park_until(&mut self, end_ns: impl FnOnce() -> Option<u64>) -> bool {
         let word = self.token.0.word();
         let is_given = || word.load(Ordering::Relaxed) == TOKEN;
@@ -136,7 +124,6 @@ impl Parker {
             || report::while_asleep(|| self.sleep(end_ns()))
     }
 
-    /// Sleeps until there is a token, or until `end_ns`. Returns `true` if the token was taken.
     fn sleep(&self, end_ns: Option<u64>) -> bool {
         if !self.token.announce() {
             return true;
@@ -144,9 +131,8 @@ impl Parker {
         loop {
             match end_ns.map(|end_ns| end_ns.saturating_sub(time::now_ns())) {
                 None => self.token.0.wait(PARKED),
-                // If a waker's swap comes first, we take its token here. This acquires as in
-                // `take`. If our swap comes first, the waker finds `EMPTY` and wakes no thread, and
-                // its token remains for the next park.
+                // If a waker's swap comes first, we take its token, as in `take`. If our swap comes
+                // first, the waker finds `EMPTY`, and its token remains for the next park.
                 Some(0) => return self.token.0.word().swap(EMPTY, Ordering::Acquire) == TOKEN,
                 Some(left_ns) => {
                     self.token.0.wait_timeout(PARKED, Duration::from_nanos(left_ns));
@@ -166,8 +152,7 @@ impl Default for Parker {
 }
 
 impl Token {
-    /// Announces that the owner is about to sleep. If there is a token, takes it and returns
-    /// `false`.
+    /// Announces that the owner is about to sleep, or takes the token and returns `false`.
     fn announce(&self) -> bool {
         let announced =
             self.0.word().compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
@@ -178,7 +163,6 @@ impl Token {
         }
     }
 
-    /// Takes the token. Returns `false` if there is none.
     #[inline]
     fn take(&self) -> bool {
         // ORDER(token): publish and consume, other end in `give`.
@@ -195,12 +179,10 @@ impl Token {
     /// Stores a token. Returns the key to wake if the owner is parked.
     #[inline]
     fn give(&self) -> Option<Key> {
-        // The owner may free the word as soon as it has the token, so the key is created first.
+        // The owner may free the word as soon as it has the token.
         let key = self.0.key();
-        // ORDER(token): other end in `take`.
-        // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes
-        // first, `announce` fails and the owner takes the token without sleeping.
-        // Test: parker_publishes_writes_of_the_waker
+        // ORDER(token): other end in `take`. If the owner's `announce` comes first, we find PARKED
+        // and wake it. If our swap comes first, `announce` fails and the owner takes the token.
         let order = twin::order("park: relaxed give", Ordering::Release);
         let before = if twin::armed("park: no token") {
             self.0.word().load(Ordering::Relaxed)
@@ -241,10 +223,10 @@ impl Unparker {
 
     /// # Safety
     ///
-    /// 1. `data` belongs to a waker with the table [`WAKER`]. That waker is not used again, or it
-    ///    is not dropped before the result.
+    /// 1. `data` belongs to a waker with the table [`WAKER`], which is not used again or outlives
+    ///    the result.
     unsafe fn of(data: *const ()) -> Self {
-        // SAFETY: (1): the pointer came from `Arc::into_raw`, and we take over the waker's count.
+        // SAFETY: (1): the pointer came from `Arc::into_raw`, and we have the waker's count.
         let token = unsafe { Arc::from_raw(data.cast()) };
         Self { token }
     }
@@ -254,8 +236,7 @@ impl Unparker {
 impl From<Unparker> for Waker {
     #[inline]
     fn from(unparker: Unparker) -> Self {
-        // SAFETY: the functions of the table keep the contract: each waker owns one reference count
-        // of the token.
+        // SAFETY: in the functions of the table, each waker owns one reference count of the token.
         unsafe { Waker::from_raw(raw(unparker)) }
     }
 }
@@ -265,8 +246,7 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// If `waker` belongs to a parker, stores the parker's token, which runs no user code. Otherwise
-/// returns the waker.
+/// Stores the token of a parker's waker, which runs no user code. Returns any other waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !ptr::eq(waker.vtable(), &WAKER) {
@@ -279,13 +259,13 @@ pub fn unpark(waker: Waker) -> Option<Waker> {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
     |data| {
-        // SAFETY: the value is borrowed from the waker, which exists while it is cloned.
+        // SAFETY: the value is borrowed from the waker that is cloned.
         let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
         raw(Unparker::clone(&lent))
     },
     // SAFETY: the waker is consumed.
     |data| unsafe { Unparker::of(data) }.unpark(),
-    // SAFETY: the value is borrowed from the waker, which exists until this function returns.
+    // SAFETY: the value is borrowed from the waker.
     |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
     // SAFETY: the waker is consumed.
     |data| drop(unsafe { Unparker::of(data) }),

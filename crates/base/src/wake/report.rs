@@ -2,29 +2,23 @@
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
 //! another one must replace it. Every wait in the library that may sleep therefore calls
-//! [`while_asleep`], which calls the observer that the thread has set with [`report_to`]. A thread
-//! without an observer, as most are, pays for one read of a thread-local.
+//! [`while_asleep`], which calls the observer that the thread has set with [`report_to`], for the
+//! outermost of nested waits. A thread without an observer pays for one read of a thread-local.
 //!
-//! If waits are nested, only the outermost wait calls the observer, because the thread must be
-//! replaced only once.
+//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait lends the seats
+//! that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
-//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait in the library
-//! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.
-//!
-//! RCU registers a function with [`before_sleep`]. It is called before each wait, nested or not,
-//! even on workers without an item, because a grace period must not wait for a thread that sleeps.
+//! RCU registers a function with [`before_sleep`] for each wait, nested or not, even on workers
+//! without an item, because a grace period must not wait for a thread that sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
-//! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
-//! requires further checks.
+//! the thread, [`doubts`], whose bits are reasons why a wait might be wrong.
 
 use std::cell::{Cell, RefCell};
 
-use sync::{
-    OnceLock,
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
+use sync::OnceLock;
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
 
 /// An observer that is called when a thread is about to sleep, and when it runs again.
 pub trait BlockingObserver: Send + Sync {
@@ -41,38 +35,35 @@ pub trait BlockingObserver: Send + Sync {
 
 sync::thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None);
-    /// The function to call before this thread may sleep. This thread-local has no destructor, so
-    /// that it can be accessed at any time.
+    /// The function to call before this thread may sleep. Without a destructor, it can be accessed
+    /// at any time, like the next ones.
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None);
-    /// See [`doubts`]. This thread-local has no destructor, so that it can be accessed at any time.
+    /// See [`doubts`].
     static DOUBTS: Cell<u32> = Cell::new(0);
     /// The depth of nested waits of this thread.
     static NR_WAITS: Cell<u32> = Cell::new(0);
-    /// `true` while this thread lends its seats. This thread-local has no destructor, so that it
-    /// can be accessed at any time.
+    /// `true` while this thread lends its seats.
     static LENDS: Cell<bool> = Cell::new(false)
 }
 
-/// The function that was passed to [`lend_by`].
 static LEND: OnceLock<fn(bool)> = OnceLock::new();
 
-/// A bit of [`doubts`]: the thread has an observer, which may not allow it to sleep.
+// The bits of [`doubts`].
+/// The thread has an observer, which may not allow it to sleep.
 const OBSERVED: u32 = 1;
-/// A bit of [`doubts`]: the thread drives a grace period, or has the right to drive one.
+/// The thread drives a grace period, or has the right to drive one.
 pub const DRIVES: u32 = 1 << 1;
-/// A bit of [`doubts`]: the thread is exiting, and can no longer be a reader.
+/// The thread is exiting, and can no longer be a reader.
 pub const ENDS: u32 = 1 << 2;
-/// A bit of [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
+/// The thread runs a callback of RCU or of a sleepable domain.
 const CALLBACK: u32 = 1 << 3;
 
-/// Removes the observer in a child of `fork`, because the threads that it refers to do not exist
-/// there.
+// The observer refers to threads that do not exist in a child of `fork`.
 static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // The pointer is leaked, because it could be the last one. Its drop would then destroy data
-        // of the parent.
+        // The drop of the last pointer would destroy data of the parent.
         std::mem::forget(theirs);
     },
     ..Handler::IDLE
@@ -85,26 +76,25 @@ pub fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
     OBSERVER.with(|place| *place.borrow_mut() = observer);
 }
 
-/// Makes each later wait of this thread call `call` first. `call` must not wait.
+/// Makes each later wait of this thread call `call`, which must not wait, first.
 pub fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
-/// Makes each wait of each thread call `lend(true)` before it sleeps and `lend(false)` afterwards.
-/// If waits are nested, only the outermost wait calls it. Only the first call of this function has
-/// an effect.
+/// Makes the outermost wait of each thread call `lend(true)` before it sleeps and `lend(false)`
+/// afterwards. Only the first call of this function has an effect.
 pub fn lend_by(lend: fn(bool)) {
     LEND.get_or_init(|| lend);
 }
 
-/// Returns the reasons why this thread might have to reject a wait. Most threads have none. Costs
-/// one load.
+/// Returns the reasons, which most threads do not have, for which this thread might have to reject
+/// a wait. Costs one load.
 #[inline(always)]
 pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`. Otherwise removes it.
+/// Adds a reason to [`doubts`], or removes it if `stands` is `false`.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -121,7 +111,7 @@ pub fn may_sleep() -> bool {
     OBSERVER.try_with(|place| place.borrow().as_ref().is_none_or(may_sleep)).unwrap_or(true)
 }
 
-/// Calls `body` as a callback of RCU or of a sleepable domain. `body` must not unwind.
+/// Calls `body`, which must not unwind, as a callback of RCU or of a sleepable domain.
 pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
     let is_outermost = doubts() & CALLBACK == 0;
     doubt(CALLBACK, true);
@@ -132,21 +122,15 @@ pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Returns `true` if a destructor on this thread may wait until user closures end.
-///
-/// A destructor that runs in a callback must not wait: the closures that it waits for may
-/// themselves wait for callbacks, and no callback runs until this one has returned.
+/// Returns `true` if a destructor on this thread may wait until user closures end. In a callback it
+/// must not: the closures may wait for callbacks, and none runs until this one has returned.
 #[inline]
 pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }
 
-/// Checks that this thread may sleep. A function that may wait must call it before its first
-/// change.
-///
-/// # Panics
-///
-/// Panics if this thread must not sleep in the code that it runs.
+/// Panics if this thread must not sleep in the code that it runs. A function that may wait calls
+/// this before its first change.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
@@ -161,23 +145,20 @@ fn about_to_sleep() {
     }
 }
 
-/// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread lends its
-/// seats.
+/// Calls `wait`, which may sleep, and reports this to the observer. The thread lends its seats.
 pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     let _reported = reported();
     let _lent = LEND.get().and_then(|&lend| Lent::begin(lend));
     wait()
 }
 
-/// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread keeps its
-/// seats.
+/// Calls `wait`, which may sleep, and reports this to the observer. The thread keeps its seats.
 pub fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
     let _reported = reported();
     wait()
 }
 
-/// The seats that this thread lends until this value is dropped, which also happens if the wait
-/// panics.
+/// The seats that this thread lends until this value is dropped.
 struct Lent(fn(bool));
 
 impl Lent {
@@ -191,17 +172,12 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            (self.0)(false);
-            LENDS.with(|lends| lends.set(false));
-        }
-    }
-}
+sync::on_drop!(Lent, it => {
+    (it.0)(false);
+    LENDS.with(|lends| lends.set(false));
+});
 
-/// Reports a wait to the thread's observer, if it has one. This is not inlined, so that it is
-/// compiled only once.
+/// Reports a wait to the thread's observer. Not inlined, so that it is compiled only once.
 #[inline(never)]
 fn reported() -> Option<Nested> {
     about_to_sleep();
@@ -210,15 +186,14 @@ fn reported() -> Option<Nested> {
     observer.ok().flatten().map(|observer| Nested::begin(Some(observer)))
 }
 
-/// Calls `wait` without a report. A worker that has no item uses it to sleep.
+/// Calls `wait` without a report, on a worker that has no item.
 pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
     let _nested = Nested::begin(None);
     wait()
 }
 
-/// A level of nested waits, with the observer to which the outermost one was reported. Dropping it
-/// ends the wait, even if the wait panics.
+/// A level of nested waits, with the observer to which the outermost one was reported.
 struct Nested(Option<Arc<dyn BlockingObserver>>);
 
 impl Nested {
@@ -233,16 +208,12 @@ impl Nested {
     }
 }
 
-impl Drop for Nested {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            if let Some(observer) = &self.0 {
-                observer.is_back();
-            }
-            NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
-        }
+sync::on_drop!(Nested, it => {
+    if let Some(observer) = &it.0 {
+        observer.is_back();
     }
-}
+    NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
+});
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -262,7 +233,6 @@ mod tests {
         }
     }
 
-    /// Calls `body` on a thread with an observer, and returns the reports.
     fn reported_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let diary = Arc::new(Diary::default());
         let observer = diary.clone();
@@ -277,38 +247,25 @@ mod tests {
     }
 
     #[test]
-    fn wait_and_its_end_are_reported() {
-        assert_eq!(reported_by(|| while_asleep(|| ())), ["asleep", "back"]);
-    }
-
-    #[test]
-    fn only_the_outermost_of_nested_waits_is_reported() {
-        let reported = reported_by(|| while_asleep(|| while_asleep(|| while_asleep(|| ()))));
-        assert_eq!(reported, ["asleep", "back"]);
-    }
-
-    #[test]
-    fn consecutive_waits_are_reported_separately() {
-        let reported = reported_by(|| {
-            while_asleep(|| ());
-            while_asleep(|| ());
-        });
-        assert_eq!(reported, ["asleep", "back", "asleep", "back"]);
-    }
-
-    #[test]
-    fn a_panic_inside_ends_the_wait() {
-        let reported = reported_by(|| {
-            let caught = std::panic::catch_unwind(|| while_asleep(|| panic!("inside")));
-            assert!(caught.is_err());
-            while_asleep(|| ());
-        });
-        assert_eq!(reported, ["asleep", "back", "asleep", "back"]);
-    }
-
-    #[test]
-    fn an_unreported_wait_calls_no_observer() {
-        assert!(reported_by(|| unreported(|| while_asleep(|| ()))).is_empty());
+    fn outermost_waits_are_reported_with_their_ends() {
+        let rows: [(&str, fn(), usize); 5] = [
+            ("a wait", || while_asleep(|| ()), 1),
+            ("nested waits", || while_asleep(|| while_asleep(|| while_asleep(|| ()))), 1),
+            ("consecutive waits", || [(), ()].iter().for_each(|_| while_asleep(|| ())), 2),
+            (
+                "a wait after one that panicked",
+                || {
+                    let caught = std::panic::catch_unwind(|| while_asleep(|| panic!("inside")));
+                    assert!(caught.is_err());
+                    while_asleep(|| ());
+                },
+                2,
+            ),
+            ("an unreported wait", || unreported(|| while_asleep(|| ())), 0),
+        ];
+        for (row, body, nr_waits) in rows {
+            assert_eq!(reported_by(body), ["asleep", "back"].repeat(nr_waits), "{row}");
+        }
     }
 
     #[test]

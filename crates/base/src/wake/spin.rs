@@ -1,22 +1,18 @@
 //! Decides how long a waiter spins before it sleeps. The limit adapts to the success of earlier
 //! spins.
 
-use sync::{
-    Tunable,
-    atomic::{AtomicU32, Ordering},
-    hint, thread, time,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::{Tunable, hint, thread, time};
 
 /// The number of `spin_loop` hints in a round, before the waiter yields the CPU.
 const HINTS_PER_ROUND: u32 = 4;
 
 /// After failed spins, one wait in this number still spins, to detect when spinning becomes useful
-/// again. This is a guess: at the default limit this costs a third of a microsecond per wait.
+/// again. This is a guess: at the default limit it costs a third of a microsecond per wait.
 const PROBE_EVERY: u32 = 64;
 
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
-/// on a machine whose cache lines move slowly (measured on two CPUs of a virtual machine); sleeping
-/// and being woken costs more than twice that.
+/// on a machine whose cache lines move slowly. Sleeping and being woken costs more than twice that.
 pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Producers that share a CPU take
@@ -26,24 +22,22 @@ pub(crate) const MAX_POLL_NS: u64 = 4_000;
 /// 3.9 for 50 µs, and 2.0 to 3.7 for 100 µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
-/// The number of busy-polls in a row that may fail before one is skipped.
+/// The number of failed busy-polls in a row before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// The maximum count of failures. At this count, one wait in sixteen busy-polls, to detect when
-/// busy-polling becomes useful again.
+/// The maximum count of failures. At this count, one wait in sixteen busy-polls.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
-/// The minimum spin budget, in rounds, after a successful busy-poll. If the next busy-poll fails,
-/// the wake-up is probably about to come, so it is worth spinning.
+/// The minimum spin budget, in rounds, after a successful busy-poll. If the next one fails, the
+/// wake-up is probably about to come.
 const ROUNDS_AFTER_POLL: u32 = 16;
 
 /// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. The value
-/// is four times the duration of a round with sixteen threads that yield to each other after short
-/// runs (measured on two CPUs).
+/// is four times the duration of a round with sixteen threads that yield to each other.
 const LONGEST_NS: u64 = 200_000;
 
 /// The default limit. 64 rounds take about 20 µs if no other thread needs the CPU: half the cost of
-/// waking a sleeping thread on another CPU of a virtual machine.
+/// waking a sleeping thread on another CPU.
 pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
 /// Decides how long a waiter spins before it sleeps.
@@ -54,25 +48,24 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 ///
 /// A thread that waits for an item, and a worker that waits for work, *busy-polls* first: it checks
 /// its condition for at most four microseconds (fifty for a worker whose last busy-poll found work)
-/// and keeps its CPU. Busy-polling helps if the other thread runs on another CPU. As it fails
-/// repeatedly, more and more busy-polls are skipped, up to fifteen out of sixteen.
+/// and keeps its CPU. As this fails repeatedly, up to fifteen out of sixteen busy-polls are
+/// skipped.
 ///
 /// If a wait ends while it spins, the next wait may spin twice as many rounds as this one took. If
 /// it sleeps, the next wait may spin half as many rounds. If no rounds are left, every 64th wait
 /// still spins. If the process may use only one CPU, in a model, or with a limit of zero, a wait
 /// checks its condition once and does not spin.
 ///
-/// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
-/// together.
+/// Threads may share a budget, which then adapts to all of them together.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct SpinBudget {
-    /// The number of busy-polls in a row that failed.
+    /// Busy-polls in a row that failed.
     nr_misses: AtomicU32,
-    /// The number of further waits that skip the busy-poll.
+    /// Further waits that skip the busy-poll.
     nr_left_out: AtomicU32,
     nr_rounds: AtomicU32,
-    /// The number of waits since `nr_rounds` fell to zero.
+    /// Waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
 }
 
@@ -81,7 +74,7 @@ impl SpinBudget {
         /// Creates a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
             Self {
-                // The count starts with one miss, because no busy-poll has succeeded yet.
+                // No busy-poll has succeeded yet.
                 nr_misses: AtomicU32::new(1),
                 nr_left_out: AtomicU32::new(0),
                 nr_rounds: AtomicU32::new(16),
@@ -91,8 +84,7 @@ impl SpinBudget {
     }
 
     /// Spins until `done` returns `true`, for at most as long as the budget and `spin_limit` allow.
-    ///
-    /// Returns `true` if `done` returned `true`.
+    /// Returns `true` if `done` did.
     ///
     /// # Blocking
     ///
@@ -102,11 +94,9 @@ impl SpinBudget {
         done() || self.spin_rounds(spin_limit, done)
     }
 
-    /// Busy-polls, then spins as [`spin`](Self::spin) does. Use it for waits that a thread on
-    /// another CPU may end soon.
-    ///
-    /// A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise at most
-    /// [`MAX_POLL_NS`].
+    /// Busy-polls, then spins as [`spin`](Self::spin) does, for a wait that a thread on another CPU
+    /// may end soon. A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise
+    /// at most [`MAX_POLL_NS`].
     #[inline]
     #[doc(hidden)]
     pub fn poll_and_spin(
@@ -127,7 +117,6 @@ impl SpinBudget {
     ) -> bool {
         let may_poll = spin_limit > 0 && machine_may_spin();
         if may_poll && self.poll(after_hit_ns, &mut done) {
-            // The reason is given at `ROUNDS_AFTER_POLL`.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
             self.nr_rounds.store(nr_rounds.max(ROUNDS_AFTER_POLL), Ordering::Relaxed);
             return true;
@@ -146,8 +135,7 @@ impl SpinBudget {
         hit_after.is_some() || done()
     }
 
-    /// Returns the number of rounds that the next wait may spin, which is 0 if it should sleep at
-    /// once.
+    /// Returns the number of rounds that the next wait may spin.
     fn allowance(&self, spin_limit: u32) -> u32 {
         if spin_limit == 0 || !machine_may_spin() {
             return 0;
@@ -165,7 +153,7 @@ impl SpinBudget {
         spin_limit
     }
 
-    /// Busy-polls, unless this wait must skip it. Returns `true` if `done` returned `true`.
+    /// Busy-polls, unless this wait must skip it. Returns `true` if `done` did.
     fn poll(&self, after_hit_ns: u64, done: impl FnMut() -> bool) -> bool {
         let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
         if nr_left_out > 0 {
@@ -184,15 +172,15 @@ impl SpinBudget {
     fn note(&self, paid_off: bool) {
         let nr_misses = self.nr_misses.load(Ordering::Relaxed);
         let nr_misses = if paid_off { 0 } else { MOST_MISSES.min(nr_misses + 1) };
-        // Each further failure roughly doubles the number of waits that skip the busy-poll.
+        // Each failure roughly doubles the number of waits that skip the busy-poll.
         let further = nr_misses.saturating_sub(FREE_MISSES);
         self.nr_misses.store(nr_misses, Ordering::Relaxed);
         self.nr_left_out.store((1 << further) - 1, Ordering::Relaxed);
     }
 }
 
-/// Runs rounds until `done` returns `true`, and returns the number of rounds. Returns `None` after
-/// `nr_rounds` rounds or `longest_ns` nanoseconds. Calls `pass` after each round that fails.
+/// Returns the number of rounds until `done` returned `true`. Returns `None` after `nr_rounds`
+/// rounds or `longest_ns` nanoseconds. Calls `pass` after each round that fails.
 #[inline]
 fn run_rounds(
     nr_rounds: u32,
@@ -223,8 +211,8 @@ impl Default for SpinBudget {
     }
 }
 
-/// Returns the allowance after a wait that was allowed `nr_rounds`. The wait ended after
-/// `hit_after` rounds, or slept if that is `None`.
+/// Returns the allowance after a wait that was allowed `nr_rounds`, and slept or ended after
+/// `hit_after` rounds.
 fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
         Some(nr_run) => nr_run.saturating_mul(2).max(nr_rounds - nr_rounds / 8).min(spin_limit),
@@ -233,44 +221,40 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
 }
 
 sync::thread_local! {
-    /// The budget of this thread for waits in joins and flushes.
+    /// For waits in joins and flushes.
     static WAITER: SpinBudget = SpinBudget::new();
-    /// The budget of this thread for waits that another thread on the same CPU ends.
+    /// For waits that another thread on the same CPU ends.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
 /// Busy-polls and spins for as long as earlier success on this thread justifies. Returns `true` if
-/// `done` returned `true`.
+/// `done` did.
 pub fn poll_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.poll_and_spin(DEFAULT_SPIN_LIMIT, MAX_POLL_NS, done))
 }
 
-/// Spins for as long as earlier success on this thread justifies. Returns `true` if `done` returned
-/// `true`.
+/// Spins for as long as earlier success on this thread justifies. Returns `true` if `done` did.
 pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.spin(DEFAULT_SPIN_LIMIT, done))
 }
 
 /// The maximum number of rounds that a waiter spins if the thread that it waits for needs the same
-/// CPU. One `sched_yield` is usually enough in that case. The further rounds are for CPUs that more
-/// than two threads share.
+/// CPU. One `sched_yield` is usually enough, unless more than two threads share the CPU.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
-/// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` returned
-/// `true`.
+/// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` did.
 pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
     SAME_CPU_WAITER.with(|budget| budget.spin(SAME_CPU_SPIN_LIMIT, done))
 }
 
-/// Returns `true` if this process may use more than one CPU, so that a thread on another CPU can
-/// end a spin.
+/// Returns `true` if a thread of this process may run on another CPU, so that it can end a spin.
 #[inline]
 pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// The bit of `MAY` that is set once the answer is known. Two threads may determine it at the
-    /// same time. There is no once-lock, because another thread could hold it during a `fork`.
+    /// Set in `MAY` once the answer is known. Another thread could hold a once-lock during a
+    /// `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {
@@ -307,25 +291,16 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_doubles_the_spin_allowance() {
-        assert_eq!(next_allowance(8, 64, Some(7)), 14);
-        assert_eq!(next_allowance(64, 64, Some(60)), 64);
-    }
-
-    #[test]
-    fn a_quick_hit_shrinks_the_allowance_slowly() {
-        assert_eq!(next_allowance(64, 64, Some(1)), 56);
-    }
-
-    #[test]
-    fn misses_bring_the_allowance_to_zero() {
-        let mut nr_rounds = 64;
-        let mut nr_misses = 0;
-        while nr_rounds > 0 {
-            nr_rounds = next_allowance(nr_rounds, 64, None);
-            nr_misses += 1;
+    fn allowance_follows_the_success_of_each_wait() {
+        for (row, nr_rounds, hit_after, expected) in [
+            ("a hit doubles it", 8, Some(7), 14),
+            ("up to the limit", 64, Some(60), 64),
+            ("a quick hit shrinks it slowly", 64, Some(1), 56),
+        ] {
+            assert_eq!(next_allowance(nr_rounds, 64, hit_after), expected, "{row}");
         }
-        assert_eq!(nr_misses, 7);
+        let after_misses = (0..7).fold(64, |nr_rounds, _| next_allowance(nr_rounds, 64, None));
+        assert_eq!((after_misses, next_allowance(2, 64, None)), (0, 1));
     }
 
     #[cfg(not(any(loom, shuttle)))]

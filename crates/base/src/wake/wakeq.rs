@@ -1,18 +1,17 @@
 //! Wake-ups that are collected under a lock and fired after it is released.
 
-use std::{mem::ManuallyDrop, task::Waker};
+use std::mem::ManuallyDrop;
+use std::task::Waker;
 
 use super::parker::unpark;
 use crate::panics;
 
-/// The number of wake-ups that a queue holds without an allocation.
 const INLINE: usize = 4;
 
 /// Collects wake-ups under a lock, and fires them after the lock is released.
 ///
-/// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU,
-/// where it would block on the lock. A locked section should therefore only select the threads to
-/// wake. The queue is modeled on the kernel's `wake_q`.
+/// A wake-up costs microseconds, and the kernel may run the woken thread at once on the waker's
+/// CPU, where it would block on the lock. The queue is modeled on the kernel's `wake_q`.
 ///
 /// Differs from Linux: two wake-ups of one thread stay separate in the queue. The token of a parker
 /// merges them.
@@ -44,8 +43,7 @@ const INLINE: usize = 4;
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct WakeQ {
-    /// The first wake-ups. They are fired before the array would be dropped, so its drop glue is
-    /// omitted. Most queues are empty.
+    /// Empty before the array would be dropped, so its drop glue is omitted.
     first: ManuallyDrop<[Option<Waker>; INLINE]>,
     len: usize,
     rest: Vec<Waker>,
@@ -101,7 +99,7 @@ impl WakeQ {
     }
 }
 
-/// Wakes a thread or a task. A panic in a task's waker is caught.
+/// Wakes a thread or a task, whose panic is caught.
 #[doc(alias = "wake_up_q")]
 #[inline]
 pub fn fire(waker: Waker) {
@@ -139,7 +137,6 @@ mod tests {
         }
     }
 
-    /// A waker that panics instead of waking.
     struct Broken;
 
     impl std::task::Wake for Broken {

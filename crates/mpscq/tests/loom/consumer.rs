@@ -2,7 +2,8 @@
 
 use afterwork_mpscq::Pop;
 use std::sync::Arc;
-use sync::{models, twin::must_fail};
+use sync::models;
+use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 

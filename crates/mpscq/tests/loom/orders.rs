@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use afterwork_mpscq::{Linked, Node, Pop, RawCursor, RawQueue};
-use sync::{models, twin::must_fail};
+use sync::models;
+use sync::twin::must_fail;
 
 use crate::support::{Item, exhaustive};
 use crate::transfer::singles;

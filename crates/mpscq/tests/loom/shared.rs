@@ -1,9 +1,9 @@
 //! A shared item is in one queue at a time, and its link is transferred without a race.
 
 use afterwork_mpscq::{Pop, Queue, Shared};
-use sync::Arc;
 use sync::cell::UnsafeCell;
-use sync::{models, twin::must_fail};
+use sync::twin::must_fail;
+use sync::{Arc, models};
 
 use crate::support::{exhaustive, spawn};
 

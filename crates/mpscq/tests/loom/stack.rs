@@ -2,15 +2,14 @@
 
 use afterwork_mpscq::{Node, Stack};
 use std::sync::Arc;
-use sync::{models, twin::must_fail};
+use sync::models;
+use sync::twin::must_fail;
 
 use crate::support::{Got, Item, exhaustive, spawn};
 
-/// Two threads push, one of them twice, and a third takes everything once at the same time.
-///
-/// The taker is the last thread to start. Otherwise loom would never explore a swap by the taker
-/// between a pusher's load of the head and its exchange, because loom checks for a conflict only at
-/// the last access to a word.
+/// Two threads push, one of them twice, and a third takes everything once at the same time. The
+/// taker starts last. Otherwise loom would never explore its swap between a pusher's load of the
+/// head and its exchange, because loom checks for a conflict only at the last access to a word.
 fn two_push_one_takes() {
     let stack = Arc::new(Stack::<Node<Item>>::new());
     let pushers = [2, 1].map(|nr_items| {

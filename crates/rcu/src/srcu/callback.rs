@@ -1,50 +1,40 @@
-//! The callbacks of a domain: a list of them, and a count for `barrier`. The threads that run
-//! callbacks serve all domains; see `runners.rs`.
+//! The callbacks of a domain: a list of them, and a count for `barrier`. The threads that run them
+//! serve all domains; see `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
-//! because a reader may still see the memory that it would free. A rejected callback is leaked.
-//! Callbacks that a child of `fork` finds are also leaked, because they belong to its parent.
-//!
-//! If a callback forks and returns in the child on a library thread, the child exits. On a thread
-//! that waits for callbacks, the child does not run the rest of the batch.
+//! because a reader may still see the memory that it would free. Rejected callbacks are leaked, and
+//! so are those that a child of `fork` finds, because they belong to its parent. If a callback
+//! forks on a library thread, the child exits when the callback returns. On a thread that waits for
+//! callbacks, the child does not run the rest of the batch.
 
-use std::{cell::Cell, ptr};
+use std::cell::Cell;
+use std::ptr;
 
-use base::internal::{
-    panics,
-    wake::{EventCount, report},
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use base::internal::panics;
+use base::internal::wake::{EventCount, report};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use crate::{
-    bag::{self, Deferred},
-    callback::Backlog,
-    local::may_wait_for_callbacks,
-};
+use crate::bag::{self, Deferred};
+use crate::callback::Backlog;
+use crate::local::may_wait_for_callbacks;
 
-use super::{
-    domain::{Shared, refuse},
-    runners::{Runners, Served},
-};
+use super::domain::{Shared, refuse};
+use super::runners::{Runners, Served};
 
 #[derive(Default)]
 pub(super) struct Callbacks {
     pub(super) list: Mutex<List>,
-    /// A: set while the domain is aside or about to be moved aside; see `runners.rs`. It is a hint:
-    /// a wrong value costs one unnecessary check.
+    /// A: set while the domain is aside or about to be moved aside (`runners.rs`). It is a hint.
     pub(super) is_aside: AtomicBool,
     /// A: the number of callbacks that have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     pub(super) nr_panicked: AtomicU64,
     pub(super) backlog: Backlog,
-    /// Notified when `nr_run` has grown, when a list that was above its mark was taken, and when
-    /// the domain has lost its thread.
+    /// Notified when `nr_run` has grown, a list that was above its mark was taken, or the domain
+    /// has lost its thread.
     pub(super) ran: EventCount,
 }
 
@@ -52,9 +42,8 @@ pub(super) struct Callbacks {
 #[derive(Default)]
 pub(super) struct List {
     pub(super) waiting: Vec<Deferred>,
-    /// The number of callbacks that have been queued.
     nr_queued: u64,
-    /// `true` if the domain is with the runners, or with a thread that waits for its callbacks.
+    /// `true` if the domain is with the runners, or with a thread that waits for it.
     pub(super) is_served: bool,
 }
 
@@ -64,7 +53,7 @@ sync::thread_local! {
 }
 
 impl Shared {
-    /// Adds `callback`. Returns the number of callbacks that are waiting.
+    /// Returns the number of callbacks that are waiting.
     pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
         if !shared.is_own_process() {
             if !twin::armed("srcu: a refused callback is dropped") {
@@ -97,8 +86,7 @@ impl Shared {
         }
     }
 
-    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread
-    /// whose creation failed.
+    /// Returns `true` if callbacks will run without a further call. Starts a thread if needed.
     pub(super) fn is_served(shared: &Arc<Self>) -> bool {
         let mut list = shared.callbacks.list.lock();
         let (has_any, is_served) = (!list.waiting.is_empty(), list.is_served);
@@ -137,14 +125,12 @@ impl Shared {
                         || shared.runners.leaves_alone(shared)
                 });
             }
-            // A callback may have forked. In the child, the lock may be held by a thread that does
-            // not exist.
+            // In the child of a callback that forked, the lock may be held forever.
             shared.assert_own_process();
         }
     }
 
-    /// If no other thread will run the domain's callbacks, returns the domain, so that this thread
-    /// can run them.
+    /// Returns the domain if no other thread will run its callbacks.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
         let is_served = std::mem::replace(&mut shared.callbacks.list.lock().is_served, true);
         if is_served { Runners::take_out(shared) } else { Some(Served::new(shared.clone())) }
@@ -158,7 +144,6 @@ impl Shared {
         }
         self.run_each(batch);
         // ORDER(srcu-barrier): other end in `barrier`.
-        // Test: srcu_barrier_waits_for_every_callback
         let order = twin::order("srcu: relaxed end of a batch", Ordering::Release);
         self.callbacks.nr_run.fetch_add(nr_run, order);
         self.callbacks.ran.notify_all();
@@ -169,11 +154,10 @@ impl Shared {
         report::as_callback(|| {
             for mut callback in batch.drain(..) {
                 if !self.is_own_process() {
-                    // The last callback forked, and this is the child.
                     return;
                 }
                 // FOREIGN(srcu-callback): the user's callback, on a library thread, or on a thread
-                // that waits in `barrier` or drops the last handle. It is contained, and no lock is
+                // that waits in `barrier` or drops the last handle. It is contained. No lock is
                 // held.
                 // SAFETY: the callback was moved out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
@@ -187,8 +171,8 @@ impl Shared {
     }
 
     /// Runs the callbacks that remain because thread creation failed. The last handle is being
-    /// dropped, and each guard holds or borrows a handle. An open section can therefore only belong
-    /// to a leaked guard. In that case the callbacks are leaked.
+    /// dropped, and each guard holds or borrows a handle. Only a leaked guard can have a section
+    /// open. In that case the callbacks are leaked.
     pub(super) fn run_the_rest(&mut self) {
         let mut batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
         if !batch.is_empty() && self.slots.all_drained() {

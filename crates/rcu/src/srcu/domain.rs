@@ -2,29 +2,22 @@
 
 use base::internal::wake::report;
 use crossbeam_utils::CachePadded;
-use sync::{
-    asym,
-    atomic::{AtomicU32, Ordering},
-    fork::Process,
-    futex::Futex,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::fork::Process;
+use sync::futex::Futex;
+use sync::unmodelled::Arc;
+use sync::{asym, twin};
 
-use super::{
-    callback::Callbacks,
-    guard::{Guard, OwnedGuard},
-    runners::{Handle, runners},
-    slots::{Parity, Slots},
-};
+use super::callback::Callbacks;
+use super::guard::{Guard, OwnedGuard};
+use super::runners::{Handle, runners};
+use super::slots::{Parity, Slots};
 
 pub use super::gp::Cookie;
-use crate::{
-    callback::{Backlog, Full},
-    flavor::Flavor,
-    future::Synchronize,
-    periods::Periods,
-};
+use crate::callback::{Backlog, Full};
+use crate::flavor::Flavor;
+use crate::future::Synchronize;
+use crate::periods::Periods;
 
 /// A set of readers that may sleep, and grace periods that wait only for these readers.
 ///
@@ -206,8 +199,7 @@ impl Domain {
         self.shared.state()
     }
 
-    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it
-    /// needs.
+    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts its grace period.
     ///
     /// # Blocking
     ///
@@ -219,8 +211,8 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if the grace period of `cookie` is over. In that case, the effects of the
-    /// sections that it waited for are visible.
+    /// Returns `true` if the grace period of `cookie` is over. If so, the effects of the sections
+    /// that it waited for are visible.
     ///
     /// # Blocking
     ///
@@ -351,8 +343,7 @@ impl Flavor for Domain {
     }
 
     fn assert_may_call(&self) {
-        // With this twin, `call` panics too late, after the old version has been removed from its
-        // cell.
+        // With this twin, `call` panics too late.
         if !twin::armed("srcu: a refused callback is dropped") {
             self.shared.assert_own_process();
         }
@@ -371,13 +362,9 @@ pub(super) fn refuse() -> ! {
     )
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if !twin::torn_down() && self.is_own_process() {
-            self.run_the_rest();
-        }
-    }
-}
+sync::on_drop!(Shared, it => if it.is_own_process() {
+    it.run_the_rest();
+});
 
 impl Default for Domain {
     fn default() -> Self {
@@ -386,7 +373,6 @@ impl Default for Domain {
 }
 
 impl Shared {
-    /// Counts the beginning of a section, and returns the parity under which it was counted.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Parity {
         let parity = self.parity();
@@ -409,8 +395,7 @@ impl Shared {
         parity
     }
 
-    /// Counts the end of a section, answers a driver, and wakes a driver that sleeps for its
-    /// parity.
+    /// Counts the end of a section, answers a driver, and wakes one that sleeps for the parity.
     #[inline(always)]
     pub(crate) fn leave(&self, parity: Parity) {
         if twin::torn_down() {
@@ -453,38 +438,26 @@ impl Shared {
         }
     }
 
-    /// Returns the parity under which sections begin now.
     #[inline(always)]
     pub(super) fn parity(&self) -> Parity {
         Parity::of(self.front.parity.load(Ordering::Relaxed))
     }
 
-    /// Checks that this thread may wait. A function that waits for sections or callbacks must call
-    /// it before its first change.
-    ///
-    /// # Panics
-    ///
-    /// Panics if [`assert_own_process`](Self::assert_own_process) panics, or if called in an item
-    /// of a bottom-half queue.
+    /// Panics if [`assert_own_process`](Self::assert_own_process) does, or in an item of a
+    /// bottom-half queue. A function that waits for sections or callbacks calls it before its first
+    /// change.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
     }
 
-    /// Checks that this process created the domain. It must be called before any wait for sections
-    /// or callbacks.
-    ///
-    /// # Panics
-    ///
-    /// Panics if called in a child of `fork`, in which sections may belong to threads that do not
-    /// exist.
+    /// Panics in a child of `fork` on a domain of the parent.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();
         }
     }
 
-    /// Returns `true` if this process created the domain.
     pub(super) fn is_own_process(&self) -> bool {
         self.process.is_this()
     }

@@ -15,22 +15,23 @@
 //! domain, and `seq` stays odd. The next thread that acquires the right continues with that phase.
 //! A reader that answers notifies the runners.
 //!
-//! Numbers, the right to drive and waiters work as for the global flavor (`periods.rs`), and so do
-//! requests and answers (`slot.rs`). Here a quiescent state does not end a wait. It only replaces
-//! the barrier, after which the counters show the open sections.
+//! Numbers, the right to drive, waiters, requests and answers work as for the global flavor
+//! (`periods.rs`, `slot.rs`). Here a quiescent state only replaces the barrier, after which the
+//! counters show the open sections.
 
-use base::internal::{
-    trace,
-    wake::{SpinBudget, spin_as_waiter},
-};
-use sync::{asym, atomic::Ordering, hint, twin};
+use base::internal::trace;
+use base::internal::wake::{SpinBudget, spin_as_waiter};
+use sync::atomic::Ordering;
+use sync::{asym, hint, twin};
 
-use crate::{domain::ANSWER_SPINS, periods::GpCookie};
+use crate::domain::ANSWER_SPINS;
+use crate::periods::GpCookie;
 
-use super::{domain::Shared, slots::Parity};
+use super::domain::Shared;
+use super::slots::Parity;
 
 /// The number of times that an expedited grace period renews its spin budget of 16 rounds. In
-/// total, it spins for a few tens of microseconds if no other thread needs the CPU.
+/// total, it spins for a few tens of microseconds.
 const EXPEDITED_SPINS: u32 = 8;
 
 /// Identifies a grace period of one domain; created by
@@ -54,30 +55,21 @@ impl Shared {
         self.periods.is_over(cookie.0)
     }
 
-    /// Waits until every section that has already begun has ended.
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
     pub(super) fn synchronize(&self, is_expedited: bool) {
         self.wait_for(self.state(), is_expedited);
     }
 
-    /// Waits for the grace period of `cookie`, and drives it if no other thread does.
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has
-    /// to wait.
+    /// Waits for the grace period of `cookie`, and drives it if no other thread does. If it has to
+    /// wait, panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
     pub(super) fn wait_for(&self, cookie: Cookie, is_expedited: bool) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
             let drive = || _ = self.drive(|parity| self.drain(parity, is_expedited));
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
-            // We may have ended the grace period of a domain that is aside. Its runner sets
-            // `is_aside` before it checks whether there is a driver. The end of our drive executed
-            // a full fence after it gave up the right to drive.
+            // The domain may be aside. Its runner sets `is_aside` before it checks whether there is
+            // a driver. The end of our drive executed a full fence after it gave up the right to
+            // drive.
             self.notify_if_aside();
         }
     }
@@ -96,7 +88,7 @@ impl Shared {
     /// progress.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
-        // This is set before checking for a driver and before asking the readers.
+        // This precedes the check for a driver and the question to the readers.
         is_aside.store(true, Ordering::Relaxed);
         while !self.is_over(cookie) {
             let Some(driver) = self.periods.try_drive() else {
@@ -121,16 +113,13 @@ impl Shared {
     }
 
     /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
-    ///
     /// `drain` returns `true` once the sums of a parity have been equal. If it returns `false`, the
     /// grace period is put aside, and this returns `false`.
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = &self.front.phase;
         if phase.load(Ordering::Relaxed) == NONE {
             // ORDER(srcu-enter): other end in `enter`. If the reader was asked, its answer ensures
-            // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does. If
-            // our barrier comes first, the section sees the unlinking. If the reader's comes first,
-            // our sums see the section.
+            // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does.
             // Test: srcu_section_needs_its_fence
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);
@@ -169,8 +158,7 @@ impl Shared {
     }
 
     /// Runs a grace period if that takes neither the heavy barrier nor a wait. Returns `true` if
-    /// one was run. It is for models, in which the light barrier is a full fence and would hide the
-    /// effect of answers and parking.
+    /// one was run. In a model, the light barrier is a full fence and hides answers and parking.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         let seq = self.periods.start();
@@ -181,12 +169,9 @@ impl Shared {
         passed
     }
 
-    /// Waits until the sums of `parity` have been equal once. Returns `true`.
-    ///
-    /// If `is_expedited` is set, spins for a long time before it sleeps. Otherwise spins for as
-    /// long as earlier success on this thread justifies.
-    ///
-    /// While this thread sleeps, the next section of `parity` that ends wakes it.
+    /// Waits until the sums of `parity` have been equal once. Returns `true`. If `is_expedited` is
+    /// set, spins for a long time before it sleeps, otherwise for as long as earlier success on
+    /// this thread justifies. The next section of `parity` that ends wakes this thread.
     fn drain(&self, parity: Parity, is_expedited: bool) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)
@@ -219,9 +204,7 @@ impl Shared {
         let asked = self.front.asked.word();
         // Release: see `answer`.
         asked.store(parity.word() + 1, Ordering::Release);
-        // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees
-        // `asked` and answers. If the reader's comes first, our sums below include its unlock.
-        // Test: srcu_leaving_needs_its_fence
+        // ORDER(srcu-leave): other end in `leave`.
         if !twin::armed("srcu: no fence before the sleep") {
             asym::heavy();
         }

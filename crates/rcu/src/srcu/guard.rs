@@ -4,7 +4,8 @@ use std::borrow::Borrow;
 
 use crate::flavor::Section;
 
-use super::{domain::Domain, slots::Parity};
+use super::domain::Domain;
+use super::slots::Parity;
 
 /// A read-side critical section of a [`Domain`]. It ends when the guard is dropped.
 ///

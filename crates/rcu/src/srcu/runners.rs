@@ -5,8 +5,7 @@
 //! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it
 //! for a turn. In a turn, the thread takes the callbacks that were added, and starts a grace period
 //! for them. If no reader delays it, the thread runs the callbacks. Otherwise it moves the domain
-//! to `aside` and continues with the next one. A thread never sleeps for the readers of a domain,
-//! so slow readers do not occupy threads.
+//! to `aside` and continues with the next one, so slow readers do not occupy threads.
 //!
 //! ```text
 //!             call             a turn                      a reader has left
@@ -17,11 +16,8 @@
 //! ```
 //!
 //! A domain is in only one of these states at a time, so its callbacks run one after the other, in
-//! order.
-//!
-//! A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread has the
-//! right to drive it. A thread that waits for a grace period acquires the right, continues with
-//! that phase and waits. It therefore does not depend on the runners.
+//! order. A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread
+//! has the right to drive it, so a thread that waits for it does not depend on the runners.
 //!
 //! # The number of threads
 //!
@@ -29,8 +25,8 @@
 //! ready. If no domain has been taken for [`STUCK_NS`], the running callbacks may be waiting for
 //! one another. The watcher then takes the next domain itself, which adds one to `width`, and
 //! another watcher is started. A callback can therefore wait for anything that other domains do,
-//! including their barriers. The number of threads exceeds the number of blocked callbacks by at
-//! most two.
+//! including their barriers. The number of threads exceeds that of blocked callbacks by at most
+//! two.
 //!
 //! A thread exits after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!
@@ -45,44 +41,37 @@
 //! creation failed. A barrier must not sleep while its domain waits for a thread that waits for the
 //! barrier.
 
-use std::{collections::VecDeque, mem, time::Duration};
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
 
-use base::internal::{panics, wake::EventCount};
-use sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-    thread, time,
-    unmodelled::Arc,
-};
+use base::internal::panics;
+use base::internal::wake::EventCount;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
 use super::domain::Shared;
-use crate::{
-    bag::{self, Deferred},
-    callback::RETRY_NS,
-    fork, tunables,
-};
+use crate::bag::{self, Deferred};
+use crate::callback::RETRY_NS;
+use crate::{fork, tunables};
 
 use super::gp::Cookie;
 
 /// The time for which a thread waits for more callbacks before it exits. Starting a thread costs
-/// about 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it
-/// exits at once.
+/// about 50 µs, and an idle thread occupies its stack. In a model it exits at once.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The time without a turn after which one more thread takes domains. Callbacks rarely run for this
-/// long in one turn, and callbacks of other domains can wait for this long. With a much shorter
-/// time, unnecessary threads would be started on a machine whose threads wait for a CPU. This value
-/// is a guess.
+/// long in one turn. With a much shorter time, unnecessary threads would be started on a machine
+/// whose threads wait for a CPU. This value is a guess.
 const STUCK_NS: u64 = 10_000_000;
 
-/// The largest capacity that a list of callbacks keeps while it is served. It takes about 130
-/// kilobytes.
+/// The largest capacity that a list of callbacks keeps while it is served, about 130 kilobytes.
 const KEPT: usize = 4096;
-/// The largest capacity that a list of callbacks keeps while it is not served. It takes two
-/// kilobytes.
+/// The largest capacity that a list of callbacks keeps while it is not served, two kilobytes.
 const KEPT_IDLE: usize = 64;
 
-/// A served domain.
 pub(super) struct Served {
     domain: Arc<Shared>,
     /// The callbacks that were taken from the domain's list.
@@ -96,14 +85,12 @@ enum Turn {
     Ran(u64),
     /// The grace period waits for readers.
     Waits,
-    /// No callbacks are left, and the domain is no longer served. This is also the result in a
-    /// child of `fork`, which serves none of its parent's domains.
+    /// No callbacks are left, or this is a child of `fork`. The domain is no longer served.
     Ended,
 }
 
 pub(super) struct Runners {
     state: Mutex<State>,
-    /// The event on which threads wait for domains.
     work: EventCount,
     /// A: the earliest time of the next attempt to start the first thread, by `time::now_ns`.
     retry_ns: AtomicU64,
@@ -118,8 +105,7 @@ struct State {
     nr_starting: usize,
     /// The number of threads in a turn.
     nr_busy: usize,
-    /// The number of threads that sleep until they may take the next domain because the others are
-    /// stuck.
+    /// The number of threads that sleep until they may take the next domain.
     nr_watching: usize,
     /// The number of threads that may be in a turn.
     width: usize,
@@ -127,8 +113,7 @@ struct State {
     taken_ns: u64,
 }
 
-/// A reference to the runners. A domain keeps one, because a model frees process-wide values before
-/// its last thread has exited.
+/// A model frees process-wide values before its last thread has exited, so each domain keeps one.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) type Handle = &'static Runners;
 #[cfg(any(loom, shuttle))]
@@ -136,7 +121,6 @@ pub(super) type Handle = Arc<Runners>;
 
 #[cfg(not(any(loom, shuttle)))]
 sync::process_wide! {
-    /// Returns the threads of this process.
     pub(super) fn runners() -> Runners = Runners::new()
 }
 #[cfg(any(loom, shuttle))]
@@ -148,7 +132,6 @@ pub(super) fn runners() -> Handle {
     of_this_run().clone()
 }
 
-/// Holds the runners' lock across a fork.
 pub(crate) fn hold(held: &mut sync::fork::Held) {
     #[cfg(not(any(loom, shuttle)))]
     held.lock(&runners().state);
@@ -156,7 +139,7 @@ pub(crate) fn hold(held: &mut sync::fork::Held) {
     let _ = held;
 }
 
-/// Resets the runners to the state without threads, in a child of `fork`.
+/// Forgets the threads and their domains, in a child of `fork`.
 pub(crate) fn inherit() {
     let runners = runners();
     let mut state = runners.state.lock();
@@ -168,7 +151,6 @@ pub(crate) fn inherit() {
 }
 
 impl Served {
-    /// Serves a domain that the caller has just marked as served.
     pub(super) fn new(domain: Arc<Shared>) -> Self {
         let cookie = domain.state();
         let batch = Vec::new();
@@ -204,13 +186,11 @@ impl Served {
         Turn::Ran(nr_run)
     }
 
-    /// Runs callbacks of the domain until `is_done` returns `true`, on a thread that waits for
-    /// them. Waits for readers if necessary.
+    /// Runs callbacks of the domain until `is_done` returns `true`. Waits for readers if necessary.
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
-                // This is the child of a `fork` in a callback. The callbacks belong to the parent,
-                // and the list's lock may never be released.
+                // This is the child of a `fork` in a callback. The list's lock may be held forever.
                 Turn::Ran(_) | Turn::Ended if !self.domain.is_own_process() => {
                     return mem::forget(self);
                 }
@@ -234,7 +214,6 @@ impl Served {
         list.waiting = batch;
         list.is_served = false;
         drop(list);
-        // A barrier that wakes checks again whether it must run the callbacks itself.
         domain.callbacks.ran.notify_all();
     }
 
@@ -254,7 +233,7 @@ impl State {
 
     /// If another thread is needed, counts it and returns `true`. The caller must then start it.
     fn wants_thread(&mut self) -> bool {
-        // A model has one thread, which never finds that another one is stuck.
+        // A model has one thread.
         let is_wanted =
             if cfg!(any(loom, shuttle)) { self.nr_threads == 0 } else { self.nr_free() == 0 }
                 && !self.is_empty();
@@ -263,15 +242,14 @@ impl State {
         is_wanted
     }
 
-    /// Moves to `ready` each domain whose readers have left or whose grace period was ended by
-    /// another thread.
+    /// Moves to `ready` each domain whose readers have left or whose grace period is over.
     fn make_ready(&mut self) {
         let ready = self.aside.extract_if(.., |it| it.domain.may_go_on(it.cookie));
         self.ready.extend(ready);
     }
 
-    /// Takes the next ready domain, if the thread may do so now. Otherwise returns, as the error,
-    /// the number of nanoseconds after which it may, or `None` if no domain is ready.
+    /// Takes the next ready domain, if the thread may do so now. The error is the number of
+    /// nanoseconds after which it may, or `None` if no domain is ready.
     fn take(&mut self) -> Result<Served, Option<u64>> {
         self.make_ready();
         if self.ready.is_empty() {
@@ -290,7 +268,6 @@ impl State {
         self.ready.pop_front().ok_or(None)
     }
 
-    /// Removes an ending thread from the count.
     fn end_thread(&mut self) {
         self.nr_threads -= 1;
         self.width = self.width.min(self.nr_threads).max(1);
@@ -317,7 +294,6 @@ impl Runners {
         }
     }
 
-    /// Starts to serve a domain that has callbacks.
     pub(super) fn add(served: Served) {
         fork::register();
         let runners = Handle::clone(&served.domain.runners);
@@ -328,8 +304,8 @@ impl Runners {
         }
         state.ready.push_back(served);
         let starts = state.wants_thread();
-        // A thread that watches, or that waits until it may take a domain, needs no further
-        // notification.
+        // A thread that watches, or that waits until it may take a domain, is already awake in
+        // time.
         let is_first = state.ready.len() == 1;
         drop(state);
         if starts {
@@ -339,13 +315,11 @@ impl Runners {
         }
     }
 
-    /// Returns `true` unless thread creation has just failed.
     fn may_retry(&self) -> bool {
         cfg!(any(loom, shuttle)) || time::now_ns() >= self.retry_ns.load(Ordering::Relaxed)
     }
 
-    /// Lets a runner check the domains that are aside, because a reader has left or a grace period
-    /// has ended.
+    /// Lets a runner check the domains that are aside.
     #[cold]
     pub(super) fn notify(&self) {
         self.work.notify_all();
@@ -357,13 +331,11 @@ impl Runners {
         state.nr_threads > state.nr_starting
     }
 
-    /// Returns `true` if there is no thread and none is being started.
     pub(super) fn has_no_thread(&self) -> bool {
         self.state.lock().nr_threads == 0
     }
 
-    /// If `domain` waits for a thread and none is available, takes the domain out and returns it to
-    /// the caller, which waits for its callbacks.
+    /// If `domain` waits for a thread and none is available, takes the domain out for the caller.
     pub(super) fn take_out(domain: &Shared) -> Option<Served> {
         let runners = &domain.runners;
         let mut state = runners.state.lock();
@@ -383,7 +355,7 @@ impl Runners {
         })
     }
 
-    /// Returns `true` if `domain` waits for a thread, and no thread is free.
+    /// Returns `true` if `domain` waits for a thread and none is free.
     pub(super) fn leaves_alone(&self, domain: &Shared) -> bool {
         let state = self.state.lock();
         let mut served = state.ready.iter().chain(&state.aside);
@@ -408,8 +380,7 @@ impl Runners {
         runners.retry_ns.store(retry_ns, Ordering::Relaxed);
         state.end_thread();
         if state.nr_threads == 0 {
-            // The domains that are aside are also taken, because the last thread may have relied on
-            // this one to serve them.
+            // The last thread may have relied on this one to serve the domains that are aside.
             let (ready, aside) = (mem::take(&mut state.ready), mem::take(&mut state.aside));
             drop(state);
             ready.into_iter().chain(aside).for_each(Served::give_back);
@@ -422,7 +393,6 @@ impl Runners {
         }
     }
 
-    /// The body of a thread.
     fn run(runners: &Handle) {
         while let Some(mut served) = Self::next(runners) {
             let turn = served.advance();
@@ -451,7 +421,6 @@ impl Runners {
         }
     }
 
-    /// Waits for the next turn. Returns `None` if the thread must exit.
     fn next(runners: &Handle) -> Option<Served> {
         let linger_ns = LINGER.as_nanos() as u64;
         let start_ns = time::now_ns();

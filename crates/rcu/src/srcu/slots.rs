@@ -76,27 +76,20 @@
 //!
 //! # Sleeping
 //! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy
-//! barrier, compares the sums once more and sleeps. A reader counts its end, passes a light barrier
-//! and loads `asked` (`ORDER(srcu-leave)`). If the reader's barrier comes first, the sums include
-//! its unlock. If the heavy barrier comes first, the reader sees `asked` and wakes the driver.
-//! Readers of the other parity wake no thread.
+//! barrier, compares the sums once more and sleeps. The reader's side is in `Shared::leave`
+//! (`ORDER(srcu-leave)`). Readers of the other parity wake no thread.
 
 use std::ptr;
 
 use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
-use sync::{
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
-    identity, thread, twin,
-};
+use sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use sync::{identity, thread, twin};
 
-use crate::{
-    domain::ANSWERS_AT_ONCE,
-    slot::{ASK, Flags, NrActive, PARK},
-};
+use crate::domain::ANSWERS_AT_ONCE;
+use crate::slot::{ASK, Flags, NrActive, PARK};
 
-/// The number of lines in the first chunk. Each further chunk has twice as many as the previous
-/// one.
+/// The number of lines in the first chunk. Each further chunk has twice as many.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 /// The number of chunks. They suffice for four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
@@ -106,9 +99,9 @@ const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 pub(crate) struct Parity(u8);
 
 pub(super) struct Line {
-    /// A: the number of sections that began. Written by the thread with this index.
+    /// A: sections that began. Written by the thread with this index.
     locks: [AtomicU64; 2],
-    /// A: the number of sections that ended. Written by the thread with this index.
+    /// A: sections that ended. Written by the thread with this index.
     unlocks: [AtomicU64; 2],
     /// A: the flags; see `slot.rs` in the parent folder.
     flags: Flags,
@@ -116,7 +109,6 @@ pub(super) struct Line {
     nr_seen: AtomicU64,
 }
 
-/// All lines of a domain.
 pub(super) struct Slots {
     /// A: the first line of each chunk, or null. It is set once and freed with the table.
     chunks: [AtomicPtr<CachePadded<Line>>; NR_CHUNKS],
@@ -147,8 +139,7 @@ impl Parity {
     }
 }
 
-/// Returns the chunk of the line for the thread index `seat`, which counts from 1, and the line's
-/// index in that chunk.
+/// Returns the chunk of the line for the thread index `seat`, from 1, and the index in that chunk.
 #[inline(always)]
 fn place(seat: u32) -> (usize, usize) {
     let number = seat - 1 + FIRST;
@@ -169,15 +160,13 @@ impl Slots {
         }
     }
 
-    /// Returns the line of this thread, or `None` if the thread has no index.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<&Line> {
         let (chunk, at) = place(identity::seat()?.get());
         // Acquire pairs with `grow`, in which another thread may have created the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         let first = if first.is_null() { self.grow(chunk) } else { first };
-        // SAFETY: `place` returns an index below `lines_in(chunk)`, and only `drop` frees the
-        // chunk.
+        // SAFETY: `place` returns an index below `lines_in(chunk)`. Only `drop` frees the chunk.
         Some(unsafe { &*first.add(at) })
     }
 
@@ -189,29 +178,26 @@ impl Slots {
         }
     }
 
-    /// Counts a section of a thread without an index. Passes a full fence, because drivers do not
-    /// ask such a thread.
+    /// Counts a section of a thread without an index, which drivers do not ask.
     #[cold]
     pub(super) fn lock_shared(&self, parity: Parity) {
         self.shared.locks[parity.index()].fetch_add(1, Ordering::Relaxed);
-        // This fence replaces both the light barrier in `Shared::enter` and an answer to the
-        // driver.
+        // This replaces the light barrier in `Shared::enter` and an answer to the driver.
         fence(Ordering::SeqCst);
     }
 
-    /// Counts the end of a section on a thread without an index. Passes a full fence.
+    /// Counts the end of a section on a thread without an index.
     #[cold]
     pub(super) fn unlock_shared(&self, parity: Parity) {
         // This releases as in `Line::unlock`.
         self.shared.unlocks[parity.index()].fetch_add(1, Ordering::Release);
-        // This fence replaces the light barrier in `Shared::leave`.
+        // This replaces the light barrier in `Shared::leave`.
         fence(Ordering::SeqCst);
     }
 
     // ---- for waiters ----
 
-    /// Parks the line of this thread, because the thread waits for another driver and will not
-    /// answer it.
+    /// Parks the line of this thread, which waits for another driver and will not answer it.
     pub(super) fn park_mine(&self) {
         if let Some(line) = self.mine_if_made()
             && !line.flags.is_off()
@@ -221,10 +207,8 @@ impl Slots {
     }
 
     /// Scans the lines, and asks those that may be running. Returns `true` if each of them has
-    /// passed a barrier since, so that the driver needs none. Otherwise the driver passes the heavy
-    /// barrier, and calls [`confirm`](Self::confirm).
-    ///
-    /// The driver must have passed a full fence since its grace period began.
+    /// passed a barrier since. Otherwise the driver passes the heavy barrier, and calls
+    /// [`confirm`](Self::confirm). The driver has passed a full fence since its grace period began.
     pub(super) fn have_all_answered(&self) -> bool {
         if self.nr_active.get() == 0 {
             return true;
@@ -262,8 +246,8 @@ impl Slots {
     fn lines(&self) -> impl Iterator<Item = &Line> {
         self.chunks.iter().enumerate().flat_map(|(chunk, lines)| {
             // Acquire pairs with `grow`, so that a visible chunk contains its initial zeros. If the
-            // reader that created it passed its full fence before ours, we find the chunk;
-            // otherwise its section sees the unlinking.
+            // reader that created it passed its full fence before ours, we find the chunk.
+            // Otherwise its section sees the unlinking.
             let first = lines.load(Ordering::Acquire);
             let nr = if first.is_null() { 0 } else { lines_in(chunk) };
             // SAFETY: `grow` created a chunk of `lines_in` lines, and only `drop` frees it.
@@ -277,7 +261,6 @@ impl Slots {
         self.lines().filter(move |line| mine != Some(ptr::from_ref(*line)) && !line.flags.is_off())
     }
 
-    /// Returns the line of this thread if its chunk exists.
     fn mine_if_made(&self) -> Option<&Line> {
         let (chunk, at) = place(identity::seat()?.get());
         // This acquires as in `lines`.
@@ -297,8 +280,7 @@ impl Slots {
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
-        // The sums are over both parities. For each unlock that the first sum includes, the sum of
-        // locks includes its lock.
+        // For each unlock that the first sum includes, the sum of locks includes its lock.
         self.are_equal(
             |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
             |line, order| line.locks[0].load(order).wrapping_add(line.locks[1].load(order)),
@@ -315,8 +297,7 @@ impl Slots {
             let shared = count(&self.shared, order);
             self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
-        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top of
-        // the file.
+        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top.
         // Test: srcu_unlock_needs_release
         let (nr_locks, nr_unlocks);
         if twin::armed("srcu: locks summed first") {
@@ -327,8 +308,8 @@ impl Slots {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
         }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
-        // By the argument at the top of the file, this is never true. In a model it is not checked,
-        // because a model's twin would end here instead of at its own check.
+        // This is never true, see the top of the file. A model's twin would end here instead of at
+        // its own check.
         if nr_open > u64::MAX / 2 && !cfg!(any(loom, shuttle)) {
             ended_too_often();
         }
@@ -355,23 +336,14 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        for (chunk, lines) in self.chunks.iter().enumerate() {
-            let lines = lines.load(Ordering::Relaxed);
-            if !lines.is_null() {
-                // SAFETY: `grow` stored this chunk once, and we have exclusive access to the table.
-                unsafe { free(lines, chunk) };
-            }
-        }
+sync::on_drop!(Slots, it => for (chunk, lines) in it.chunks.iter().enumerate() {
+    let lines = lines.load(Ordering::Relaxed);
+    if !lines.is_null() {
+        // SAFETY: `grow` stored this chunk once, and we have exclusive access to the table.
+        unsafe { free(lines, chunk) };
     }
-}
+});
 
-/// Frees a chunk.
-///
 /// # Safety
 ///
 /// 1. `lines` came from `grow` for this chunk, and is not used again.
@@ -390,7 +362,6 @@ impl Line {
         }
     }
 
-    /// Counts a section that begins.
     #[inline(always)]
     pub(super) fn lock(&self, parity: Parity) {
         count(&self.locks[parity.index()], Ordering::Relaxed);

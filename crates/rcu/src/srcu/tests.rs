@@ -1,15 +1,9 @@
-//! Tests of the guarantees of a domain on the real machine, independent of the clock.
-
 use std::cell::RefCell;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
-
-use std::{
-    sync::{Barrier, mpsc},
-    thread,
-};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 
 use super::{Domain, Guard, OwnedGuard};
 
@@ -160,18 +154,14 @@ fn a_thread_may_end_within_a_section_and_after_its_own_data() {
 
 #[test]
 fn awaited_grace_period_waits_for_sections_and_wakes_its_task() {
-    use std::{
-        pin::pin,
-        task::{Context, Poll, Wake},
-    };
     struct Notify(mpsc::Sender<()>);
     impl Wake for Notify {
-        fn wake(self: std::sync::Arc<Self>) {
+        fn wake(self: Arc<Self>) {
             self.0.send(()).unwrap();
         }
     }
     let (sender, woken) = mpsc::channel();
-    let waker = std::sync::Arc::new(Notify(sender)).into();
+    let waker = Arc::new(Notify(sender)).into();
     let mut cx = Context::from_waker(&waker);
     let domain = Domain::new();
     let guard = domain.read();
@@ -187,14 +177,10 @@ fn awaited_grace_period_waits_for_sections_and_wakes_its_task() {
 
 #[test]
 fn waker_that_waits_in_its_drop_is_dropped_under_no_lock() {
-    use std::{
-        pin::pin,
-        task::{Context, Poll, Wake, Waker},
-    };
     /// A waker whose drop waits for the callback that would wake it.
     struct Waits(Domain, mpsc::Sender<()>);
     impl Wake for Waits {
-        fn wake(self: std::sync::Arc<Self>) {}
+        fn wake(self: Arc<Self>) {}
     }
     impl Drop for Waits {
         fn drop(&mut self) {
@@ -205,7 +191,7 @@ fn waker_that_waits_in_its_drop_is_dropped_under_no_lock() {
     let domain = Domain::new();
     let (go, wait) = mpsc::channel();
     domain.call(move || wait.recv().unwrap());
-    let waker = Waker::from(std::sync::Arc::new(Waits(domain.clone(), go)));
+    let waker = Waker::from(Arc::new(Waits(domain.clone(), go)));
     let mut waiting = pin!(domain.synchronize_async());
     let first = waiting.as_mut().poll(&mut Context::from_waker(&waker));
     assert_eq!(first, Poll::Pending);

@@ -8,8 +8,10 @@
 use std::sync::Arc;
 
 use afterwork_stacks::answer_slot::AnswerSlot;
-use loom::{model as exhaustive, thread::spawn};
-use sync::{models, twin::must_fail};
+use loom::model as exhaustive;
+use loom::thread::spawn;
+use sync::models;
+use sync::twin::must_fail;
 
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;

@@ -3,39 +3,37 @@
 use std::cell::RefCell;
 
 use sync::unmodelled::Arc;
-use tracing::{Span, level_filters::LevelFilter};
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
 
 use super::{Item, contained};
 
 sync::thread_local! {
-    /// The events and spans that this thread keeps, or `None` outside a stay.
+    /// `None` outside a stay.
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 
-/// The events and spans that a thread keeps during its outermost stay.
 #[derive(Default)]
 struct Kept {
-    /// The span in which the thread was when the stay began.
+    /// The thread's span when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
-    /// The spans to drop after the stay, because dropping a span calls its subscriber.
+    /// Dropped after the stay, because the drop of a span calls its subscriber.
     dropped: Vec<Arc<Span>>,
 }
 
-/// A closure that emits an event of an item. The item may have been freed before the call.
+/// Emits an event of an item, which may have been freed before.
 pub(super) type Event = Box<dyn FnOnce() + Send>;
 
-/// Keeps the events of this thread during a *stay*, which is a period whose end other threads wait
-/// for. The events are emitted when this value is dropped. Drop it after the stay, with no lock
-/// held.
+/// Keeps the events of this thread during a *stay*, a period whose end other threads wait for. They
+/// are emitted when this value is dropped, after the stay, with no lock held.
 #[must_use]
 #[derive(Debug)]
 pub struct Held {
     is_outermost: bool,
 }
 
-/// Begins a stay. Items that this thread queues during the stay get its current span. Must be
-/// called with no lock held.
+/// Begins a stay, with no lock held. Items that this thread queues during it get its current span.
 #[inline(always)]
 pub fn hold() -> Held {
     hold_if(true)
@@ -85,19 +83,18 @@ pub(super) fn event(emit: fn(Item<'_>), item: &Item<'_>) -> Event {
     Box::new(move || emit(Item { address, func, queue: &queue, pool }))
 }
 
-/// Calls `body` with the events and spans that this thread keeps, if it is in a stay.
+/// Calls `body` if this thread is in a stay.
 fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
     let kept = KEPT.try_with(|kept| kept.borrow_mut().as_mut().map(body));
     kept.ok().flatten()
 }
 
-/// If this thread is in a stay, keeps the event and returns `true`.
+/// Keeps the event and returns `true` during a stay.
 pub(crate) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
     with_kept(|kept| kept.events.push(event(emit, item))).is_some()
 }
 
-/// Returns the span in which this thread queues an item. During a stay, this is the span in which
-/// the stay began.
+/// Returns the span in which this thread queues an item: during a stay, that of its beginning.
 pub(super) fn current_span() -> Option<Arc<Span>> {
     if let Some(span) = with_kept(|kept| kept.span.clone()) {
         return span;
@@ -107,7 +104,7 @@ pub(super) fn current_span() -> Option<Arc<Span>> {
     (!span.is_none()).then(|| Arc::new(span))
 }
 
-/// Drops a span. If this thread is in a stay, drops it after the stay.
+/// Drops a span, after the stay if this thread is in one.
 pub(super) fn drop_span(mut span: Option<Arc<Span>>) {
     with_kept(|kept| kept.dropped.extend(span.take()));
     if let Some(span) = span {

@@ -1,8 +1,8 @@
 //! Remembers the span in which an item was queued, so that the item runs in the same span.
 //!
-//! Items have no space for a span, and a program without a subscriber must not pay for spans. Spans
-//! are therefore stored in a table, by the addresses of the items. The table is read only if there
-//! is a subscriber and an item was queued in a span:
+//! Items have no space for a span, and a program without a subscriber must not pay for spans. They
+//! are stored in a table, by the addresses of the items, which is read only if an item was queued
+//! in a span:
 //!
 //! ```text
 //! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
@@ -10,29 +10,26 @@
 //! end:    of a future, and of an item that is cancelled and freed: remove it
 //! ```
 //!
-//! A removed span notifies its subscriber, so its drop is contained and happens after the table is
-//! unlocked.
+//! The drop of a span notifies its subscriber, so it is contained, with the table unlocked.
 
-use std::{collections::HashMap, mem};
+use std::collections::HashMap;
+use std::mem;
 
-use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicUsize, Ordering},
-    fork::{self, Handler},
-    unmodelled::Arc,
-};
-use tracing::{Span, level_filters::LevelFilter};
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::fork::{self, Handler};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock};
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
 
-use super::{
-    contained,
-    held::{current_span, drop_span},
-};
+use super::contained;
+use super::held::{current_span, drop_span};
 
-/// The spans, by the addresses of the items.
+/// By the addresses of the items.
 type Spans = HashMap<usize, Arc<Span>>;
 
 static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
-/// The number of spans, so that the table is locked only if it contains any.
+/// The table is locked only if it contains any.
 static NR_SPANS: AtomicUsize = AtomicUsize::new(0);
 
 fn spans() -> &'static Mutex<Spans> {
@@ -44,16 +41,15 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // The table contains the spans of the parent's items. They are leaked, because their subscriber
-    // might wait for threads that do not exist.
+    // The spans of the parent's items are leaked, because their subscriber might wait for threads
+    // that do not exist.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);
     },
 };
 
-/// Records the current span of this thread for an item that it queues, unless `begun` returns
-/// `true` because the item has already begun.
+/// Records the current span for an item that this thread queues, unless the item has `begun`.
 #[inline(always)]
 pub fn remember(item: usize, begun: impl FnOnce() -> bool) {
     if LevelFilter::current() != LevelFilter::OFF && !begun() {
@@ -90,13 +86,13 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
     result
 }
 
-/// The span of an item, which this thread leaves when this value is dropped.
+/// The span of an item, which this thread leaves when it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct Within(Option<Arc<Span>>);
 
-/// Enters the span in which the item that is about to run was queued. `again` is `true` if the item
-/// may run again without being queued again.
+/// Enters the span in which an item was queued. `again` is `true` if it may run again without being
+/// queued again.
 #[inline(always)]
 pub fn enter(item: usize, again: bool) -> Within {
     if NR_SPANS.load(Ordering::Relaxed) == 0 {
