@@ -33,9 +33,9 @@ fn sources() -> &'static str {
     file!().split("capi/src/").next().unwrap_or_default()
 }
 
-/// Prevents panics in the library from printing anything, because the line with which the process
-/// ends contains their message. With `RUST_BACKTRACE=full` they print the usual message and a
-/// trace. In a program that is partly written in Rust, panics in other source files print as usual.
+/// Prevents panics in the library from printing anything, unless `RUST_BACKTRACE` is `full`: the
+/// line with which the process ends contains their message. Panics in other source files, of a
+/// program that is partly written in Rust, print as usual.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SILENCE: extern "C" fn() = silence;

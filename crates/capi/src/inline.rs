@@ -9,11 +9,8 @@
 //! | the thread's slot | `adopt` | the thread ends |
 //! | the stand-in | the destructor below | forever |
 //!
-//! The destructor runs before the library's own destructor frees the slot. Later sections call the
-//! library.
-//!
-//! The variable keeps the stand-in if a section requires a fence, or if the program has a different
-//! layout.
+//! The destructor runs before the library's own destructor frees the slot. The variable also keeps
+//! the stand-in if a section requires a fence, or if the program has a different layout.
 
 use std::{
     cell::Cell,
@@ -38,9 +35,9 @@ const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 
 /// `struct afterwork_reader`. Only C reads it, on its own thread. Writers receive its address.
 ///
-/// The section's name makes the variable thread-local for the linker and for C. Stable Rust cannot
-/// declare a thread-local variable that C can name. Rust code must therefore not use this name: it
-/// would refer to the initial value.
+/// The section's name makes the variable thread-local for the linker and for C, because stable Rust
+/// cannot declare a thread-local variable that C can name. In Rust code the name would refer to the
+/// initial value.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".tdata")]
 #[allow(non_upper_case_globals, reason = "as C names it")]
@@ -48,19 +45,15 @@ pub static aw_rcu_reader: Place = Place::STAND_IN;
 
 /// The address of the current grace period's number, in the form in which sections record it.
 ///
-/// This is a constant, so that a compiler reads it only once for a whole loop of sections. A
-/// program that is linked at a fixed address may have a copy of it, which is equivalent.
+/// It is constant, so that a compiler reads it only once for a whole loop of sections. A program
+/// may have a copy of it, which is equivalent.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_first_level: Place = Place::FIRST_LEVEL;
 
 sync::thread_local! {
-    /// The address of this thread's variable once the variable no longer contains the stand-in, and
-    /// null before that.
-    static READER: Cell<*mut Place> = Cell::new(ptr::null_mut())
-}
-
-sync::thread_local! {
+    /// The address of this thread's variable, or null while the variable contains the stand-in.
+    static READER: Cell<*mut Place> = Cell::new(ptr::null_mut());
     /// A value whose destructor runs on each thread whose variable or state it must reset.
     static AT_EXIT: AtExit = AtExit
 }
@@ -94,8 +87,7 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
     if reader.is_null() || layout != LAYOUT {
         return;
     }
-    // The library's destructor is already registered. This one is registered later, so it runs
-    // first.
+    // This destructor is registered after the library's, so it runs first.
     if let Some(place) = raw::place()
         && watch_exit()
     {

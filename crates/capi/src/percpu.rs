@@ -1,8 +1,8 @@
 //! `afterwork/percpu.h`.
 //!
 //! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each other CPU is `stride` bytes
-//! after the previous part, and the stride is stored before the first part. Therefore there is no
-//! table that must be locked, or that a child of `fork` could find half-updated.
+//! after the previous part, and the stride is stored before the first part. There is no table that
+//! must be locked, or that a child of `fork` could find half-updated.
 
 use std::{
     alloc::{self, Layout},
@@ -36,10 +36,8 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest possible CPU number.
-///
-/// The number does not change while the process runs, because the layout of the parts depends on
-/// it.
+/// Returns one more than the highest possible CPU number. It never changes, because the layout of
+/// the parts depends on it.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
@@ -56,15 +54,14 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     }
 }
 
-/// The value of [`nr_cpu_ids`], for C. It is 0 before the loader has called [`set_nr_cpu_ids`]. A
-/// program may have a copy of it. The loader then makes the library use this copy as well.
+/// The value of [`nr_cpu_ids`], for C, or 0 before the loader has called [`set_nr_cpu_ids`]. If a
+/// program has a copy of it, the loader makes the library use this copy as well.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section has the highest
-/// priority that programs may use, so that their constructors find the number, even with a static
-/// library.
+/// Makes the loader call [`set_nr_cpu_ids`]. The section has the highest priority that programs may
+/// use, so that their constructors find the number, even with a static library.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;
@@ -142,8 +139,7 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         }
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // This makes it possible to detect a second free. The compiler would remove a plain store
-        // before the free.
+        // A second free is detected. The compiler would remove a plain store before the free.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");

@@ -18,7 +18,7 @@ use afterwork::rcu::{
 use crate::{
     boundary::{misuse, within},
     inline::{adopt, watch_exit},
-    rcupdate::{Called, RcuFn, RcuHead},
+    rcupdate::{Called, RcuFn, RcuHead, callback, waits},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,20 +60,14 @@ pub(crate) fn leave_at_exit() {
     }
 }
 
-/// Runs `body`, which may wait for readers, on behalf of the function `name`. An online thread is
-/// offline during the call. If the thread is in a section, this reports misuse instead.
+/// Runs `body` like [`waits`]. An online thread is offline during the call.
 pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     within(name, || {
         let was_online = state() == State::Online;
         if was_online {
             go_offline();
         }
-        if raw::is_reading() {
-            let what = "inside a read-side critical section it would wait for itself";
-            misuse(name, &what, ());
-        } else {
-            body();
-        }
+        waits(name, body);
         if was_online {
             go_online();
         }
@@ -101,13 +95,12 @@ fn as_reader(body: impl FnOnce()) {
 /// 1. The same as for [`aw_call_rcu`](crate::rcupdate::aw_call_rcu).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
-    within("call_rcu", || match func {
-        Some(func) if !head.is_null() => {
+    within("call_rcu", || {
+        if let Some(func) = callback("call_rcu", head, func) {
             let called = Called(head, func);
             // SAFETY: (1). A callback runs once.
             rcu::call(move || as_reader(|| unsafe { called.run("callback of call_rcu") }));
         }
-        _ => misuse("call_rcu", &"the head or the function is NULL", ()),
     });
 }
 

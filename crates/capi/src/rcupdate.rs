@@ -32,43 +32,39 @@ impl Called {
     }
 }
 
-/// Returns `true` if the caller may wait for a grace period. Otherwise reports misuse.
-fn may_wait(name: &str) -> bool {
-    let waits_for_itself = raw::is_reading();
-    if waits_for_itself {
-        let what = "inside a read-side critical section it would wait for itself";
-        misuse(name, &what, ());
-    }
-    !waits_for_itself
+/// Runs `body`, which waits for a grace period, on behalf of the function `name`. In a section,
+/// reports misuse instead.
+pub(crate) fn waits(name: &str, body: impl FnOnce()) {
+    within(name, || match raw::is_reading() {
+        true => {
+            let what = "inside a read-side critical section it would wait for itself";
+            misuse(name, &what, ());
+        }
+        false => body(),
+    });
+}
+
+/// Returns the function of a callback. If it or the head is null, reports misuse.
+pub(crate) fn callback(name: &str, head: *mut RcuHead, func: Option<RcuFn>) -> Option<RcuFn> {
+    let func = func.filter(|_| !head.is_null());
+    func.or_else(|| misuse(name, &"the head or the function is NULL", None))
 }
 
 /// Waits until all current sections have ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_synchronize_rcu() {
-    within("synchronize_rcu", || {
-        if may_wait("synchronize_rcu") {
-            rcu::synchronize();
-        }
-    });
+    waits("synchronize_rcu", rcu::synchronize);
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_synchronize_rcu_expedited() {
-    within("synchronize_rcu_expedited", || {
-        if may_wait("synchronize_rcu_expedited") {
-            rcu::synchronize_expedited();
-        }
-    });
+    waits("synchronize_rcu_expedited", rcu::synchronize_expedited);
 }
 
 /// Waits until all callbacks of earlier calls to [`aw_call_rcu`] have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_barrier() {
-    within("rcu_barrier", || {
-        if may_wait("rcu_barrier") {
-            rcu::barrier();
-        }
-    });
+    waits("rcu_barrier", rcu::barrier);
 }
 
 /// Calls `func` with `head` after a grace period, on any thread.
@@ -80,10 +76,9 @@ pub extern "C" fn aw_rcu_barrier() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || {
-        match func {
+        if let Some(func) = callback("call_rcu", head, func) {
             // SAFETY: (1).
-            Some(func) if !head.is_null() => unsafe { raw::call_c(head, func) },
-            _ => misuse("call_rcu", &"the head or the function is NULL", ()),
+            unsafe { raw::call_c(head, func) };
         }
     });
 }
@@ -96,10 +91,10 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
 /// 1. The same as for [`aw_call_rcu`], if this returns `true`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) -> bool {
-    within("try_call_rcu", || match func {
+    within("try_call_rcu", || {
+        let func = callback("try_call_rcu", head, func);
         // SAFETY: (1).
-        Some(func) if !head.is_null() => unsafe { raw::try_call_c(head, func) },
-        _ => misuse("try_call_rcu", &"the head or the function is NULL", false),
+        func.is_some_and(|func| unsafe { raw::try_call_c(head, func) })
     })
 }
 
@@ -140,9 +135,5 @@ pub extern "C" fn aw_poll_state_synchronize_rcu(cookie: c_ulong) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_cond_synchronize_rcu(cookie: c_ulong) {
-    within("cond_synchronize_rcu", || {
-        if may_wait("cond_synchronize_rcu") {
-            rcu::cond_synchronize(GpCookie::of_bits(cookie));
-        }
-    });
+    waits("cond_synchronize_rcu", || rcu::cond_synchronize(GpCookie::of_bits(cookie)));
 }

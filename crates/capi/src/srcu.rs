@@ -13,7 +13,7 @@ use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{
     boundary::{ENOMEM, misuse, within},
-    rcupdate::{Called, RcuFn, RcuHead},
+    rcupdate::{Called, RcuFn, RcuHead, callback},
 };
 
 /// A domain with the layout of `struct srcu_struct`. A domain of all zeroes has not been used.
@@ -47,6 +47,22 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // SAFETY: the pointer is null, or `make` leaked its domain, which stays valid until the
     // cleanup.
     Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
+}
+
+/// Calls `body` with the domain that C passed. Reports misuse and returns `none` if it is null.
+///
+/// # Safety
+///
+/// 1. The same as for [`known`].
+#[inline]
+unsafe fn with_domain<R>(
+    name: &str,
+    srcu: *const Srcu,
+    none: R,
+    body: impl FnOnce(&Domain) -> R,
+) -> R {
+    // SAFETY: (1).
+    within(name, || unsafe { known(name, srcu) }.map_or(none, body))
 }
 
 #[cold]
@@ -102,16 +118,30 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
     });
 }
 
-/// # Safety
-///
-/// 1. `srcu` was initialized and has not been cleaned up.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
-    within("srcu_read_lock", || {
-        // SAFETY: (1).
-        let domain = unsafe { known("srcu_read_lock", srcu) };
-        domain.map_or(0, |domain| raw::srcu_read_lock(domain) as c_int)
-    })
+/// Defines functions that take a domain, each with its result for a null pointer.
+macro_rules! of_domain {
+    ($($name:ident = $kernel:literal -> $answer:ty = $none:expr => |$domain:ident| $call:expr;)*) => { $(
+        /// # Safety
+        ///
+        /// 1. `srcu` was initialized and has not been cleaned up.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(srcu: *const Srcu) -> $answer {
+            // SAFETY: (1).
+            unsafe { with_domain($kernel, srcu, $none, |$domain| $call) }
+        }
+    )* };
+}
+
+of_domain! {
+    aw_srcu_read_lock = "srcu_read_lock" -> c_int = 0 => |domain| raw::srcu_read_lock(domain) as c_int;
+    aw_synchronize_srcu = "synchronize_srcu" -> () = () => |domain| domain.synchronize();
+    aw_synchronize_srcu_expedited = "synchronize_srcu_expedited" -> () = ()
+        => |domain| domain.synchronize_expedited();
+    aw_srcu_barrier = "srcu_barrier" -> () = () => |domain| domain.barrier();
+    aw_get_state_synchronize_srcu = "get_state_synchronize_srcu" -> c_ulong = 0
+        => |domain| domain.get_state().0.bits();
+    aw_start_poll_synchronize_srcu = "start_poll_synchronize_srcu" -> c_ulong = 0
+        => |domain| domain.start_poll().0.bits();
 }
 
 /// # Safety
@@ -120,62 +150,14 @@ unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
 /// 2. [`aw_srcu_read_lock`] returned `index` for a section that has not ended.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
-    within("srcu_read_unlock", || {
-        if !(0..=1).contains(&index) {
-            return misuse("srcu_read_unlock", &"the index belongs to no section", ());
-        }
-        // SAFETY: (1).
-        if let Some(domain) = unsafe { known("srcu_read_unlock", srcu) } {
-            // SAFETY: (2).
-            unsafe { raw::srcu_read_unlock(domain, index as u32) };
-        }
-    });
-}
-
-/// Defines a function that waits for a domain.
-macro_rules! waits {
-    ($($name:ident = $kernel:literal: $wait:expr;)*) => { $(
-        /// # Safety
-        ///
-        /// 1. `srcu` was initialized and has not been cleaned up.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(srcu: *const Srcu) {
-            within($kernel, || {
-                // SAFETY: (1).
-                if let Some(domain) = unsafe { known($kernel, srcu) } {
-                    $wait(domain);
-                }
-            });
-        }
-    )* };
-}
-
-waits! {
-    aw_synchronize_srcu = "synchronize_srcu": Domain::synchronize;
-    aw_synchronize_srcu_expedited = "synchronize_srcu_expedited": Domain::synchronize_expedited;
-    aw_srcu_barrier = "srcu_barrier": Domain::barrier;
-}
-
-/// Defines a function that returns a cookie of a domain.
-macro_rules! cookies {
-    ($($name:ident = $kernel:literal: $take:expr;)*) => { $(
-        /// # Safety
-        ///
-        /// 1. `srcu` was initialized and has not been cleaned up.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(srcu: *const Srcu) -> c_ulong {
-            within($kernel, || {
-                // SAFETY: (1).
-                let domain = unsafe { known($kernel, srcu) };
-                domain.map_or(0, |domain| $take(domain).0.bits())
-            })
-        }
-    )* };
-}
-
-cookies! {
-    aw_get_state_synchronize_srcu = "get_state_synchronize_srcu": Domain::get_state;
-    aw_start_poll_synchronize_srcu = "start_poll_synchronize_srcu": Domain::start_poll;
+    const NAME: &str = "srcu_read_unlock";
+    if !(0..=1).contains(&index) {
+        return misuse(NAME, &"the index belongs to no section", ());
+    }
+    // SAFETY: (2).
+    let unlock = |domain: &Domain| unsafe { raw::srcu_read_unlock(domain, index as u32) };
+    // SAFETY: (1).
+    unsafe { with_domain(NAME, srcu, (), unlock) };
 }
 
 /// # Safety
@@ -183,11 +165,9 @@ cookies! {
 /// 1. `srcu` was initialized and has not been cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c_ulong) -> bool {
-    within("poll_state_synchronize_srcu", || {
-        // SAFETY: (1).
-        let domain = unsafe { known("poll_state_synchronize_srcu", srcu) };
-        domain.is_none_or(|domain| domain.poll_state(Cookie(GpCookie::of_bits(cookie))))
-    })
+    let poll = |domain: &Domain| domain.poll_state(Cookie(GpCookie::of_bits(cookie)));
+    // SAFETY: (1).
+    unsafe { with_domain("poll_state_synchronize_srcu", srcu, true, poll) }
 }
 
 /// Calls `func` with `head` after a grace period of the domain, on any thread.
@@ -199,20 +179,15 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
 ///    thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {
-    within("call_srcu", || {
-        // SAFETY: (1).
-        let Some(domain) = (unsafe { known("call_srcu", srcu) }) else {
-            return;
-        };
-        match func {
-            Some(func) if !head.is_null() => {
-                let called = Called(head, func);
-                // SAFETY: (2): the second word is the function, for `rcu_head_after_call_rcu`.
-                unsafe { head.cast::<RcuFn>().add(1).write(func) };
-                // SAFETY: (2).
-                domain.call(move || unsafe { called.run("callback of call_srcu") });
-            }
-            _ => misuse("call_srcu", &"the head or the function is NULL", ()),
+    let call = |domain: &Domain| {
+        if let Some(func) = callback("call_srcu", head, func) {
+            let called = Called(head, func);
+            // SAFETY: (2): the second word is the function, for `rcu_head_after_call_rcu`.
+            unsafe { head.cast::<RcuFn>().add(1).write(func) };
+            // SAFETY: (2).
+            domain.call(move || unsafe { called.run("callback of call_srcu") });
         }
-    });
+    };
+    // SAFETY: (1).
+    unsafe { with_domain("call_srcu", srcu, (), call) };
 }

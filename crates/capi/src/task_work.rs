@@ -1,8 +1,8 @@
 //! `afterwork/task_work.h`.
 //!
-//! A thread that requests its own `task_struct` gets a list of callbacks. The callers provide the
-//! memory of the callbacks. A lock guards the list, because a callback can be removed from its
-//! middle. The lock is held for a few instructions, and never while a callback is called.
+//! A thread that requests its own `task_struct` gets a list of callbacks, in memory that the
+//! callers provide. A lock guards the list, because a callback can be removed from its middle. The
+//! lock is never held while a callback is called.
 //!
 //! ```text
 //! add:     lock: has the thread ended? -ESRCH;  append;  then, if requested, notify the owner
@@ -30,13 +30,12 @@ use sync::{
 
 use crate::boundary::{EINVAL, ESRCH, misuse, within};
 
-/// The head of a callback: `struct callback_head`.
+/// The head of a callback: `struct callback_head`. The lock of the task guards the links.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CallbackHead {
-    /// Guarded by the lock of the task.
     next: *mut CallbackHead,
-    /// The task whose list contains this callback, or null. Guarded by the lock of the task.
+    /// The task whose list contains this callback, or null.
     task: *const Task,
     func: Option<TaskWorkFn>,
 }
@@ -69,10 +68,7 @@ unsafe impl Send for List {}
 sync::thread_local! {
     /// This thread's task. The thread holds a reference to it. Null before the first request, and
     /// after the destructor has run.
-    static MINE: Cell<*const Task> = Cell::new(ptr::null())
-}
-
-sync::thread_local! {
+    static MINE: Cell<*const Task> = Cell::new(ptr::null());
     /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
 }
@@ -94,8 +90,7 @@ impl Drop for AtExit {
 
 /// Returns this thread's task, if it has one in this process.
 fn mine() -> Option<&'static Task> {
-    // SAFETY: the pointer is null or points to this thread's task, which the thread keeps valid
-    // until it ends.
+    // SAFETY: the pointer is null or points to this thread's task, which is valid until it ends.
     let task = unsafe { MINE.with(Cell::get).as_ref() };
     task.filter(|task| task.process.is_this())
 }
@@ -171,8 +166,7 @@ impl Task {
     fn run(&self) {
         loop {
             let work = self.take_out(|_| true);
-            // SAFETY: the callback is no longer on the list, so this thread has exclusive access to
-            // it. It is valid by (1) of `add`.
+            // SAFETY: valid by (1) of `add`, and off the list, so only this thread accesses it.
             let Some(func) = unsafe { work.as_ref() }.and_then(|work| work.func) else {
                 return;
             };
@@ -203,10 +197,7 @@ impl Task {
 unsafe fn known<'a>(name: &str, task: *const Task) -> Option<&'a Task> {
     // SAFETY: (1).
     let task = unsafe { task.as_ref() };
-    if task.is_none() {
-        misuse(name, &"the task is NULL", ());
-    }
-    task
+    task.or_else(|| misuse(name, &"the task is NULL", None))
 }
 
 /// Returns this thread's task, or null if the thread is ending.

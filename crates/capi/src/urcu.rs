@@ -25,6 +25,9 @@ use crate::{
 
 const EEXIST: c_int = 17;
 
+/// A function of a program, which receives the program's data.
+pub type OfData = unsafe extern "C-unwind" fn(*mut c_void);
+
 unsafe extern "C" {
     /// Returns the C library's ID of the calling thread.
     safe fn pthread_self() -> c_ulong;
@@ -57,7 +60,7 @@ extern "C" fn nothing() {}
 // ---- defer_rcu ----
 
 /// A function and its argument.
-struct Deferred(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
+struct Deferred(OfData, *mut c_void);
 
 // SAFETY: by the contract of `aw_defer_rcu`, any thread may call the function.
 unsafe impl Send for Deferred {}
@@ -67,10 +70,9 @@ impl Deferred {
     ///
     /// 1. The grace period of the function is over, and this is called only once.
     unsafe fn run(self) {
+        let Self(func, p) = self;
         // SAFETY: (1).
-        raw::of_c("function of defer_rcu", self.0 as usize, || unsafe {
-            self.0(self.1);
-        });
+        raw::of_c("function of defer_rcu", func as usize, || unsafe { func(p) });
     }
 }
 
@@ -80,10 +82,7 @@ impl Deferred {
 ///
 /// 1. `func` may be called with `p` on any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn aw_defer_rcu(
-    func: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    p: *mut c_void,
-) {
+pub unsafe extern "C" fn aw_defer_rcu(func: Option<OfData>, p: *mut c_void) {
     within("defer_rcu", || match func {
         Some(func) => {
             let deferred = Deferred(func, p);
@@ -255,9 +254,9 @@ pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
 #[repr(C)]
 #[derive(Debug)]
 pub struct AtFork {
-    before: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    parent: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    child: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    before: Option<OfData>,
+    parent: Option<OfData>,
+    child: Option<OfData>,
     private: *mut c_void,
 }
 
@@ -287,39 +286,37 @@ pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
     }
 }
 
-fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut c_void)>) {
-    // Acquire pairs with the store that registered the handler.
-    // SAFETY: (1) of `aw_urcu_register_rculfhash_atfork`.
-    let Some(handler) = (unsafe { AT_FORK.load(Ordering::Acquire).as_ref() }) else {
-        return;
-    };
-    if let Some(function) = part(handler) {
-        // SAFETY: as above; `private` is the handler's own argument.
-        let call = || unsafe { function(handler.private) };
-        raw::of_c("handler of a fork", function as usize, call);
-    }
+fn at_fork(name: &str, part: impl FnOnce(&AtFork) -> Option<OfData>) {
+    within(name, || {
+        // Acquire pairs with the store that registered the handler.
+        // SAFETY: (1) of `aw_urcu_register_rculfhash_atfork`.
+        let handler = unsafe { AT_FORK.load(Ordering::Acquire).as_ref() };
+        if let Some(handler) = handler
+            && let Some(function) = part(handler)
+        {
+            // SAFETY: as above; `private` is the handler's own argument.
+            let call = || unsafe { function(handler.private) };
+            raw::of_c("handler of a fork", function as usize, call);
+        }
+    });
 }
 
 /// A program calls this before it forks. The library itself does not need this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_before_fork() {
-    within("call_rcu_before_fork", || at_fork(|handler| handler.before));
+    at_fork("call_rcu_before_fork", |handler| handler.before);
 }
 
 /// A program calls this in the parent after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_parent() {
-    within("call_rcu_after_fork_parent", || {
-        at_fork(|handler| handler.parent);
-    });
+    at_fork("call_rcu_after_fork_parent", |handler| handler.parent);
 }
 
 /// A program calls this in the child after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_child() {
-    within("call_rcu_after_fork_child", || {
-        at_fork(|handler| handler.child);
-    });
+    at_fork("call_rcu_after_fork_child", |handler| handler.child);
 }
 
 // ---- flavors ----
@@ -334,8 +331,7 @@ pub struct Flavor {
     read_quiescent_state: extern "C" fn(),
     update_call_rcu: unsafe extern "C" fn(*mut RcuHead, Option<RcuFn>),
     update_synchronize_rcu: extern "C" fn(),
-    update_defer_rcu:
-        unsafe extern "C" fn(Option<unsafe extern "C-unwind" fn(*mut c_void)>, *mut c_void),
+    update_defer_rcu: unsafe extern "C" fn(Option<OfData>, *mut c_void),
     thread_offline: extern "C" fn(),
     thread_online: extern "C" fn(),
     register_thread: extern "C" fn(),

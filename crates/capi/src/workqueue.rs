@@ -1,7 +1,8 @@
 //! `afterwork/workqueue.h`.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong},
+    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void},
+    fmt::Display,
     mem::offset_of,
     ptr::{self, NonNull},
     time::Duration,
@@ -25,24 +26,14 @@ const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>()
 
 const WQ_BH: c_uint = 1 << 0;
 const WQ_UNBOUND: c_uint = 1 << 1;
-const WQ_FREEZABLE: c_uint = 1 << 2;
 const WQ_MEM_RECLAIM: c_uint = 1 << 3;
 const WQ_HIGHPRI: c_uint = 1 << 4;
 const WQ_CPU_INTENSIVE: c_uint = 1 << 5;
-const WQ_SYSFS: c_uint = 1 << 6;
-const WQ_POWER_EFFICIENT: c_uint = 1 << 7;
 const WQ_PERCPU: c_uint = 1 << 8;
 const ORDERED: c_uint = 1 << 17;
-const ALL: c_uint = WQ_BH
-    | WQ_UNBOUND
-    | WQ_FREEZABLE
-    | WQ_MEM_RECLAIM
-    | WQ_HIGHPRI
-    | WQ_CPU_INTENSIVE
-    | WQ_SYSFS
-    | WQ_POWER_EFFICIENT
-    | WQ_PERCPU
-    | ORDERED;
+/// The flags of the header. `WQ_FREEZABLE` (bit 2), `WQ_SYSFS` (6) and `WQ_POWER_EFFICIENT` (7) have
+/// no effect.
+const ALL: c_uint = 0x1ff | ORDERED;
 
 const WORK_BUSY_PENDING: c_uint = 1 << 0;
 const WORK_BUSY_RUNNING: c_uint = 1 << 1;
@@ -97,9 +88,7 @@ static HIGHPRI: Queue = Queue::system(workqueue::system_highpri);
 static LONG: Queue = Queue::system(workqueue::system_long);
 static UNBOUND: Queue = Queue::system(workqueue::system_unbound);
 
-/// A process-wide queue, identified for C by its address: `system_wq` and similar ones.
-///
-/// The address is a constant, so programs can use it even before their constructors run.
+/// A process-wide queue, identified for C by its constant address: `system_wq` and similar ones.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SystemQueue(*const Queue);
@@ -149,20 +138,51 @@ unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
 
 #[cold]
 fn none<'a>(name: &str) -> Option<&'a Workqueue> {
-    let what = "this is not a workqueue, or it was destroyed";
-    misuse(name, &what, None)
+    misuse(name, &"this is not a workqueue, or it was destroyed", None)
 }
 
 /// Returns a process-wide queue. If it cannot be built, reports misuse and returns `None`.
 #[inline(never)]
 fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
-    match build() {
-        Ok(queue) => Some(queue),
-        Err(error) => misuse(name, &error, None),
+    build().map_or_else(|error| misuse(name, &error, None), Some)
+}
+
+/// Returns the queue that C passed. Reports misuse with `what` if it is a process-wide one.
+///
+/// # Safety
+///
+/// 1. The same as for [`known`].
+unsafe fn known_own<'a>(name: &str, queue: *const Queue, what: &str) -> Option<&'a Workqueue> {
+    // SAFETY: (1).
+    let own = unsafe { known(name, queue) }?;
+    // SAFETY: (1), and `known` has found a queue.
+    match unsafe { &(*queue).kind } {
+        Kind::Own(_) => Some(own),
+        Kind::System(_) => misuse(name, &what, None),
     }
 }
 
+/// Calls a function with a queue. Returns its result, or reports misuse and returns `answer`.
+///
+/// # Safety
+///
+/// 1. The same as for [`known`].
+unsafe fn on_queue<R, E: Display>(
+    name: &str,
+    queue: *const Queue,
+    answer: R,
+    call: impl FnOnce(&Workqueue) -> Result<R, E>,
+) -> R {
+    // SAFETY: (1).
+    within(name, || match unsafe { known(name, queue) }.map(call) {
+        None => answer,
+        Some(Err(error)) => misuse(name, &error, answer),
+        Some(Ok(said)) => said,
+    })
+}
+
 /// Calls a function with an item. Returns its result, or reports misuse and returns `answer`.
+#[inline]
 fn checked<T, R>(
     name: &str,
     work: *mut T,
@@ -173,6 +193,25 @@ fn checked<T, R>(
         None => misuse(name, &"the work item is NULL", answer),
         Some(Err(error)) => misuse(name, &error, answer),
         Some(Ok(said)) => said,
+    })
+}
+
+/// Calls a function with a queue and an item. Returns its result, or reports misuse and returns
+/// `false`.
+///
+/// # Safety
+///
+/// 1. The same as for [`known`].
+#[inline]
+unsafe fn queued<T>(
+    name: &str,
+    queue: *const Queue,
+    work: *mut T,
+    call: impl FnOnce(&Workqueue, NonNull<T>) -> Result<bool, Misuse>,
+) -> bool {
+    checked(name, work, false, |work| {
+        // SAFETY: (1).
+        unsafe { known(name, queue) }.map_or(Ok(false), |queue| call(queue, work))
     })
 }
 
@@ -267,18 +306,15 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         if queue.is_null() {
             return;
         }
+        let what = "a system queue cannot be destroyed";
         // SAFETY: (1).
-        let Some(inner) = (unsafe { known(NAME, queue) }) else {
+        let Some(inner) = (unsafe { known_own(NAME, queue, what) }) else {
             return;
         };
-        // SAFETY: (1), and the word has the magic number of a queue.
-        if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(NAME, &"a system queue cannot be destroyed", ());
-        }
         raw::take_back_timers(inner);
-        // This destroys the queue in two rounds. The last items of a round may arm timers until
-        // they have ended. If such a timer queues an item after the first round, the second round
-        // finds that item in the queue. After the second round, no timer queues an item.
+        // The last items of a round may arm timers until they have ended. If such a timer queues an
+        // item after the first round, the second round finds it. After the second round, no timer
+        // queues an item.
         for _ in 0..2 {
             // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
@@ -293,8 +329,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         unsafe { &*queue }.release_held();
         // SAFETY: (1). The queue was created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // This makes it possible to detect a later use. The compiler would remove a plain store
-        // before the free.
+        // A later use is detected. The compiler would remove a plain store before the free.
         // SAFETY: this thread has exclusive access to the queue.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
@@ -305,13 +340,8 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
 /// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_workqueue(queue: *const Queue) {
-    within("flush_workqueue", || {
-        // SAFETY: (1).
-        let queue = unsafe { known("flush_workqueue", queue) };
-        if let Some(Err(error)) = queue.map(Workqueue::flush) {
-            misuse("flush_workqueue", &error, ());
-        }
-    });
+    // SAFETY: (1).
+    unsafe { on_queue("flush_workqueue", queue, (), Workqueue::flush) }
 }
 
 /// # Safety
@@ -319,13 +349,8 @@ unsafe extern "C" fn aw_flush_workqueue(queue: *const Queue) {
 /// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_drain_workqueue(queue: *const Queue) {
-    within("drain_workqueue", || {
-        // SAFETY: (1).
-        let queue = unsafe { known("drain_workqueue", queue) };
-        if let Some(Err(error)) = queue.map(Workqueue::drain) {
-            misuse("drain_workqueue", &error, ());
-        }
-    });
+    // SAFETY: (1).
+    unsafe { on_queue("drain_workqueue", queue, (), Workqueue::drain) }
 }
 
 /// # Safety
@@ -333,18 +358,10 @@ unsafe extern "C" fn aw_drain_workqueue(queue: *const Queue) {
 /// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active: c_int) -> c_int {
-    const NAME: &str = "workqueue_set_max_active";
-    within(NAME, || {
-        // SAFETY: (1).
-        let Some(queue) = (unsafe { known(NAME, queue) }) else {
-            return -EINVAL;
-        };
-        let wanted = u32::try_from(max_active).unwrap_or(0).min(MAX_ACTIVE);
-        match queue.set_max_active(wanted) {
-            Ok(()) => 0,
-            Err(error) => misuse(NAME, &error, -EINVAL),
-        }
-    })
+    let wanted = u32::try_from(max_active).unwrap_or(0).min(MAX_ACTIVE);
+    let set = |queue: &Workqueue| queue.set_max_active(wanted).map(|()| 0);
+    // SAFETY: (1).
+    unsafe { on_queue("workqueue_set_max_active", queue, -EINVAL, set) }
 }
 
 /// Queues an item, on `cpu` unless it is negative.
@@ -357,15 +374,10 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 ///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
-    const NAME: &str = "queue_work";
-    checked(NAME, work, false, |work| {
-        // SAFETY: (1).
-        let Some(queue) = (unsafe { known(NAME, queue) }) else {
-            return Ok(false);
-        };
-        // SAFETY: (1), (2).
-        unsafe { RawWork::queue(work, queue, cpu_of(cpu)) }
-    })
+    // SAFETY: (1), (2).
+    let queue_it = |queue: &_, work| unsafe { RawWork::queue(work, queue, cpu_of(cpu)) };
+    // SAFETY: (1).
+    unsafe { queued("queue_work", queue, work, queue_it) }
 }
 
 /// Queues an item on a NUMA node. A negative number means the node of the caller.
@@ -380,19 +392,14 @@ unsafe extern "C" fn aw_queue_work_node(
     queue: *const Queue,
     work: *mut RawWork,
 ) -> bool {
-    const NAME: &str = "queue_work_node";
-    checked(NAME, work, false, |work| {
-        // SAFETY: (1).
-        let Some(queue) = (unsafe { known(NAME, queue) }) else {
-            return Ok(false);
-        };
-        match u32::try_from(node) {
-            // SAFETY: (1), (2).
-            Ok(node) => unsafe { RawWork::queue_node(work, queue, node) },
-            // SAFETY: (1), (2).
-            Err(_) => unsafe { RawWork::queue(work, queue, None) },
-        }
-    })
+    let queue_it = |queue: &_, work| match u32::try_from(node) {
+        // SAFETY: (1), (2).
+        Ok(node) => unsafe { RawWork::queue_node(work, queue, node) },
+        // SAFETY: (1), (2).
+        Err(_) => unsafe { RawWork::queue(work, queue, None) },
+    };
+    // SAFETY: (1).
+    unsafe { queued("queue_work_node", queue, work, queue_it) }
 }
 
 /// An item that waits for a grace period: `struct rcu_work`.
@@ -417,12 +424,7 @@ const _: () = assert!(
 ///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
-    const NAME: &str = "queue_rcu_work";
-    checked(NAME, work, false, |work| {
-        // SAFETY: (1).
-        let Some(inner) = (unsafe { known(NAME, queue) }) else {
-            return Ok(false);
-        };
+    let hold = |inner: &_, work: NonNull<RcuWork>| {
         // SAFETY: (1).
         let holds = unsafe { RawWork::hold(work.cast(), inner) }?;
         if holds {
@@ -437,7 +439,9 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
             unsafe { rcu::raw::call_c(head.cast(), grace_period_is_over) };
         }
         Ok(holds)
-    })
+    };
+    // SAFETY: (1).
+    unsafe { queued("queue_rcu_work", queue, work, hold) }
 }
 
 /// # Safety
@@ -501,22 +505,19 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
 ) -> c_int {
     const NAME: &str = "apply_workqueue_attrs";
     within(NAME, || {
+        let what = "a system queue cannot be changed";
         // SAFETY: (1).
-        let (Some(inner), Some(attrs)) = (unsafe { (known(NAME, queue), attrs.as_ref()) }) else {
+        let known = unsafe { (known_own(NAME, queue, what), attrs.as_ref()) };
+        let (Some(inner), Some(attrs)) = known else {
             return -EINVAL;
         };
-        // SAFETY: (1), and the word has the magic number of a queue.
-        if let Kind::System(_) = unsafe { &(*queue).kind } {
-            return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
-        }
         let affinity = match attrs.affn_scope {
             0 => inner.report().attrs.affinity,
             at @ 1..=6 => AffinityScope::ALL[at as usize - 1],
             _ => return -EINVAL,
         };
-        let bits =
-            (0..16 * 64u32).filter(|&cpu| attrs.cpumask[cpu as usize / 64] >> (cpu % 64) & 1 != 0);
-        let cpus: CpuSet = bits.map(CpuId::new).collect();
+        let is_set = |&cpu: &u32| attrs.cpumask[cpu as usize / 64] >> (cpu % 64) & 1 != 0;
+        let cpus: CpuSet = (0..16 * 64).filter(is_set).map(CpuId::new).collect();
         let Ok(nice) = i8::try_from(attrs.nice) else {
             return -EINVAL;
         };
@@ -551,8 +552,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // This uses only the CPUs of the queue, because an item for another CPU would run on one of
-        // them as well.
+        // An item for a CPU that the queue may not use would run on one of these as well.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -593,15 +593,11 @@ unsafe extern "C" fn aw_queue_delayed_work(
     work: *mut RawDelayed,
     delay: c_ulong,
 ) -> bool {
-    const NAME: &str = "queue_delayed_work";
-    checked(NAME, work, false, |work| {
-        // SAFETY: (1).
-        let Some(queue) = (unsafe { known(NAME, queue) }) else {
-            return Ok(false);
-        };
-        // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
-        unsafe { RawDelayed::queue(work, queue, cpu_of(cpu), delay_of(delay)) }
-    })
+    let (cpu, delay) = (cpu_of(cpu), delay_of(delay));
+    // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
+    let queue_it = |queue: &_, work| unsafe { RawDelayed::queue(work, queue, cpu, delay) };
+    // SAFETY: (1).
+    unsafe { queued("queue_delayed_work", queue, work, queue_it) }
 }
 
 /// Queues an item after a delay from now, whether it is already pending or not.
@@ -617,16 +613,13 @@ unsafe extern "C" fn aw_mod_delayed_work(
     work: *mut RawDelayed,
     delay: c_ulong,
 ) -> bool {
-    const NAME: &str = "mod_delayed_work";
-    checked(NAME, work, false, |work| {
-        // SAFETY: (1).
-        let Some(queue) = (unsafe { known(NAME, queue) }) else {
-            return Ok(false);
-        };
+    let modify = |queue: &_, work| {
         // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
         let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
         modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
-    })
+    };
+    // SAFETY: (1).
+    unsafe { queued("mod_delayed_work", queue, work, modify) }
 }
 
 /// Defines a function on one item that returns a `bool`.
@@ -726,8 +719,8 @@ unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC>
 /// 1. `func` may be called with `data`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_blocking(
-    func: Option<unsafe extern "C-unwind" fn(*mut std::ffi::c_void) -> c_long>,
-    data: *mut std::ffi::c_void,
+    func: Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_long>,
+    data: *mut c_void,
 ) -> c_long {
     within("afterwork_blocking", || match func {
         Some(func) => {

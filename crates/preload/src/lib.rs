@@ -17,10 +17,9 @@ use std::ffi::{c_int, c_ulong, c_void};
 
 use afterwork::rcu::raw;
 use capi::{
-    inline, rcupdate,
-    rcupdate::{RcuFn, RcuHead},
-    urcu,
-    urcu::{AtFork, Flavor, Helper},
+    inline,
+    rcupdate::{self, RcuFn, RcuHead},
+    urcu::{self, AtFork, Flavor, Helper, OfData},
 };
 use sync::atomic::{AtomicPtr, Ordering};
 
@@ -85,7 +84,7 @@ forward! {
     urcu_memb_synchronize_rcu() = rcupdate::aw_synchronize_rcu;
     urcu_memb_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) = rcupdate::aw_call_rcu;
     urcu_memb_barrier() = rcupdate::aw_rcu_barrier;
-    urcu_memb_defer_rcu(func: Option<unsafe extern "C-unwind" fn(*mut c_void)>, p: *mut c_void) = urcu::aw_defer_rcu;
+    urcu_memb_defer_rcu(func: Option<OfData>, p: *mut c_void) = urcu::aw_defer_rcu;
     urcu_memb_defer_unregister_thread() = urcu::aw_rcu_defer_barrier;
     urcu_memb_defer_barrier() = urcu::aw_rcu_defer_barrier;
     urcu_memb_defer_barrier_thread() = urcu::aw_rcu_defer_barrier;

@@ -31,6 +31,16 @@ pub fn holds(addr: usize) -> bool {
     (HEAP_AT..HEAP_AT + HEAP_BYTES).contains(&addr)
 }
 
+/// Maps fresh memory at an address range that is reserved for the simulation. Returns `false` if
+/// that fails, or if the range is in use.
+pub fn map(start: usize, bytes: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let flags = flags | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the call replaces no other mapping.
+    unsafe { libc::mmap(start as *mut _, bytes, access, flags, -1, 0) as usize == start }
+}
+
 struct State {
     next: usize,
     owners: [Owner; NR_OWNERS],
@@ -51,36 +61,20 @@ impl Arena {
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        // Acquire pairs with the Release below, which publishes the changes made by the previous
-        // holder.
+        // Acquire pairs with the Release below.
         while self.is_held.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
         // SAFETY: we hold the lock.
         let state = unsafe { &mut *self.state.get() };
         if state.is_null() {
-            let flags = libc::MAP_PRIVATE
-                | libc::MAP_ANONYMOUS
-                | libc::MAP_NORESERVE
-                | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: the call maps the arena's reserved address range, which was not mapped.
-            let at = unsafe {
-                libc::mmap(
-                    HEAP_AT as *mut _,
-                    HEAP_BYTES,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    flags,
-                    -1,
-                    0,
-                )
-            };
-            if at as usize != HEAP_AT {
+            if !map(HEAP_AT, HEAP_BYTES) {
                 // Do not panic here, because a panic would call this allocator.
                 eprintln!("afterwork: the simulation's addresses are taken");
                 std::process::abort();
             }
             // Fresh memory is zero, which means that no owner has any blocks.
-            *state = at.cast();
+            *state = HEAP_AT as *mut State;
         }
         // SAFETY: the memory is mapped, zero is a valid state, and we hold the lock.
         let state = unsafe { &mut **state };
@@ -88,7 +82,6 @@ impl Arena {
             state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
         }
         let result = step(state);
-        // Release, as explained above.
         self.is_held.store(false, Ordering::Release);
         result
     }

@@ -112,6 +112,13 @@ impl Engine {
         }
     }
 
+    /// Gives the next sleep of the current task a number.
+    pub fn begin_sleep(&mut self) {
+        let task = self.task();
+        task.sleep_seq += 1;
+        task.nr_idle = 0;
+    }
+
     /// Puts the current task to sleep. The caller suspends afterwards.
     pub fn fall_asleep(&mut self) {
         debug_assert!(!self.cpus[self.cpu].is_kept, "a sleep without preemption");

@@ -1,9 +1,9 @@
 //! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
 //!
 //! The simulation is conservative: before a task takes a step that others can observe, it yields
-//! until no CPU has an earlier clock. Everything runs on one OS thread. [`with`] gives access to
-//! the engine for one step that does not suspend. A longer operation consists of several steps,
-//! with [`suspend`] in between, so no reference to the engine exists while another task runs.
+//! until no CPU has an earlier clock. [`with`] gives access to the engine for one step that does
+//! not suspend. A longer operation consists of several steps, with [`suspend`] in between, so no
+//! reference to the engine exists while another task runs.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -27,8 +27,7 @@ use super::{
 /// endless loop. The library's own waits spin only for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// The number of turns between two checks of the budget. This number of turns takes a few
-/// milliseconds.
+/// The number of turns between two checks of the budget, which take a few milliseconds.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
@@ -76,6 +75,7 @@ impl Machine {
     }
 }
 
+#[derive(Clone, Default)]
 pub struct Cpu {
     pub now: u64,
     pub cur: Option<usize>,
@@ -145,8 +145,7 @@ pub fn running() -> Option<usize> {
     RUNNING.try_with(Cell::get).unwrap_or(None)
 }
 
-/// Calls `step`, which must not suspend, with this thread's engine. Returns `None` if there is no
-/// engine.
+/// Calls `step`, which must not suspend, with this thread's engine, if there is one.
 #[inline(always)]
 pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.try_with(Cell::get).unwrap_or(std::ptr::null_mut());
@@ -167,8 +166,7 @@ pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Calls `step` without simulating its plain accesses. `step` updates records of a scenario, and
-/// must not use the facade.
+/// Calls `step` without simulating its plain accesses. `step` must not use the facade.
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     IS_INSIDE.set(true);
     let result = step();
@@ -187,7 +185,7 @@ pub fn engine<R>(step: impl FnOnce(&mut Engine) -> R) -> R {
 pub fn suspend() {
     loop {
         let me = running().expect("only tasks suspend");
-        let yielder = engine(|e| e.tasks[me].yielder);
+        let yielder = engine(|e| e.tasks[me].yielder.expect("the task has started"));
         // SAFETY: the yielder is on the stack of this coroutine, which is the running one.
         unsafe { (*yielder).suspend(()) };
         if !engine(|e| e.is_asking) {
@@ -242,22 +240,10 @@ impl Engine {
             let node = topology.nodes().iter().find(|node| Some(node.id) == cpu.node);
             node.map(|node| Mask::from(&node.cpus))
         });
-        let cpu = || Cpu {
-            now: 0,
-            cur: None,
-            runq: Vec::new(),
-            min_vruntime: 0,
-            resched: false,
-            slice_end: NEVER,
-            idle_since: 0,
-            drain: 0,
-            rq_free: 0,
-            parked: None,
-            is_kept: false,
-        };
+        let cpu = Cpu { slice_end: NEVER, ..Cpu::default() };
         Self {
             costs: machine.costs.clone(),
-            cpus: (0..nr_cpus).map(|_| cpu()).collect(),
+            cpus: vec![cpu; nr_cpus],
             tasks: Vec::new(),
             clock: Clock::new(nr_cpus + 1),
             timers: Timers::default(),
@@ -316,6 +302,10 @@ impl Engine {
         &mut self.tasks[current]
     }
 
+    pub fn lock_stat(&mut self, name: &'static str) -> &mut LockStat {
+        self.locks.entry(name).or_default()
+    }
+
     /// Returns `true` if the task has to yield before a step that others can observe.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -363,8 +353,7 @@ impl Engine {
         }
     }
 
-    /// Counts an access that changes nothing. Ends the run if the task seems to make no other
-    /// accesses.
+    /// Counts an access that changes nothing. Ends the run if the task makes no other accesses.
     #[inline]
     pub fn count_idle(&mut self) {
         let task = self.task();
@@ -384,8 +373,7 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run only one simulation, because statics, and the stacks of unfinished threads,
-/// remain afterwards.
+/// A process can run only one simulation, because statics and unfinished stacks remain afterwards.
 ///
 /// # Errors
 ///
@@ -428,6 +416,7 @@ fn turns(first: usize, start: Instant) -> Option<Failure> {
     loop {
         enum Turn {
             Over(Option<Failure>),
+            Deadlock,
             Timer,
             Of(usize),
         }
@@ -445,7 +434,7 @@ fn turns(first: usize, start: Instant) -> Option<Failure> {
                 return Turn::Over(Some(Failure::Budget { budget, simulated_ns: e.now() / 1000 }));
             }
             match e.clock.min() {
-                (NEVER, _) => Turn::Over(None),
+                (NEVER, _) => Turn::Deadlock,
                 (time, player) if player == e.cpus.len() => {
                     e.ring(time);
                     Turn::Timer
@@ -459,21 +448,14 @@ fn turns(first: usize, start: Instant) -> Option<Failure> {
             }
         });
         match turn {
-            Turn::Over(None) if engine(|e| e.tasks[first].state != State::Done) => {
-                return Some(Failure::Deadlock(stacks()));
-            }
             Turn::Over(failure) => return failure,
+            Turn::Deadlock => return Some(Failure::Deadlock(stacks())),
             Turn::Timer => {}
             Turn::Of(cpu) => {
-                let task = engine(|e| e.current());
-                resume(task);
+                resume(engine(|e| e.current()));
                 engine(|e| {
-                    let next = match e.cpus[cpu].parked {
-                        Some(when) => when,
-                        None if e.cpus[cpu].cur.is_some() => e.cpus[cpu].now,
-                        None => NEVER,
-                    };
-                    e.clock.set(cpu, next);
+                    let Cpu { now, cur, parked, .. } = e.cpus[cpu];
+                    e.clock.set(cpu, parked.or(cur.map(|_| now)).unwrap_or(NEVER));
                 });
             }
         }
@@ -486,25 +468,18 @@ fn resume(task: usize) {
     RUNNING.set(Some(task));
     let result = coroutine.resume(());
     RUNNING.set(None);
-    match result {
-        corosensei::CoroutineResult::Yield(()) => {
-            engine(|e| e.tasks[task].coroutine = Some(coroutine))
-        }
-        corosensei::CoroutineResult::Return(()) => drop(coroutine),
+    if let corosensei::CoroutineResult::Yield(()) = result {
+        engine(|e| e.tasks[task].coroutine = Some(coroutine));
     }
 }
 
 fn stacks() -> String {
     engine(|e| e.is_asking = true);
-    let waiting: Vec<_> = engine(|e| {
-        let tasks = e.tasks.iter().enumerate();
-        tasks
-            .filter(|(_, task)| task.state != State::Done && !task.yielder.is_null())
-            .map(|(at, _)| at)
-            .collect()
-    });
     let mut text = String::new();
-    for task in waiting {
+    for task in 0..engine(|e| e.tasks.len()) {
+        if engine(|e| e.tasks[task].state == State::Done || e.tasks[task].yielder.is_none()) {
+            continue;
+        }
         resume(task);
         engine(|e| {
             let task = &e.tasks[task];

@@ -38,15 +38,13 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU from which the scheduler starts when it wakes `thread`: the CPU that
-/// [`set_wake_cpu`] has set, or else the CPU on which `thread` last ran.
+/// Returns the CPU that [`set_wake_cpu`] has set for `thread`, or else the one on which it last ran.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// If `thread` is asleep, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
-/// CPU.
+/// If `thread` is asleep, sets the CPU from which the scheduler starts when it wakes the thread.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {
         return;
@@ -74,10 +72,8 @@ pub fn now_ps() -> u64 {
 pub fn note_lock(name: &'static str, [asked, got, freed]: [u64; 3], is_contended: bool) {
     if super::is_running() {
         engine(|e| {
-            let stat = e.locks.entry(name).or_default();
-            stat.nr_taken += 1;
-            stat.nr_contended += u64::from(is_contended);
-            stat.waited_ps += got - asked;
+            let stat = e.lock_stat(name);
+            stat.note_taken(is_contended, got - asked);
             stat.held_ps += freed - got;
         });
     }

@@ -12,8 +12,8 @@
 //! With `--cfg sim`, the facade's atomics, locks, futexes, threads, clocks and CPU numbers are
 //! those of a machine whose threads are coroutines on one OS thread. The cost of an access depends
 //! on its cache line: a hit if the CPU has the line, otherwise the wait in the line's queue and a
-//! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Random
-//! numbers come from a seed, so equal seeds give equal runs.
+//! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Equal seeds
+//! give equal runs.
 //!
 //! The simulation is a scalability profiler: it shows which line saturates first, and which threads
 //! wait for it. Its absolute figures depend on the costs, many of which are guesses.
@@ -111,8 +111,8 @@ pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
-/// Returns the simulated time in nanoseconds, or `None` outside a simulation. If `is_counter` is
-/// set, charges for a read of the CPU's counter, otherwise for a read of the clock.
+/// Returns the simulated time in nanoseconds, or `None` outside a simulation. Charges for a read of
+/// the CPU's counter if `is_counter` is set, otherwise for a read of the clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter { e.costs.tsc } else { e.costs.clock };
@@ -139,9 +139,9 @@ pub fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
     if !is_running() {
         return true;
     }
-    let mask: mask::Mask = cpus.iter().map(|cpu| cpu.index()).collect();
     let nr_cpus = engine::engine(|e| e.cpus.len());
-    let mask: mask::Mask = mask.iter().filter(|&cpu| cpu < nr_cpus).collect();
+    let known = cpus.iter().map(CpuId::index).filter(|&cpu| cpu < nr_cpus);
+    let mask: mask::Mask = known.collect();
     let task = thread.map(thread::task_of);
     if mask.len() == 0 || task == Some(None) {
         return false;

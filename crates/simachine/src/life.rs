@@ -28,7 +28,7 @@ pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
     let number = engine(|e| e.tasks.len());
     let stack = Stack::new().expect("memory for a stack");
     let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-        engine(|e| e.tasks[number].yielder = yielder);
+        engine(|e| e.tasks[number].yielder = Some(yielder));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         super::tls::destroy_all();
         end(number, ended.err());
@@ -40,29 +40,8 @@ pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
             false => (e.task().allowed, e.task().vruntime),
         };
         let cpu = if first { 0 } else { e.place_new(&allowed) };
-        e.tasks.push(Task {
-            name: name.to_owned(),
-            state: State::Asleep,
-            cpu,
-            allowed,
-            vruntime,
-            ran: 0,
-            on_since: 0,
-            ready_at: 0,
-            sleep_seq: 0,
-            asleep_on: 0,
-            yielder: std::ptr::null(),
-            coroutine: Some(coroutine),
-            locals: Vec::new(),
-            locals_are_gone: false,
-            joiners: Vec::new(),
-            is_kernel: false,
-            panic: None,
-            nr_idle: 0,
-            last_site: None,
-            paid: 0,
-            backtrace: None,
-        });
+        let (name, coroutine) = (name.to_owned(), Some(coroutine));
+        e.tasks.push(Task { name, cpu, allowed, vruntime, coroutine, ..Task::default() });
         let waker = (!first).then_some(e.cpu);
         e.wake_on(cpu, number, waker, 0);
     });
@@ -94,8 +73,7 @@ pub fn join(number: usize) -> Option<Box<dyn Any + Send>> {
             }
             let me = e.current();
             e.tasks[number].joiners.push(me);
-            e.tasks[me].sleep_seq += 1;
-            e.tasks[me].nr_idle = 0;
+            e.begin_sleep();
             e.fall_asleep();
             false
         });
@@ -134,8 +112,7 @@ pub fn sleep(span: Duration) {
     engine(|e| e.advance(e.costs.syscall));
     sync();
     engine(|e| {
-        e.task().sleep_seq += 1;
-        e.task().nr_idle = 0;
+        e.begin_sleep();
         e.set_alarm(span);
         e.fall_asleep();
     });

@@ -5,8 +5,8 @@
 //! transfer. Two details determine whether contended words behave as on a real machine:
 //!
 //! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when
-//!   it becomes free. A ledger that reserved the line at request time would grant it to each CPU in
-//!   turn for one access, and a CAS loop would collapse.
+//!   it becomes free. If it reserved the line at request time, each CPU in turn would get it for one
+//!   access, and a CAS loop would collapse.
 //! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so that several of
 //!   its accesses share one transfer.
 
@@ -30,7 +30,7 @@ pub struct AtSite {
     pub waited_ps: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Line {
     /// The CPU that wrote the line last, and may have the only copy.
     pub owner: u32,
@@ -49,17 +49,7 @@ pub struct Line {
 
 impl Line {
     fn new() -> Self {
-        Self {
-            owner: NOBODY,
-            exclusive: false,
-            sharers: Mask::EMPTY,
-            busy: 0,
-            ready: 0,
-            prev: NOBODY,
-            until: 0,
-            queue: VecDeque::new(),
-            sites: Vec::new(),
-        }
+        Self { owner: NOBODY, prev: NOBODY, ..Self::default() }
     }
 
     /// Returns `true` if `cpu` may write the line at `now`.
@@ -100,7 +90,7 @@ impl Hasher for Mix {
         self.0
     }
     fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers")
+        unreachable!("keys are numbers");
     }
     fn write_u64(&mut self, key: u64) {
         let mixed = (key ^ (key >> 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -115,7 +105,6 @@ pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Mix>>;
 pub struct Lines {
     places: ByNumber<u32>,
     all: Vec<Line>,
-    keys: Vec<u64>,
     last: (u64, u32),
 }
 
@@ -127,10 +116,9 @@ impl Lines {
         if self.last.0 == key && !self.all.is_empty() {
             return self.last.1 as usize;
         }
-        let (all, keys) = (&mut self.all, &mut self.keys);
+        let all = &mut self.all;
         let place = *self.places.entry(key).or_insert_with(|| {
             all.push(Line::new());
-            keys.push(key);
             all.len() as u32 - 1
         });
         self.last = (key, place);
@@ -150,8 +138,7 @@ impl Lines {
         self.all.iter_mut().for_each(|line| line.sites.clear());
     }
 
-    /// Returns the lines with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Line)> {
-        self.keys.iter().copied().zip(&self.all)
+    pub fn iter(&self) -> impl Iterator<Item = &Line> {
+        self.all.iter()
     }
 }

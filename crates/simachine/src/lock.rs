@@ -73,11 +73,8 @@ impl<T> Mutex<T> {
     fn guard(&self, start: u64, is_contended: bool) -> MutexGuard<'_, T> {
         let site = std::panic::Location::caller();
         with(|e| {
-            let waited = e.now() - start;
-            let stat = e.locks.entry(std::any::type_name::<T>()).or_default();
-            stat.nr_taken += 1;
-            stat.nr_contended += u64::from(is_contended);
-            stat.waited_ps += waited;
+            let waited_ps = e.now() - start;
+            e.lock_stat(std::any::type_name::<T>()).note_taken(is_contended, waited_ps);
         });
         memory::touch_guarded(self.data.get() as usize, size_of::<T>(), site);
         MutexGuard { lock: self, since: now() }
@@ -119,8 +116,8 @@ impl<T> Drop for MutexGuard<'_, T> {
         let word = &self.lock.word;
         let (key, since) = (word.as_ptr(), self.since);
         with(|e| {
-            let held = e.now().saturating_sub(since);
-            e.locks.entry(std::any::type_name::<T>()).or_default().held_ps += held;
+            let held_ps = e.now().saturating_sub(since);
+            e.lock_stat(std::any::type_name::<T>()).held_ps += held_ps;
         });
         // Release pairs with the Acquire in `try_word`.
         if word.swap(UNLOCKED, Ordering::Release) == CONTENDED {
@@ -144,14 +141,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-impl<T> std::fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mutex")
-    }
-}
-
-impl<T> std::fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("MutexGuard")
-    }
+topology::impl_debug! {
+    impl[T] Mutex<T>;
+    impl[T] MutexGuard<'_, T>;
 }

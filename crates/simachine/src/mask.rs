@@ -4,16 +4,12 @@
 pub const MAX_CPUS: usize = 1024;
 
 /// A set of CPUs, by number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Mask([u64; MAX_CPUS / 64]);
 
 impl Mask {
-    pub const EMPTY: Self = Self([0; MAX_CPUS / 64]);
-
     pub fn one(cpu: usize) -> Self {
-        let mut mask = Self::EMPTY;
-        mask.insert(cpu);
-        mask
+        Self::from_iter([cpu])
     }
 
     #[inline]
@@ -44,7 +40,7 @@ impl Mask {
 
     /// Returns `true` if the set has no member other than `but`.
     pub fn is_empty_but(&self, but: usize) -> bool {
-        !self.leaves(&Self::EMPTY, but)
+        !self.leaves(&Self::default(), but)
     }
 
     pub fn len(&self) -> u32 {
@@ -63,15 +59,9 @@ impl Mask {
     }
 }
 
-impl<'a> FromIterator<&'a topology::CpuId> for Mask {
-    fn from_iter<I: IntoIterator<Item = &'a topology::CpuId>>(cpus: I) -> Self {
-        cpus.into_iter().map(|cpu| cpu.index()).collect()
-    }
-}
-
 impl FromIterator<usize> for Mask {
     fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
-        let mut mask = Self::EMPTY;
+        let mut mask = Self::default();
         cpus.into_iter().for_each(|cpu| mask.insert(cpu));
         mask
     }

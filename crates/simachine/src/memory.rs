@@ -17,8 +17,7 @@ pub enum Access {
     Cas,
 }
 
-/// Charges the running task for an access, and waits for its turn. Does nothing outside a
-/// simulation.
+/// Charges the running task, if there is one, for an access, and waits for its turn.
 #[inline(never)]
 pub fn touch(addr: usize, access: Access, site: Site) {
     let wait = with(|e| {
@@ -48,10 +47,8 @@ pub fn touch(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Charges for plain accesses to a line, if the CPU does not have the line.
-///
-/// The first check does not wait for CPUs whose clocks are behind; most accesses of a turn need no
-/// other check.
+/// Charges for plain accesses to a line, if the CPU does not have the line. The first check, which
+/// usually suffices, does not wait for CPUs whose clocks are behind.
 pub fn touch_plain(addr: usize, access: Access, site: Site) {
     if engine(|e| e.has(addr, access)) {
         return;
@@ -107,14 +104,16 @@ pub fn membarrier() {
     engine(|e| {
         e.counts.membarriers += 1;
         let (now, irq) = (e.now(), e.costs.membarrier_irq);
-        let others: Vec<_> =
-            (0..e.cpus.len()).filter(|&c| c != e.cpu && e.cpus[c].cur.is_some()).collect();
-        for &c in &others {
-            let when = e.cpus[c].now.max(now) + irq;
-            e.interrupt(c, when);
+        let mut nr_others = 0;
+        for c in 0..e.cpus.len() {
+            if c != e.cpu && e.cpus[c].cur.is_some() {
+                let when = e.cpus[c].now.max(now) + irq;
+                e.interrupt(c, when);
+                nr_others += 1;
+            }
         }
-        let last = if others.is_empty() { 0 } else { irq };
-        let each = e.costs.membarrier_each * others.len() as u64;
+        let last = if nr_others == 0 { 0 } else { irq };
+        let each = e.costs.membarrier_each * nr_others;
         e.advance(e.costs.syscall + e.costs.membarrier + each + last);
         e.set_limit();
     });

@@ -80,8 +80,4 @@ impl<T> Default for OnceLock<T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::fmt::Debug for OnceLock<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OnceLock").field(&self.get()).finish()
-    }
-}
+topology::impl_debug!(OnceLock[T], this => is_made: this.is_made);

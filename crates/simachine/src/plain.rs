@@ -3,8 +3,7 @@
 //!
 //! Crates built this way (`cargo xtask sim` names them) call the functions below before each plain
 //! access, and instead of each atomic one. This crate is never instrumented, because the engine
-//! would observe itself, but its generic code is compiled into other crates. Costs must have the
-//! same meaning with and without instrumentation:
+//! would observe itself. Costs must have the same meaning with and without instrumentation:
 //!
 //! - A plain access that hits is free. Its cost is included in `instr`, the cost of the code around
 //!   an access to a word of the facade.
@@ -125,8 +124,7 @@ extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}
 
-// Threads of the host call these functions, too. They need no stronger ordering than this, and no
-// argument relies on it.
+// Threads of the host call these functions, too. No argument relies on the ordering.
 const ORDER: Ordering = Ordering::SeqCst;
 
 macro_rules! atomics {

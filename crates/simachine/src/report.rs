@@ -2,6 +2,7 @@
 //! failure.
 
 use std::backtrace::Backtrace;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -58,6 +59,14 @@ pub struct LockStat {
     pub waited_ps: u64,
     /// The time for which the lock was held.
     pub held_ps: u64,
+}
+
+impl LockStat {
+    pub(super) fn note_taken(&mut self, is_contended: bool, waited_ps: u64) {
+        self.nr_taken += 1;
+        self.nr_contended += u64::from(is_contended);
+        self.waited_ps += waited_ps;
+    }
 }
 
 /// A line for which CPUs waited.
@@ -135,7 +144,7 @@ pub struct Samples {
     since_ps: u64,
 }
 
-/// The sampling period doubles whenever this number of samples has been taken.
+/// The number of samples after which the sampling period doubles.
 const NR_SAMPLES: usize = 256;
 const FIRST_PERIOD_PS: u64 = 1_000_000;
 
@@ -160,7 +169,8 @@ impl Samples {
         let total = merged.values().sum::<u64>().max(1);
         let shares = merged.into_iter().map(|(stack, weight)| (weight * 100 / total, stack));
         let mut shares: Vec<_> = shares.collect();
-        shares.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        // The sort is stable, so equal shares remain in the order of their text.
+        shares.sort_by_key(|&(share, _)| Reverse(share));
         shares
     }
 }
@@ -170,39 +180,40 @@ const NR_FRAMES: usize = 12;
 
 impl Outcome {
     pub(super) fn of(e: &mut Engine) -> Self {
-        let waited =
-            |line: &super::line::Line| line.sites.iter().map(|at| at.waited_ps).sum::<u64>();
-        let mut places: Vec<_> =
-            e.lines.iter().enumerate().map(|(at, (_, line))| (waited(line), at)).collect();
-        places.sort_by_key(|&(waited, at)| (std::cmp::Reverse(waited), at));
-        places.truncate(NR_HOT);
-        let hot = places.into_iter().filter(|&(waited, _)| waited > 0);
-        let hot: Vec<_> = hot
-            .map(|(waited_ps, place)| {
-                // One source location may have several addresses.
-                let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-                for at in &e.lines.at(place).sites {
-                    let sum = sites.entry(super::seen::described(at.site)).or_default();
-                    *sum = (sum.0 + at.nr_moves, sum.1 + at.waited_ps / 1000);
-                }
-                let mut sites: Vec<_> =
-                    sites.into_iter().map(|(site, (moves, ns))| (site, moves, ns)).collect();
-                sites.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
-                HotLine {
-                    nr_moves: sites.iter().map(|site| site.1).sum(),
-                    waited_ns: waited_ps / 1000,
-                    sites,
-                    stacks: e.samples.of(place),
-                }
-            })
+        let mut places: Vec<_> = e
+            .lines
+            .iter()
+            .map(|line| line.sites.iter().map(|at| at.waited_ps).sum::<u64>())
+            .enumerate()
+            .filter(|&(_, waited_ps)| waited_ps > 0)
             .collect();
+        places.sort_by_key(|&(place, waited_ps)| (Reverse(waited_ps), place));
+        places.truncate(NR_HOT);
+        let hot = |(place, waited_ps)| HotLine::of(e, place, waited_ps);
         Self {
+            hot: places.into_iter().map(hot).collect(),
             counts: e.counts.clone(),
             end_ns: e.cpus.iter().map(|cpu| cpu.now).max().unwrap_or(0) / 1000,
             nr_lines: e.lines.len(),
             locks: std::mem::take(&mut e.locks),
-            hot,
         }
+    }
+}
+
+impl HotLine {
+    fn of(e: &mut Engine, place: usize, waited_ps: u64) -> Self {
+        // One source location may have several addresses.
+        let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for at in &e.lines.at(place).sites {
+            let (nr_moves, waited_ns) = sites.entry(super::seen::described(at.site)).or_default();
+            *nr_moves += at.nr_moves;
+            *waited_ns += at.waited_ps / 1000;
+        }
+        let sites = sites.into_iter().map(|(site, (nr_moves, ns))| (site, nr_moves, ns));
+        let mut sites: Vec<_> = sites.collect();
+        sites.sort_by_key(|&(.., ns)| Reverse(ns));
+        let nr_moves = sites.iter().map(|site| site.1).sum();
+        Self { nr_moves, waited_ns: waited_ps / 1000, sites, stacks: e.samples.of(place) }
     }
 }
 

@@ -7,7 +7,7 @@ use super::line::Site;
 
 static IS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Returns `true` if plain accesses are visible because a part of this program is instrumented.
+/// Returns `true` if plain accesses are visible.
 pub fn is_seen() -> bool {
     IS_SEEN.load(Ordering::Relaxed)
 }

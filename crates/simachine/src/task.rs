@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use corosensei::{Coroutine, Yielder, stack::StackPointer};
 
-use super::line::Site;
-use super::mask::Mask;
+use super::{arena::map, line::Site, mask::Mask};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum State {
     Runnable,
     Running,
+    #[default]
     Asleep,
     Done,
 }
@@ -25,6 +25,7 @@ pub enum Slot {
     Destroyed,
 }
 
+#[derive(Default)]
 pub struct Task {
     pub name: String,
     pub state: State,
@@ -36,12 +37,12 @@ pub struct Task {
     pub on_since: u64,
     /// The time since which the task has been waiting for a CPU.
     pub ready_at: u64,
-    /// The number of the current sleep. A timer compares this number, so that it ends only the
-    /// sleep for which it was set.
+    /// The number of the current sleep. A timer ends only the sleep for which it was set.
     pub sleep_seq: u64,
     /// The word on which the task sleeps, or 0.
     pub asleep_on: usize,
-    pub yielder: *const Yielder<(), ()>,
+    /// The address of the coroutine's yielder, once it has started.
+    pub yielder: Option<*const Yielder<(), ()>>,
     pub coroutine: Option<Coroutine<(), (), (), Stack>>,
     pub locals: Vec<Slot>,
     pub locals_are_gone: bool,
@@ -66,8 +67,7 @@ const STACK_BYTES: usize = 512 << 10;
 const GUARD_BYTES: usize = 64 << 10;
 const NR_STACKS: usize = 1 << 20;
 
-/// The numbers of free stacks, and the next unused number. Code under the lock neither panics nor
-/// suspends.
+/// The numbers of free stacks, and the next unused number.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// A stack at a fixed address.
@@ -75,32 +75,18 @@ pub struct Stack(usize);
 
 impl Stack {
     pub fn new() -> std::io::Result<Self> {
-        let (number, is_new) = {
+        let stack = {
             let (free, next) = &mut *FREE.lock().expect("nothing panics");
-            free.pop().map_or_else(
-                || {
-                    *next += 1;
-                    (*next - 1, true)
-                },
-                |number| (number, false),
-            )
-        };
-        let stack = Self(number);
-        if is_new {
-            let flags = libc::MAP_PRIVATE
-                | libc::MAP_ANONYMOUS
-                | libc::MAP_NORESERVE
-                | libc::MAP_FIXED_NOREPLACE;
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: the call maps an address range that is reserved for stacks and was not
-            // mapped.
-            let at =
-                unsafe { libc::mmap(stack.lowest() as *mut _, STACK_BYTES, access, flags, -1, 0) };
-            if at as usize != stack.lowest() {
-                return Err(std::io::Error::last_os_error());
+            if let Some(number) = free.pop() {
+                return Ok(Self(number));
             }
+            *next += 1;
+            Self(*next - 1)
+        };
+        match map(stack.lowest(), STACK_BYTES) {
+            true => Ok(stack),
+            false => Err(std::io::Error::last_os_error()),
         }
-        Ok(stack)
     }
 
     fn lowest(&self) -> usize {

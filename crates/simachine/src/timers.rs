@@ -1,5 +1,4 @@
-//! Timers, ordered by expiry time. If two times are equal, the timer that was set first comes
-//! first.
+//! Timers, ordered by expiry time, and then by the order in which they were set.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

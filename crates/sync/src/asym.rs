@@ -23,11 +23,9 @@ use crate::atomic::{Ordering, fence};
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
-        // This makes the compiler keep the order. `heavy` makes the CPU keep it, with a fencing
-        // interrupt.
+        // The compiler keeps the order. `heavy` makes the CPU keep it, with a fencing interrupt.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
-        // A full fence, which pairs with those of `heavy`.
         real::full_fence();
     }
     #[cfg(any(loom, shuttle))]
@@ -55,17 +53,14 @@ pub fn heavy() {
     }
 }
 
-/// Waits until every thread of the machine has passed a full fence. Returns `true` on success.
-///
-/// Like [`heavy`], but interrupts no CPU. Returns `false` if the kernel rejects the call, as it
-/// does on a machine with `nohz_full` CPUs, whose threads may never enter the kernel.
+/// Does the same as [`heavy`], for every thread of the machine and without interrupts. Returns
+/// `false` if the kernel rejects the call, as it does on a machine with `nohz_full` CPUs.
 ///
 /// # Blocking
 ///
 /// Blocks for milliseconds, in a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
-    // As in `heavy`: our stores come before the fences of the others. `membarrier_global` has the
-    // fence that follows them.
+    // As in `heavy`. `membarrier_global` has the second fence.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     return real::membarrier_global();
@@ -78,8 +73,7 @@ pub fn heavy_quiet() -> bool {
 /// Call it before [`heavy`]. Earlier calls to `light` are full fences, so a protocol may already be
 /// running.
 pub fn init() -> bool {
-    // This call registers the fork handlers, so that a thread that forks in the meantime waits for
-    // the registration.
+    // Registers the fork handlers, so that a thread that forks waits for the registration below.
     crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
@@ -97,8 +91,8 @@ pub(crate) fn after_fork() {
 
 #[cfg(not(any(loom, shuttle)))]
 mod real {
-    use crate::OnceLock;
     use crate::{
+        OnceLock,
         atomic::{AtomicBool, Ordering},
         fault,
     };
@@ -136,19 +130,17 @@ mod real {
             let works = !fault::fails(fault::Point::Membarrier)
                 && register()
                 && call(CMD_PRIVATE_EXPEDITED);
-            // A caller of `heavy` has called `init`, and the `OnceLock` makes this store visible to
-            // it. A `light` that still reads `false` is a full fence. The ordering here therefore
-            // does not matter.
+            // The ordering does not matter: the `OnceLock` makes this store visible to callers of
+            // `heavy`, and a `light` that still reads `false` is a full fence.
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })
     }
 
-    /// This is not inlined, because it is not used if `membarrier` works.
     #[cold]
     #[inline(never)]
     pub fn full_fence() {
-        // This is the slow path of `light`; the other end is in `super::heavy`.
+        // The slow path of `light`; the other end is in `super::heavy`.
         crate::atomic::fence(Ordering::SeqCst);
     }
 

@@ -13,7 +13,7 @@ const SHORT_SLEEP: Duration = Duration::from_micros(50);
 /// A wait for another thread that needs a few more steps and does not wake the waiter.
 ///
 /// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
-/// could keep the other thread off the CPU forever, if the other has a lower priority.
+/// could keep a thread of lower priority off the CPU forever.
 #[derive(Debug, Default)]
 pub struct Backoff {
     nr_pauses: u32,
@@ -42,10 +42,7 @@ impl Backoff {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    };
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::cpu;
@@ -55,35 +52,31 @@ mod tests {
     /// pauses.
     #[test]
     fn real_time_waiter_yields_to_an_ordinary_thread() {
-        let waiter = std::thread::spawn(|| {
-            let cpus = cpu::affinity().unwrap();
-            let one = cpus.iter().take(1).collect();
-            cpu::set_affinity(None, &one).unwrap();
-            let (begun, done) =
-                (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-            let low = {
-                let (begun, done) = (begun.clone(), done.clone());
-                std::thread::spawn(move || {
-                    while !begun.load(Ordering::Relaxed) {
-                        std::thread::yield_now();
-                    }
-                    done.store(true, Ordering::Relaxed);
-                })
+        let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let low = || {
+            while !begun.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            done.store(true, Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            let waiter = || {
+                let cpus = cpu::affinity().unwrap();
+                cpu::set_affinity(None, &cpus.iter().take(1).collect()).unwrap();
+                scope.spawn(low);
+                let may_be_real_time = thread::set_fifo(1).is_ok();
+                begun.store(true, Ordering::Relaxed);
+                if !may_be_real_time {
+                    eprintln!("skipped: no right to real-time priorities");
+                    return;
+                }
+                let mut backoff = Backoff::new();
+                while !done.load(Ordering::Relaxed) {
+                    backoff.pause();
+                }
+                assert!(backoff.nr_pauses < 100_000, "{} pauses", backoff.nr_pauses);
             };
-            if thread::set_fifo(1).is_err() {
-                eprintln!("skipped: no right to real-time priorities");
-                return;
-            }
-            begun.store(true, Ordering::Relaxed);
-            let mut backoff = Backoff::new();
-            let mut nr_pauses = 0_u32;
-            while !done.load(Ordering::Relaxed) {
-                backoff.pause();
-                nr_pauses += 1;
-            }
-            low.join().unwrap();
-            assert!(nr_pauses < 100_000, "{nr_pauses} pauses");
+            scope.spawn(waiter).join().unwrap();
         });
-        waiter.join().unwrap();
     }
 }

@@ -7,16 +7,15 @@
 /// and loads the other thread's word. If one thread's read-modify-write comes first, the other
 /// thread's load sees it.
 ///
-/// On x86-64 a read-modify-write is a full fence for the CPU, so this function is only a compiler
-/// barrier. On other machines, and in a model, it is a full fence.
+/// On x86-64 this is only a compiler barrier. On other machines, and in a model, it is a full
+/// fence.
 ///
-/// A *plain store* between the read-modify-write and this call is not ordered before the loads.
-///
-/// Differs from Linux: `smp_mb__after_atomic()` also orders that store.
+/// Differs from Linux: a *plain store* between the read-modify-write and this call is not ordered
+/// before the loads. `smp_mb__after_atomic()` also orders that store.
 #[inline(always)]
 pub fn after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // The CPU keeps the order, and this makes the compiler keep it. The other end is at the caller.
+    // A read-modify-write is a full fence for the CPU. The other end is at the caller.
     crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     crate::atomic::fence(crate::atomic::Ordering::SeqCst);

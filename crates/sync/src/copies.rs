@@ -1,9 +1,9 @@
 //! Finds a second copy of the library in this process.
 //!
 //! A program that is linked with the static library and opens a plugin that is linked with the
-//! shared library has two copies. Each copy has its own statics: readers that are unknown to the
-//! other copy's grace periods, and queues with their own threads. Nothing fails at once, so the
-//! second copy to be used writes a line on stderr.
+//! shared library has two copies. Each copy has its own readers, which are unknown to the other
+//! copy's grace periods. Nothing fails at once, so the second copy to be used writes a line on
+//! stderr.
 //!
 //! Each copy has a word that is set once the copy is in use, and an ELF note with the distance to
 //! that word. The loader lists all loaded files, and the headers of a file lead to its notes. No
@@ -15,8 +15,7 @@
 //!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other, but only one of their exchanges
-//! succeeds.
+//! If two copies are first used at the same time, only one of their exchanges succeeds.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -79,59 +78,61 @@ pub(crate) fn note_use() {
     // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
     // no model shows this.
     fence(Ordering::SeqCst);
-    let mut other = Other::default();
-    // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(inspect), (&raw mut other).cast()) };
-    if let Some(there) = other.there {
-        let here = other.here.unwrap_or_default();
+    let Copies { here, there } = Copies::find();
+    if let Some(there) = there {
+        let here = here.as_deref().unwrap_or("the program");
         crate::process::write_line(&format!(
-            "two copies of the library are in use, in {} and in {}: a grace period of one does not wait for readers of the other, and \
-             nothing may be passed between them; link both with the same shared library",
-            shown(&here),
-            shown(&there),
+            "two copies of the library are in use, in {here} and in {there}: a grace period of one does not wait for readers of the \
+             other, and nothing may be passed between them; link both with the same shared library",
         ));
     }
 }
 
-/// Returns the name under which users see the loaded file `name`.
-fn shown(name: &str) -> &str {
-    if name.is_empty() { "the program" } else { name }
-}
-
-/// The files that contain copies.
+/// The names of the files that contain copies.
 #[derive(Default)]
-struct Other {
+struct Copies {
     here: Option<String>,
     /// The file of another copy, if this copy must report it.
     there: Option<String>,
+}
+
+impl Copies {
+    fn find() -> Self {
+        let mut copies = Self::default();
+        // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
+        unsafe { libc::dl_iterate_phdr(Some(inspect), (&raw mut copies).cast()) };
+        copies
+    }
 }
 
 /// Examines one loaded file. The loader keeps the file loaded until this returns.
 unsafe extern "C" fn inspect(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
-    other: *mut c_void,
+    copies: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes its description and `note_use`'s value, valid until this returns.
-    let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
+    // SAFETY: the loader passes its description and `find`'s value, valid until this returns.
+    let (info, copies) = unsafe { (&*info, &mut *copies.cast::<Copies>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
     // SAFETY: the pointer and the length describe the headers of a loaded file.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let name = || match info.dlpi_name.is_null() {
-        true => String::new(),
+        true => c"",
         // SAFETY: the loader keeps the string until this returns.
-        false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
+        false => unsafe { CStr::from_ptr(info.dlpi_name) },
     };
+    let name = || match name().to_string_lossy() {
+        empty if empty.is_empty() => Some("the program".into()),
+        name => Some(name.into_owned()),
+    };
+    let end = |it: &libc::Elf64_Phdr| it.p_vaddr + it.p_memsz;
     let is_loaded = |note: &libc::Elf64_Phdr| {
-        let ends_in = |it: &libc::Elf64_Phdr| {
-            let end = it.p_vaddr + it.p_memsz;
-            it.p_vaddr <= note.p_vaddr && note.p_vaddr + note.p_memsz <= end
-        };
-        let is_readable =
-            |it: &libc::Elf64_Phdr| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_R != 0;
-        headers.iter().any(|it| is_readable(it) && ends_in(it))
+        headers.iter().any(|it| {
+            let is_readable = it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_R != 0;
+            is_readable && it.p_vaddr <= note.p_vaddr && end(note) <= end(it)
+        })
     };
     let notes = headers.iter().filter(|it| it.p_type == libc::PT_NOTE);
     for header in notes.filter(|it| is_loaded(it)) {
@@ -142,9 +143,9 @@ unsafe extern "C" fn inspect(
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {
-                other.here = Some(name());
+                copies.here = name();
             } else if is_to_be_reported(word) {
-                other.there = Some(name());
+                copies.there = name();
             }
         }
     }
@@ -243,10 +244,7 @@ mod tests {
     fn loader_finds_the_word_of_this_copy() {
         note_use();
         assert_ne!(WORD.load(Ordering::Relaxed), UNUSED);
-        let mut other = Other::default();
-        // SAFETY: as in `note_use`.
-        unsafe { libc::dl_iterate_phdr(Some(inspect), (&raw mut other).cast()) };
-        assert!(other.here.is_some());
-        assert!(other.there.is_none());
+        let copies = Copies::find();
+        assert!(copies.here.is_some() && copies.there.is_none());
     }
 }

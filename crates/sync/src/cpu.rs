@@ -1,18 +1,41 @@
 //! The CPU of this thread, and the CPUs on which it may run.
 
-use std::io;
+use std::{io, ptr};
 
 #[cfg(feature = "machine")]
 use topology::Topology;
 use topology::{CpuId, CpuSet};
 
+#[cfg(feature = "machine")]
+use crate::set_once::SetOnce;
 use crate::thread::ThreadId;
 
 /// The number of CPUs in the C library's `cpu_set_t`.
 const NR_MASKED: usize = 1024;
 
 /// The bits of a `cpu_set_t`: CPU `n` is bit `n % 64` of word `n / 64`.
-type Mask = [u64; NR_MASKED / 64];
+pub(crate) type Mask = [u64; NR_MASKED / 64];
+
+/// Returns the CPUs on which `thread` may run, where 0 means this thread.
+pub(crate) fn mask_of(thread: u32) -> io::Result<Mask> {
+    let mut mask = Mask::default();
+    let place = (&raw mut mask).cast();
+    // SAFETY: the call writes the mask, and `size_of` is its length.
+    match unsafe { libc::sched_getaffinity(thread as _, size_of::<Mask>(), place) } {
+        0 => Ok(mask),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Binds `thread` to the CPUs of `mask`, where 0 means this thread.
+pub(crate) fn set_mask(thread: u32, mask: &Mask) -> io::Result<()> {
+    let mask = ptr::from_ref(mask).cast();
+    // SAFETY: the call reads the mask, whose length is the second argument.
+    match unsafe { libc::sched_setaffinity(thread as _, size_of::<Mask>(), mask) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// Returns the CPU on which this thread runs. The thread may move to another CPU at any moment.
 ///
@@ -41,23 +64,12 @@ pub fn affinity() -> io::Result<CpuSet> {
     if let Some(cpus) = crate::sim::affinity() {
         return Ok(cpus);
     }
-    affinity_of(None)
+    mask_of(0).map(cpus_in)
 }
 
-/// Returns the CPUs on which `thread` may run. `None` means this thread.
-fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
-    let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
-    let mut mask = Mask::default();
-    // SAFETY: the call writes the mask, and `size_of` is its length.
-    let refused =
-        unsafe { libc::sched_getaffinity(thread, size_of::<Mask>(), (&raw mut mask).cast()) != 0 };
-    if refused {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((0..NR_MASKED)
-        .filter(|&cpu| mask[cpu / 64] >> (cpu % 64) & 1 != 0)
-        .map(|cpu| CpuId::new(cpu as u32))
-        .collect())
+fn cpus_in(mask: Mask) -> CpuSet {
+    let cpus = (0..NR_MASKED).filter(|&cpu| mask[cpu / 64] >> (cpu % 64) & 1 != 0);
+    cpus.map(|cpu| CpuId::new(cpu as u32)).collect()
 }
 
 /// Binds `thread` to `cpus`. `None` means this thread. Does nothing in a model.
@@ -68,35 +80,23 @@ fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
 /// system's error, for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
-    for cpu in cpus.iter() {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    for cpu in cpus {
         if cpu.index() >= NR_MASKED {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{cpu} is past the {NR_MASKED} CPUs of an affinity mask"),
-            ));
+            return Err(invalid(format!("{cpu} is past the {NR_MASKED} CPUs of an affinity mask")));
         }
         mask[cpu.index() / 64] |= 1 << (cpu.index() % 64);
     }
     if cpus.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty set of CPUs"));
+        return Err(invalid("an empty set of CPUs".into()));
     }
     #[cfg(sim)]
     if !crate::sim::set_affinity(thread.map(|id| id.0), cpus) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    #[cfg(not(any(loom, shuttle, sim)))]
-    {
-        let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
-        // SAFETY: the call reads the mask, whose length is the second argument.
-        let refused = unsafe {
-            libc::sched_setaffinity(thread, size_of::<Mask>(), (&raw const mask).cast()) != 0
-        };
-        if refused {
-            return Err(io::Error::last_os_error());
-        }
+    if !cfg!(any(loom, shuttle, sim)) {
+        set_mask(thread.map_or(0, |id| id.0), &mask)?;
     }
-    #[cfg(any(loom, shuttle, sim))]
-    let _ = (thread, mask);
     Ok(())
 }
 
@@ -114,14 +114,14 @@ pub fn topology() -> Result<Topology, topology::Error> {
     if let Some(machine) = crate::sim::topology() {
         return Ok(machine);
     }
-    if let Some(given) = given::get_or_close() {
+    if let Some(given) = given() {
         return Ok(given.clone());
     }
     let detected = match affinity() {
-        Ok(affinity) => Topology::detect_for(&affinity),
+        Ok(affinity) => Topology::detect_for(&affinity)?,
         // This detection uses only files.
-        Err(_) => Topology::detect(),
-    }?;
+        Err(_) => Topology::detect()?,
+    };
     report_ignored(&detected);
     Ok(detected)
 }
@@ -130,11 +130,25 @@ pub fn topology() -> Result<Topology, topology::Error> {
 /// with which `seen` was detected. A machine that the program has set never changes.
 #[cfg(feature = "machine")]
 pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
-    if given::get_or_close().is_some() {
+    if given().is_some() {
         return None;
     }
-    let affinity = affinity_of(Some(thread)).ok();
+    let affinity = mask_of(thread.0).map(cpus_in).ok();
     seen.changed(affinity.as_ref()).ok()?
+}
+
+/// The machine that the program has set, or `None` if it can set none any more.
+#[cfg(feature = "machine")]
+static GIVEN: SetOnce<Option<Topology>> = SetOnce::new();
+
+/// Returns the machine that the program has set. If there is none, [`set_topology`] fails from now
+/// on.
+#[cfg(feature = "machine")]
+fn given() -> Option<&'static Topology> {
+    if GIVEN.get().is_none() {
+        GIVEN.set(None).ok();
+    }
+    GIVEN.get()?.as_ref()
 }
 
 /// Sets the machine that [`topology()`] returns from now on.
@@ -145,77 +159,27 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 /// [`topology()`].
 #[cfg(feature = "machine")]
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
-    given::set(machine)
+    let known = GIVEN.set(Some(machine));
+    known.map_err(|refused| Box::new(refused.expect("the argument is a machine")))
 }
+
+#[cfg(all(feature = "machine", any(loom, shuttle, sim)))]
+fn report_ignored(_: &Topology) {}
 
 /// Reports the ignored faults of the machine on stderr, once for a process and its children.
-#[cfg(feature = "machine")]
+#[cfg(all(feature = "machine", not(any(loom, shuttle, sim))))]
 fn report_ignored(machine: &Topology) {
-    #[cfg(not(any(loom, shuttle, sim)))]
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    let mut quirks = machine.quirks().iter();
+    if let Some(quirk) = quirks.find(|quirk| matches!(quirk, topology::Quirk::Ignored { .. }))
+        && !IS_REPORTED.swap(true, Ordering::Relaxed)
     {
-        use std::sync::atomic::{AtomicBool, Ordering};
-
-        use topology::Quirk;
-
-        static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-        let mut quirks = machine.quirks().iter();
-        if let Some(quirk) = quirks.find(|quirk| matches!(quirk, Quirk::Ignored { .. }))
-            && !IS_REPORTED.swap(true, Ordering::Relaxed)
-        {
-            let allowed = machine.allowed();
-            crate::process::write_line(&format!(
-                "the machine is not known in full: {quirk}; the CPUs {allowed} are used, and CPUs of unknown position share one cache"
-            ));
-        }
-    }
-    #[cfg(any(loom, shuttle, sim))]
-    let _ = machine;
-}
-
-/// The machine that the program has set. It is not behind a lock, because a child of `fork` might
-/// wait for that lock forever.
-#[cfg(feature = "machine")]
-mod given {
-    use std::{
-        ptr,
-        sync::atomic::{AtomicPtr, Ordering},
-    };
-
-    use topology::Topology;
-
-    /// Null before the first call of either function. Afterwards it points to the machine that was
-    /// set, or to [`NONE`], and never changes again.
-    static GIVEN: AtomicPtr<Option<Topology>> = AtomicPtr::new(ptr::null_mut());
-
-    /// The target of [`GIVEN`] if no machine was set and none can be set any more.
-    static NONE: Option<Topology> = None;
-
-    /// Returns the machine that was set. If none was set, [`set`] fails from now on.
-    pub fn get_or_close() -> Option<&'static Topology> {
-        let none = ptr::from_ref(&NONE).cast_mut();
-        // Acquire pairs with the exchange in `set`, so that the machine is fully written.
-        let found = GIVEN
-            .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
-            .unwrap_or_else(|found| found);
-        // SAFETY: the pointer is null, or points to `NONE` or to a machine that `set` leaked.
-        // Neither changes.
-        unsafe { found.as_ref() }.and_then(Option::as_ref)
-    }
-
-    /// Sets the machine, unless it is already determined.
-    pub fn set(machine: Topology) -> Result<(), Box<Topology>> {
-        let ours = Box::into_raw(Box::new(Some(machine)));
-        // Release publishes the machine to `get_or_close`.
-        let placed =
-            GIVEN.compare_exchange(ptr::null_mut(), ours, Ordering::Release, Ordering::Relaxed);
-        match placed {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                // SAFETY: the box was created above, and no other thread has seen it.
-                let ours = unsafe { Box::from_raw(ours) };
-                Err(Box::new(ours.expect("made with a machine")))
-            }
-        }
+        let allowed = machine.allowed();
+        crate::process::write_line(&format!(
+            "the machine is not known in full: {quirk}; the CPUs {allowed} are used, and CPUs of unknown position share one cache"
+        ));
     }
 }
 
@@ -223,20 +187,16 @@ mod given {
 #[cfg(miri)]
 mod real {
     pub fn current() -> u32 {
-        let mut mask = [0u64];
-        // SAFETY: the call writes the mask, whose length is the second argument; 0 is this thread.
-        let refused = unsafe { libc::sched_getaffinity(0, 8, mask.as_mut_ptr().cast()) };
-        assert_eq!(refused, 0, "Miri emulates 64 CPUs at most");
-        let mut cpus = (0..64).filter(|cpu| mask[0] >> cpu & 1 != 0);
-        let which = crate::thread::current().0 % mask[0].count_ones();
+        // Miri emulates 64 CPUs at most.
+        let mask = super::mask_of(0).expect("Miri knows the mask")[0];
+        let mut cpus = (0..64).filter(|cpu| mask >> cpu & 1 != 0);
+        let which = crate::thread::current().0 % mask.count_ones();
         cpus.nth(which as usize).expect("a thread may run somewhere")
     }
 }
 
 #[cfg(not(any(loom, shuttle, miri)))]
 mod real {
-    #[cfg(target_arch = "aarch64")]
-    use crate::rseq::thread_pointer;
     use crate::{
         atomic::{AtomicIsize, Ordering},
         rseq::Area,
@@ -306,7 +266,7 @@ mod real {
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
         // moves.
-        unsafe { thread_pointer().offset(offset).cast::<u32>().read_volatile() }
+        unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -321,22 +281,18 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_is_where_it_was_pinned() {
-        std::thread::spawn(|| {
-            for cpu in affinity().unwrap().iter() {
+        let visit_all = || {
+            for cpu in &affinity().unwrap() {
                 set_affinity(None, &[cpu].into_iter().collect()).unwrap();
-                assert_eq!(current(), cpu);
-                assert_eq!(current(), cpu);
+                assert_eq!([current(), current()], [cpu; 2]);
             }
-        })
-        .join()
-        .unwrap();
+        };
+        std::thread::spawn(visit_all).join().unwrap();
     }
 
     #[test]
     fn empty_set_is_rejected() {
-        assert_eq!(
-            set_affinity(None, &CpuSet::new()).unwrap_err().kind(),
-            io::ErrorKind::InvalidInput
-        );
+        let error = set_affinity(None, &CpuSet::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -1,20 +1,20 @@
 //! A kernel counter that an event loop can wait for together with its sockets.
-
 //!
 //! A program that becomes a daemon may close all descriptors that it did not open itself, and reuse
 //! their numbers for its own files. Each eventfd therefore has a tag, which every use of the number
 //! compares first. The tag is a signal number that the kernel stores with an open file (`F_SETSIG`)
 //! and that has no effect without `O_ASYNC`. Other files have the value 0.
 
-use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    io,
+    mem::ManuallyDrop,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use crate::fault;
 
-/// The number of different tags, which are the real-time signals from 33 on. Consecutive eventfds
-/// have different tags.
+/// The number of different tags, which are the real-time signals from 33 on.
 const NR_TAGS: u32 = 32;
 
 /// An eventfd, which is readable from the first wake until it is cleared.
@@ -66,9 +66,9 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // SAFETY: the call reads `one`, which outlives it. If the call fails, the count is at its
-        // maximum of 2^64 - 2, so the eventfd is readable, as required; or another thread has just
-        // closed it.
+        // If the call fails, the count is at its maximum of 2^64 - 2, so the eventfd is readable, as
+        // required; or another thread has just closed it.
+        // SAFETY: the call reads `one`, which outlives it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }
@@ -145,14 +145,11 @@ mod tests {
     fn several_notifications_are_read_as_one() {
         let eventfd = EventFd::new().unwrap();
         assert!(!eventfd.clear());
-        eventfd.wake();
-        eventfd.wake();
-        assert!(eventfd.clear());
-        assert!(!eventfd.clear());
+        assert!(eventfd.wake() && eventfd.wake());
+        assert!(eventfd.clear() && !eventfd.clear());
     }
 
-    /// Replaces the eventfd with `file`, like a program that closes descriptors and then opens
-    /// files.
+    /// Replaces the eventfd with `file`, as if the program closed the one and opened the other.
     fn replace(eventfd: &EventFd, file: &impl AsRawFd) {
         // SAFETY: the call takes two numbers; from here on, the eventfd's number refers to `file`.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), eventfd.as_raw_fd()) } >= 0);

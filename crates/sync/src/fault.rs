@@ -1,16 +1,15 @@
 //! Injected faults: threads, `membarrier`, eventfds, mappings and sleeps fail at random.
 //!
-//! These calls fail only on a machine at its limits, so the code that handles the failures hardly
-//! ever runs. In a build with `--cfg torture`, they fail with the frequency that `set` specifies.
-//! In other builds, [`fails`] is the constant `false`. Models inject failures of their own.
+//! In a build with `--cfg torture`, these calls fail with the frequency that `set` specifies. In
+//! other builds, [`fails`] is the constant `false`. Models inject failures of their own.
 
 /// The calls that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// Starting a thread: `EAGAIN`.
     Thread,
-    /// The registration for expedited membarriers (its result is permanent, because protocols rely
-    /// on the first one), and each membarrier that waits for a grace period of the kernel.
+    /// The registration for expedited membarriers, and each membarrier that waits for a grace period
+    /// of the kernel.
     Membarrier,
     /// Creating an eventfd: `EMFILE`.
     Eventfd,
@@ -27,18 +26,18 @@ pub const fn fails(_point: Point) -> bool {
     false
 }
 
-/// Returns the error `code` if `point` must fail this time.
+/// Fails if `point` must fail this time.
 ///
 /// # Errors
 ///
-/// Returns the error `code`.
+/// Returns the system's error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {
-    if fails(point) {
-        return Err(std::io::Error::from_raw_os_error(code));
+    match fails(point) {
+        true => Err(std::io::Error::from_raw_os_error(code)),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
@@ -52,8 +51,7 @@ mod torture {
 
     const NR_POINTS: usize = Point::Sleep as usize + 1;
 
-    /// The failure rate of each [`Point`]: one call in this number fails, or none if it is 0. All
-    /// orderings are Relaxed, because no other memory depends on these values.
+    /// The failure rate of each [`Point`]: one call in this number fails, or none if it is 0.
     static ONE_IN: [AtomicU32; NR_POINTS] = [const { AtomicU32::new(0) }; NR_POINTS];
     static SEED: AtomicU64 = AtomicU64::new(0);
 

@@ -1,8 +1,8 @@
 //! Handlers for `fork`, which repair the library's state in the child.
 //!
 //! A child has its parent's memory and one thread, the one that forked. Operations of other threads
-//! never complete there: a lock stays held, a value stays half-initialized, and a pending wake-up
-//! does not arrive. A module with state for the whole process therefore registers a [`Handler`]:
+//! never complete there. A module with state for the whole process therefore registers a
+//! [`Handler`]:
 //!
 //! ```text
 //! thread that forks: settle (initializes values);  before (takes leaf locks);  fork
@@ -10,10 +10,9 @@
 //! child:             [`Process`] changes;  the locks are unlocked;  child
 //! ```
 //!
-//! The child continues on the thread that forked, and must not do its parent's work. If foreign
-//! code forks on one of the library's threads and returns in the child, that thread would continue
-//! to serve queues, pages and domains of the parent. The child therefore exits with a line on
-//! stderr and the status [`CAME_BACK`] ([`end_child`]).
+//! If foreign code forks on one of the library's threads and returns in the child, that thread
+//! would continue to serve queues, pages and domains of the parent. The child therefore exits with
+//! a line on stderr and the status [`CAME_BACK`] ([`end_child`]).
 //!
 //! Handlers run in the C library's `fork`. They do not run for the bare system call or for
 //! `posix_spawn`, whose child only calls `exec`.
@@ -41,8 +40,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler that does nothing. Handlers that do not need all three functions take the others
-    /// from it.
+    /// A handler that does nothing.
     pub const IDLE: Self = Self { settle: || (), before: |_| (), child: || () };
 }
 
@@ -80,7 +78,7 @@ impl Process {
     /// Returns `true` if this is the current process. Costs one load.
     #[inline(always)]
     pub fn is_this(self) -> bool {
-        self.0 == backend::generation()
+        self == Self::now()
     }
 }
 
@@ -94,7 +92,7 @@ pub fn is_child() -> bool {
 pub const CAME_BACK: i32 = 1;
 
 /// Ends a child that returned from foreign code to a thread that serves its parent. Runs no exit
-/// handlers, because they belong to the parent.
+/// handlers.
 #[cold]
 pub fn end_child() -> ! {
     #[cfg(any(loom, shuttle))]
@@ -132,8 +130,7 @@ impl<T: Send + Sync> PerProcess<T> {
 
     /// Returns this process's value, if it has one.
     pub fn get(&'static self) -> Option<&'static T> {
-        // Acquire pairs with the exchange in `get_or_set`: a loaded pointer leads to an initialized
-        // value.
+        // Acquire pairs with the exchange in `get_or_set`.
         // SAFETY: the pointer is null or was leaked by `get_or_set`, whose exchange released it.
         let (process, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
         process.is_this().then_some(value)
@@ -171,15 +168,8 @@ impl<T: Send + Sync> Default for PerProcess<T> {
 /// The process that owns a value that its children inherit.
 ///
 /// A child takes over each value that no thread was changing at the fork. A value that another
-/// thread of the parent was changing stays in that state, and is *lost* to the child:
-///
-/// ```text
-/// child: owned by this process, or lost?  return that
-///        gate:  if it is at rest, this process owns it, otherwise it is lost
-/// ```
-///
-/// The value does not change in the child before this check, so the check sees the state at the
-/// time of the fork.
+/// thread of the parent was changing stays in that state, and is *lost* to the child. The first
+/// check in the child decides that under a lock. The value does not change before this check.
 #[derive(Debug)]
 pub struct Inherited(AtomicU32);
 
@@ -196,7 +186,7 @@ impl Inherited {
     }
 
     /// Returns `true` if the value is lost to this process. The first call in a child calls
-    /// `is_at_rest`. In a process that was not forked, this costs a load.
+    /// `is_at_rest`. Costs one load in a process that was not forked.
     #[inline(always)]
     pub fn is_lost(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
         is_child() && self.is_lost_to_child(is_at_rest)
@@ -213,8 +203,7 @@ impl Inherited {
             let _one = GATE.get_or_set(Mutex::new(())).lock();
             known().unwrap_or_else(|| {
                 let is_lost = !is_at_rest();
-                let lost = if is_lost { LOST } else { 0 };
-                self.0.store(here | lost, Ordering::Release);
+                self.0.store(here | if is_lost { LOST } else { 0 }, Ordering::Release);
                 is_lost
             })
         })
@@ -306,8 +295,7 @@ mod backend {
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
     /// The locks that the forking thread holds. Only one thread forks at a time, because `before`
-    /// acquires the same lock first. It is not a thread-local, because thread-locals may be
-    /// destroyed before a fork.
+    /// acquires the same lock first. Thread-locals may be destroyed before a fork.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -316,8 +304,7 @@ mod backend {
     }
 
     pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`: a thread that reads this value sees the
-        // registered handlers.
+        // Acquire pairs with the Release in `watch_now`, so that the handlers are registered.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }
@@ -356,15 +343,14 @@ mod backend {
     pub fn register(handler: &'static Handler) {
         let ours = ptr::from_ref(handler).cast_mut();
         // If our exchange comes first, the slot is ours, and `handlers` finds it. If another
-        // thread's exchange comes first, it stored either the same handler or a different one, in
-        // which case we try the next slot. The handlers are statics, so they need no publishing,
-        // and any ordering is correct.
+        // thread's comes first, the slot has the same handler, or we try the next one. The handlers
+        // are statics, so any ordering is correct.
         let is_in = |place: &AtomicPtr<Handler>| {
             if place.load(Ordering::Acquire) == ours {
                 return true;
             }
-            let taken =
-                place.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire);
+            let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+            let taken = place.compare_exchange(ptr::null_mut(), ours, order, failed);
             taken.is_ok() || taken == Err(ours)
         };
         assert!(HANDLERS.iter().any(is_in), "too many handlers of forks");
@@ -434,8 +420,8 @@ mod tests {
             assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
             // Another test may fork at the same time, so the count of `before` calls may be higher.
-            let is_right = !here.is_this() && *LOCK.lock() == 7 && nr[0] >= 1 && nr[1] == 1;
-            if is_right { 5 } else { 6 }
+            assert!(!here.is_this() && *LOCK.lock() == 7 && nr[0] >= 1 && nr[1] == 1);
+            5
         };
         // SAFETY: the child accesses only atomics, and a lock that is held across the fork.
         assert_eq!(unsafe { super::in_child(in_child) }, Some(5));

@@ -6,9 +6,11 @@
 //! wait may return early, so callers loop.
 //!
 //! The sleeper may free the word as soon as a waker has changed it. The waker therefore reads the
-//! *address* first, with [`Futex::key`]. Waking a key accesses no memory. If the word has been
-//! freed, the wake has no effect, or it wakes another sleeper, which checks its own word again.
+//! *address* first, with [`Futex::key`]. If the word has been freed, a wake of the key has no
+//! effect, or it wakes another sleeper, which checks its own word again.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
 use crate::{
@@ -24,16 +26,15 @@ use model as backend;
 pub struct Key(backend::Key);
 
 impl Key {
-    /// Wakes up to `count` sleepers without access to their memory. Makes a system call even if
-    /// there are no sleepers.
+    /// Wakes up to `count` sleepers. Makes a system call even if there are none.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
     }
 }
 
-/// Declares a word to sleep on. The kernel compares the 32 bits at the word's address. These are
-/// the low ones, because the library supports only little-endian machines.
+/// Declares a word to sleep on. The kernel compares the 32 bits at the word's address, which are
+/// the low ones on little-endian machines.
 macro_rules! futex {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
@@ -113,7 +114,7 @@ futex! {
 }
 
 impl Futex {
-    /// Wakes up to `count` sleepers. Makes a system call even if there are no sleepers.
+    /// Wakes up to `count` sleepers, like [`Key::wake`].
     pub fn wake(&self, count: u32) {
         self.key().wake(count);
     }
@@ -123,8 +124,7 @@ impl Futex {
 mod backend {
     use std::time::Duration;
 
-    /// The sleepers of a word. It is empty, because the kernel, or the simulation's engine, records
-    /// them.
+    /// The sleepers of a word, which the kernel or the simulation's engine records.
     #[derive(Debug)]
     pub struct Waiters;
 
@@ -147,8 +147,7 @@ mod backend {
             Key(word)
         }
 
-        #[cfg(sim)]
-        #[track_caller]
+        #[cfg_attr(sim, track_caller)]
         pub fn wait(
             &self,
             word: *const u32,
@@ -156,35 +155,19 @@ mod backend {
             _load: impl Fn() -> u32,
             timeout: Option<Duration>,
         ) {
+            #[cfg(sim)]
             // SAFETY: (1): the callers of this module borrow the word until they return.
-            unsafe { crate::sim::futex::wait(word, expected, timeout) };
-        }
-
-        #[cfg(not(sim))]
-        pub fn wait(
-            &self,
-            word: *const u32,
-            expected: u32,
-            _load: impl Fn() -> u32,
-            timeout: Option<Duration>,
-        ) {
-            if crate::fault::fails(crate::fault::Point::Sleep) {
-                return;
-            }
-            let _wait = crate::slice::Wait::begin();
-            let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
-            let timeout = timeout.map(crate::time::timespec);
-            let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: `word` points to a live atomic, which the caller borrows for the whole wait.
-            // `timeout` points to a timespec on this stack, or is null.
             unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    word,
-                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                    expected,
-                    timeout,
-                );
+                crate::sim::futex::wait(word, expected, timeout)
+            };
+            #[cfg(not(sim))]
+            {
+                if crate::fault::fails(crate::fault::Point::Sleep) {
+                    return;
+                }
+                let _wait = crate::slice::Wait::begin();
+                let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
+                super::sleep_on(word, libc::FUTEX_PRIVATE_FLAG, expected, timeout);
             }
         }
     }
@@ -194,18 +177,34 @@ mod backend {
             #[cfg(sim)]
             crate::sim::futex::wake(self.0, count);
             #[cfg(not(sim))]
-            // SAFETY: FUTEX_WAKE uses the address only to identify sleepers; the kernel reads
-            // nothing through it.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.0,
-                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                    count.min(i32::MAX as u32),
-                );
-            }
+            super::wake_at(self.0, libc::FUTEX_PRIVATE_FLAG, count);
         }
     }
+}
+
+/// Sleeps while the word is `expected`, for at most `timeout`. Returns the result of the system
+/// call.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn sleep_on(
+    word: *const u32,
+    flags: c_int,
+    expected: u32,
+    timeout: Option<Duration>,
+) -> c_long {
+    let timeout = timeout.map(crate::time::timespec);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | flags;
+    // SAFETY: the kernel checks whether the word is readable. `timeout` points to a timespec on
+    // this stack, or is null.
+    unsafe { libc::syscall(libc::SYS_futex, word, operation, expected, timeout) }
+}
+
+/// Wakes up to `count` threads that sleep on `word`.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn wake_at(word: *const u32, flags: c_int, count: u32) {
+    let (operation, count) = (libc::FUTEX_WAKE | flags, count.min(i32::MAX as u32));
+    // SAFETY: the kernel uses the address only to identify sleepers, and reads nothing through it.
+    unsafe { libc::syscall(libc::SYS_futex, word, operation, count) };
 }
 
 #[cfg(any(loom, shuttle))]
@@ -226,8 +225,7 @@ mod model {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex. To wakers, the comparison and the start of the sleep appear as
-    /// one atomic step.
+    /// The kernel's side of a futex, which compares and starts the sleep in one atomic step.
     #[derive(Debug)]
     pub struct Waiters(Sleepers);
 
@@ -276,13 +274,11 @@ mod model {
 
     impl Key {
         pub fn wake(&self, count: u32) {
-            let guard = self.0.0.lock().unwrap();
-            if count == 1 {
-                self.0.1.notify_one();
-            } else {
-                self.0.1.notify_all();
+            let _guard = self.0.0.lock().unwrap();
+            match count {
+                1 => self.0.1.notify_one(),
+                _ => self.0.1.notify_all(),
             }
-            drop(guard);
         }
     }
 }
@@ -306,18 +302,16 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_woken_by_its_key() {
-        let word = std::sync::Arc::new(Futex::new(0));
-        let key = word.key();
-        let sleeper = std::thread::spawn({
-            let word = word.clone();
-            move || {
-                while word.word().load(Ordering::Acquire) == 0 {
-                    word.wait(0);
-                }
+        let word = Futex::new(0);
+        let sleeps = || {
+            while word.word().load(Ordering::Acquire) == 0 {
+                word.wait(0);
             }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(sleeps);
+            word.word().store(1, Ordering::Release);
+            word.key().wake(1);
         });
-        word.word().store(1, Ordering::Release);
-        key.wake(1);
-        sleeper.join().unwrap();
     }
 }

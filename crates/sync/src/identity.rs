@@ -1,10 +1,19 @@
 //! Numbers of threads: one for comparisons, which is never reused, and a small one for tables.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::{
+    cell::Cell,
+    num::{NonZeroU32, NonZeroU64},
+};
+
+/// The value of [`SEAT`] if this thread has released its number, or requested one while its
+/// thread-locals were being destroyed.
+const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
     /// This thread's number, or 0 before the first request.
-    static MINE: std::cell::Cell<u64> = std::cell::Cell::new(0)
+    static MINE: Cell<u64> = Cell::new(0);
+    /// This thread's index in tables, or 0 before the first request.
+    static SEAT: Cell<u32> = Cell::new(0)
 }
 
 /// Returns a number that no other thread of this process has, had or will have.
@@ -17,22 +26,12 @@ pub fn mine() -> NonZeroU64 {
 }
 
 #[cold]
-fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
-    // This is not a model's atomic, because the numbers continue from run to run and are only
-    // compared.
+fn first(mine: &Cell<u64>) -> NonZeroU64 {
+    // Not a model's atomic, because the numbers continue from run to run and are only compared.
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     mine.set(number);
     NonZeroU64::new(number).expect("2^64 threads take centuries to start")
-}
-
-/// The value of [`SEAT`] if this thread has released its number, or requested one while its
-/// thread-locals were being destroyed.
-const GONE: u32 = u32::MAX;
-
-crate::thread_local! {
-    /// This thread's index in tables, or 0 before the first request. Reading it is a load.
-    static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 
 /// Returns a small number that no other living thread has, counted from 1. Returns `None` while
@@ -43,7 +42,7 @@ crate::thread_local! {
 /// first call. In a model no number is reused.
 #[inline]
 pub fn seat() -> Option<NonZeroU32> {
-    let seat = SEAT.try_with(std::cell::Cell::get).unwrap_or(GONE);
+    let seat = SEAT.try_with(Cell::get).unwrap_or(GONE);
     if seat.wrapping_sub(1) < GONE - 1 {
         return NonZeroU32::new(seat);
     }
@@ -84,8 +83,7 @@ mod seats {
         fn drop(&mut self) {
             super::SEAT.with(|seat| seat.set(super::GONE));
             if self.0.get() != 0 {
-                let mut seats = hold();
-                seats.free.push(Reverse(self.0.get()));
+                hold().free.push(Reverse(self.0.get()));
             }
         }
     }
@@ -96,22 +94,19 @@ mod seats {
     }
 
     pub fn take() -> u32 {
-        // This call registers the fork handlers, so that a thread that forks while we hold the lock
-        // waits for it.
+        // Registers the fork handlers, so that a thread that forks waits for the lock.
         crate::fork::Process::this();
-        HELD.try_with(|held| {
+        let take = |held: &Held| {
             let mut seats = hold();
-            let seat = match seats.free.pop() {
-                Some(Reverse(seat)) => seat,
-                None => {
-                    seats.nr_given += 1;
-                    seats.nr_given
-                }
-            };
+            let free = seats.free.pop().map(|Reverse(seat)| seat);
+            let seat = free.unwrap_or_else(|| {
+                seats.nr_given += 1;
+                seats.nr_given
+            });
             held.0.set(seat);
             seat
-        })
-        .unwrap_or(super::GONE)
+        };
+        HELD.try_with(take).unwrap_or(super::GONE)
     }
 }
 
@@ -141,28 +136,23 @@ mod tests {
         let here = seat();
         assert!(here.is_some());
         assert_eq!(seat(), here);
-        let nr_living = 4;
-        let all_sit = std::sync::Barrier::new(nr_living);
+        let all_sit = std::sync::Barrier::new(4);
+        let sit = || {
+            let mine = seat();
+            all_sit.wait();
+            mine
+        };
         let mut seats = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..nr_living)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mine = seat();
-                        all_sit.wait();
-                        mine
-                    })
-                })
-                .collect();
-            let seats = threads.into_iter().map(|thread| thread.join().unwrap());
-            seats.collect::<Vec<_>>()
+            let threads = [(); 4].map(|()| scope.spawn(sit));
+            threads.map(|thread| thread.join().unwrap()).to_vec()
         });
         seats.push(here);
         seats.sort();
         seats.dedup();
-        assert_eq!(seats.len(), nr_living + 1);
+        assert_eq!(seats.len(), 5);
         // A hundred threads that run one after another do not need a hundred numbers.
-        let highest =
-            (0..100).map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get()).max();
+        let next = || std::thread::spawn(seat).join().unwrap().unwrap().get();
+        let highest = (0..100).map(|_| next()).max();
         assert!(highest < Some(50), "seats are not given again: {highest:?}");
     }
 

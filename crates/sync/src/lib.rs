@@ -21,8 +21,8 @@
 //! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | scaling on 8 to 1024 CPUs |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behavior |
 //!
-//! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unifies features across a
-//! build, and a model's clock must not end up in a release.
+//! A back end is never chosen by a Cargo feature. Cargo unifies features across a build, and a
+//! model's clock must not end up in a release.
 //!
 //! Without the feature `std` the crate is `no_std`, with [`atomic`], [`cell`], [`hint`] and
 //! [`twin`].
@@ -91,6 +91,9 @@ mod punctual;
 #[cfg(all(feature = "std", not(any(loom, shuttle, miri))))]
 #[cfg_attr(sim, allow(dead_code, reason = "the simulated kernel extends no time slice"))]
 mod rseq;
+#[cfg(feature = "std")]
+#[cfg_attr(any(loom, shuttle, sim, miri), allow(dead_code, reason = "its users may be absent"))]
+mod set_once;
 #[cfg(all(feature = "processes", not(any(loom, shuttle))))]
 pub mod shared_file;
 /// The simulated machine.
@@ -115,23 +118,21 @@ pub use backoff::Backoff;
 #[cfg(feature = "std")]
 pub use lock::{Mutex, MutexGuard};
 
-/// A shared pointer whose count is visible to a model.
+/// A shared pointer, whose count is visible to loom.
 #[cfg(all(feature = "alloc", not(loom)))]
 pub use alloc::sync::Arc;
-/// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
 /// Types whose operations and orderings are invisible to a model.
 #[cfg(feature = "alloc")]
 pub mod unmodelled {
-    /// A shared pointer that no model checks. Unlike a model's, it may be a method receiver.
+    /// A shared pointer that may be a method receiver, unlike a model's.
     pub use alloc::sync::{Arc, Weak};
     /// Atomics that each thread reads only after its own writes, or that no model changes.
     pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 }
 
-/// A cell written once, for process-wide state that no model touches.
 #[cfg(sim)]
 pub use crate::sim::once::OnceLock;
 /// A cell written once, for process-wide state that no model touches.
@@ -140,8 +141,8 @@ pub use std::sync::OnceLock;
 
 /// Declares functions that are `const` on the real machine and plain in a model.
 ///
-/// A model's atomics have no constant constructors. A constructor that initializes a `static`
-/// therefore needs this macro.
+/// A constructor that initializes a `static` needs this, because a model's atomics have no constant
+/// constructors.
 #[macro_export]
 macro_rules! const_unless_model {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($args:tt)*) -> $result:ty $body:block)*) => {$(

@@ -4,7 +4,10 @@
 //! lock is held ([`assert_none_held`]), and the allocator of a test detects allocations while a
 //! lock is held ([`is_any_held`]).
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    cell::Cell,
+    ops::{Deref, DerefMut},
+};
 
 use crate::{const_unless_model, slice};
 
@@ -30,7 +33,7 @@ pub struct Mutex<T>(backend::Mutex<T>);
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: backend::MutexGuard<'a, T>,
-    _held: count::Held,
+    _held: Held,
 }
 
 /// Panics in a debug build if this thread holds a [`Mutex`]. Does nothing in a release build.
@@ -44,52 +47,34 @@ pub fn assert_none_held() {
 /// in a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
-    count::nr_held() > 0
+    COUNTS && NR_HELD.get() > 0
 }
 
-#[cfg(all(debug_assertions, not(any(loom, shuttle, sim))))]
-mod count {
-    use std::cell::Cell;
+/// `true` if held locks are counted.
+const COUNTS: bool = cfg!(all(debug_assertions, not(any(loom, shuttle, sim))));
 
-    std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
+std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
 
-    /// One held lock of this thread, counted until it is dropped.
-    #[derive(Debug)]
-    pub struct Held;
+/// One held lock of this thread, counted until it is dropped.
+#[derive(Debug)]
+struct Held;
 
-    impl Held {
-        pub fn new() -> Self {
+impl Held {
+    #[inline(always)]
+    fn new() -> Self {
+        if COUNTS {
             NR_HELD.set(NR_HELD.get() + 1);
-            Self
         }
+        Self
     }
+}
 
-    impl Drop for Held {
-        fn drop(&mut self) {
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if COUNTS {
             NR_HELD.set(NR_HELD.get() - 1);
         }
-    }
-
-    pub fn nr_held() -> u32 {
-        NR_HELD.get()
-    }
-}
-
-#[cfg(not(all(debug_assertions, not(any(loom, shuttle, sim)))))]
-mod count {
-    #[derive(Debug)]
-    pub struct Held;
-
-    impl Held {
-        #[inline(always)]
-        pub fn new() -> Self {
-            Self
-        }
-    }
-
-    #[inline(always)]
-    pub fn nr_held() -> u32 {
-        0
     }
 }
 
@@ -101,7 +86,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Acquires the lock. Blocks while another thread holds it.
+    /// Acquires the lock.
     #[inline]
     #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -117,10 +102,8 @@ impl<T> Mutex<T> {
     #[cfg_attr(sim, track_caller)]
     fn wait_and_lock(&self) -> MutexGuard<'_, T> {
         let _wait = slice::Wait::begin();
-        MutexGuard {
-            guard: self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
-            _held: count::Held::new(),
-        }
+        let guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        MutexGuard { guard, _held: Held::new() }
     }
 
     /// Acquires the lock if no thread holds it.
@@ -133,7 +116,7 @@ impl<T> Mutex<T> {
             Err(backend::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(_) => return None,
         };
-        Some(MutexGuard { guard, _held: count::Held::new() })
+        Some(MutexGuard { guard, _held: Held::new() })
     }
 }
 

@@ -1,5 +1,4 @@
-//! Resets settings that a new thread inherits from its starting thread and that should not affect
-//! library threads: timer slack, memory policy, I/O priority, and floating-point modes.
+//! Resets settings that a new thread inherits from its starting thread:
 //!
 //! | setting | new value |
 //! |---|---|
@@ -35,9 +34,7 @@ static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 
 /// Must not allocate, because the program's allocator may not be ready.
 #[cfg_attr(miri, expect(dead_code))]
 extern "C" fn record() {
-    // SAFETY: each call only returns a number.
-    let is_first = unsafe { libc::gettid() == libc::getpid() };
-    if !is_first {
+    if !crate::start::is_first() {
         return;
     }
     // A real-time thread has a slack of 0.
@@ -50,8 +47,8 @@ extern "C" fn record() {
     }
 }
 
-/// Resets the settings that this thread, which the library has just started, inherited from the
-/// starting thread. `first` is the ID of the process's first thread.
+/// Resets the settings of this thread, which has just started. `first` is the ID of the process's
+/// first thread.
 pub(crate) fn reset(first: libc::pid_t) {
     reset_arithmetic();
     // Prevents the linker from dropping `RECORD` from a static library, because nothing else refers
@@ -101,17 +98,10 @@ impl MemoryPolicy {
     /// Returns the policy of this thread, or `None` if the call fails or is not supported.
     fn of_this_thread() -> Option<Self> {
         let mut policy = Self::DEFAULT;
+        let (mode, nodes) = (&raw mut policy.mode, policy.nodes.as_mut_ptr());
         // SAFETY: the call writes the mode and the `NR_NODES` bits of `nodes`.
-        let refused = unsafe {
-            libc::syscall(
-                libc::SYS_get_mempolicy,
-                &raw mut policy.mode,
-                policy.nodes.as_mut_ptr(),
-                Self::NR,
-                0,
-                0,
-            )
-        };
+        let refused =
+            unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, nodes, Self::NR, 0, 0) };
         (refused == 0).then_some(policy)
     }
 

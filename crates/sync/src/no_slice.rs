@@ -6,7 +6,7 @@
 pub struct Section(());
 
 impl Section {
-    /// Begins a section of this thread.
+    /// Does nothing.
     #[inline(always)]
     pub fn enter() -> Self {
         Self(())
@@ -26,13 +26,13 @@ impl Wait {
     }
 }
 
-/// Returns `false`: sections request no extensions.
+/// Returns `false`.
 #[inline(always)]
 pub fn is_on() -> bool {
     false
 }
 
-/// Returns `false`: the kernel supports no extensions.
+/// Returns `false`.
 pub fn turn_on() -> bool {
     false
 }

@@ -10,10 +10,8 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns the time at which the process `pid` started, in clock ticks since boot. Returns `None`
-/// if it does not exist.
-///
-/// The ID and the start time together identify a process permanently. The ID alone may be reused.
+/// Returns the time at which the process `pid` started, in clock ticks since boot, or `None` if it
+/// does not exist. Together with the ID, which may be reused, the time identifies a process.
 ///
 /// # Blocking
 ///
@@ -69,8 +67,7 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// Writes the line `afterwork: {why}` on stderr and aborts the process.
 ///
 /// Use it in a state in which continuing and unwinding would both corrupt memory. It does not
-/// allocate or lock. If several threads call it, the first one writes its line and ends the
-/// process.
+/// allocate or lock. If several threads call it, only the first one writes its line.
 ///
 /// # Blocking
 ///
@@ -80,9 +77,7 @@ pub fn die(why: &str) -> ! {
     /// The process, and the thread that is ending it. A child of `fork` inherits its parent's
     /// value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
-    // SAFETY: the call only returns a number.
-    let thread = unsafe { libc::gettid() };
-    let here = u64::from(id()) << 32 | u64::from(thread as u32);
+    let here = u64::from(id()) << 32 | u64::from(crate::thread::current().0);
     // Both ends are this exchange: a later thread finds the first one and sleeps until the process
     // ends.
     let first = ENDING.swap(here, Ordering::Relaxed);
@@ -110,12 +105,10 @@ pub fn write_line(why: &str) {
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 
-/// Returns the 22nd field. The second is a name in parentheses, which may contain parentheses.
+/// Returns the 22nd field, of which the name is the second.
 #[cfg(feature = "processes")]
 fn start_time_in(stat: &[u8]) -> Option<u64> {
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let after = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    after.split_ascii_whitespace().nth(19)?.parse().ok()
+    crate::usage::after_name(stat)?.nth(19)?.parse().ok()
 }
 
 #[cfg(all(test, feature = "processes"))]

@@ -1,11 +1,9 @@
 //! Sleeps that end on time.
 //!
 //! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several
-//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default, which is
-//! negligible for a timeout of a second, but a quarter of a timeout of 200 us.
+//! sleeps end together. The slack is 50 us by default, which is a quarter of a timeout of 200 us.
 
-use std::num::NonZeroU64;
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 /// The shortest span for which the slack is not changed. The default slack is at most a hundredth
 /// of such a span.
@@ -31,13 +29,7 @@ impl Punctual {
             return None;
         }
         let slack_ns = NonZeroU64::new(slack_ns()?)?;
-        if slack_ns <= NONE {
-            return None;
-        }
-        if !set_slack(NONE) {
-            return None;
-        }
-        Some(Self { slack_ns })
+        (slack_ns > NONE && set_slack(NONE)).then_some(Self { slack_ns })
     }
 }
 
@@ -73,13 +65,12 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no timer slack")]
     fn short_sleep_sets_and_restores_the_slack() {
-        let before = slack_ns().unwrap();
-        let punctual =
-            Punctual::for_span(LONG / 2).expect("a thread of the normal class has a slack");
-        assert_eq!(slack_ns().unwrap(), NONE.get());
-        assert!(Punctual::for_span(LONG / 2).is_none(), "there is nothing left to put aside");
+        let before = slack_ns();
+        let punctual = Punctual::for_span(LONG / 2).unwrap();
+        assert_eq!(slack_ns(), Some(NONE.get()));
+        assert!(Punctual::for_span(LONG / 2).is_none());
         drop(punctual);
-        assert_eq!(slack_ns().unwrap(), before);
+        assert_eq!(slack_ns(), before);
     }
 
     #[test]

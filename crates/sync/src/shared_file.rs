@@ -1,17 +1,15 @@
 //! A file that one process writes and others read, with a futex on which readers wake the writer.
 //!
 //! The file is written with `pwrite` and read with `pread`, never through a mapping: another
-//! process may truncate the file, and an access beyond its end would raise SIGBUS. The futex is in
-//! the first page of the file. That page is mapped, but only its address is used, to identify the
-//! futex. If the file was truncated, the kernel returns an error. A write beyond RLIMIT_FSIZE
-//! returns an error and raises no signal.
+//! process may truncate the file, and an access beyond its end would raise SIGBUS. The page with
+//! the futex is mapped, but only its address is used, to identify the futex. If the file was
+//! truncated, the kernel returns an error.
 //!
 //! A program that becomes a daemon may close all descriptors that it did not open itself, and reuse
 //! their numbers. The writer therefore compares the inode before each use of the descriptor, and
 //! before closing it.
 //!
-//! The writer keeps the file locked as long as it runs, so that other processes detect a stale
-//! file.
+//! The writer keeps the file locked, so that other processes detect a stale file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -36,8 +34,7 @@ const MAPPED_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// Device and inode, which show whether the program has closed the descriptor and reused its
-    /// number.
+    /// The device and the inode.
     id: (u64, u64),
     map: Map,
     is_writable: bool,
@@ -81,8 +78,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns `AlreadyExists` if the path exists, even as a symbolic link. Otherwise returns the
-    /// system's error.
+    /// Returns `AlreadyExists` if the path exists, even as a symbolic link, or the system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -104,8 +100,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the path is a symbolic link or is not a regular file. Otherwise returns
-    /// the system's error.
+    /// Returns an error if the path is a symbolic link or not a regular file, or the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe waits for its other end.
@@ -126,17 +121,9 @@ impl SharedFile {
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
         fault::check(fault::Point::Map, libc::ENOMEM)?;
+        let (access, flags, fd) = (libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd());
         // SAFETY: the call creates a new mapping of our file, and no page of it is accessed.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                MAPPED_BYTES,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let map = unsafe { libc::mmap(ptr::null_mut(), MAPPED_BYTES, access, flags, fd, 0) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -196,9 +183,7 @@ impl SharedFile {
     /// Returns `true` if `path` names this file.
     pub fn is_at(&self, path: &Path) -> bool {
         let there = std::fs::symlink_metadata(path);
-        let is_it =
-            |here: &std::fs::Metadata| there.is_ok_and(|there| id_of(&there) == id_of(here));
-        self.metadata().as_ref().is_ok_and(is_it)
+        !self.is_lost() && there.is_ok_and(|there| id_of(&there) == self.id)
     }
 
     /// Closes the file in a child of `fork`, so that only the parent holds the lock.
@@ -304,13 +289,7 @@ impl SharedFile {
     /// Blocks until a process notifies the futex at `offset`, for at most `timeout`. May return
     /// early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Notified {
-        let timeout = timeout.map(crate::time::timespec);
-        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the word is in the mapping, and the kernel itself checks whether it is readable.
-        // `timeout` is null or a timespec on this stack.
-        let result = unsafe {
-            libc::syscall(libc::SYS_futex, self.word(offset), libc::FUTEX_WAIT, expected, timeout)
-        };
+        let result = crate::futex::sleep_on(self.word(offset), 0, expected, timeout);
         let gone = [libc::EFAULT, libc::EINVAL, libc::ENOSYS];
         match io::Error::last_os_error().raw_os_error() {
             Some(error) if result != 0 && gone.contains(&error) => Notified::Gone,
@@ -322,23 +301,19 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is too short. Otherwise returns the system's error of the
-    /// write.
+    /// Returns an error if the file is too short, or the system's error of the write.
     pub fn notify(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));
         }
         self.write_at(&value.to_le_bytes(), offset as u64)?;
-        // SAFETY: FUTEX_WAKE identifies sleepers by the address, and rejects an invalid one.
-        unsafe {
-            libc::syscall(libc::SYS_futex, self.word(offset), libc::FUTEX_WAKE, i32::MAX);
-        }
+        crate::futex::wake_at(self.word(offset), 0, u32::MAX);
         Ok(())
     }
 
-    fn word(&self, offset: usize) -> *mut u8 {
+    fn word(&self, offset: usize) -> *const u32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= MAPPED_BYTES);
-        self.map.0.cast::<u8>().wrapping_add(offset)
+        self.map.0.cast::<u32>().wrapping_byte_add(offset)
     }
 }
 
@@ -385,6 +360,8 @@ mod tests {
 
     use super::*;
 
+    use crate::fork::in_child;
+
     struct Place(PathBuf);
 
     impl Place {
@@ -392,6 +369,12 @@ mod tests {
             let place = std::env::temp_dir().join(format!("aw-{}-{name}", std::process::id()));
             std::fs::remove_file(&place).ok();
             Self(place)
+        }
+
+        fn with_file(name: &str) -> (Self, SharedFile) {
+            let place = Self::new(name);
+            let file = SharedFile::create(&place.0).unwrap();
+            (place, file)
         }
     }
 
@@ -403,8 +386,7 @@ mod tests {
 
     #[test]
     fn a_file_with_the_number_of_a_lost_file_is_not_touched() {
-        let (place, others) = (Place::new("lost"), Place::new("others"));
-        let file = SharedFile::create(&place.0).unwrap();
+        let ((_place, file), others) = (Place::with_file("lost"), Place::new("others"));
         file.set_len(64).unwrap();
         let theirs = File::create_new(&others.0).unwrap();
         let number = file.file.as_raw_fd();
@@ -424,8 +406,7 @@ mod tests {
 
     #[test]
     fn file_is_created_once_and_for_its_user_only() {
-        let place = Place::new("made-once");
-        let file = SharedFile::create(&place.0).unwrap();
+        let (place, file) = Place::with_file("made-once");
         let (owner, mode) = file.owner_and_mode().unwrap();
         assert_eq!((owner, mode & 0o077), (crate::process::user(), 0));
         let again = SharedFile::create(&place.0).unwrap_err();
@@ -435,29 +416,20 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_mapped_is_not_left_behind() {
         let place = Place::new("not-mapped");
-        // SAFETY: the child acquires no lock that another thread may hold; the path is on the
-        // stack.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let is_refused = || {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: the call reads the limit; the child ends here.
-            unsafe {
-                libc::setrlimit(libc::RLIMIT_AS, &none);
-                let refused = SharedFile::create(&place.0).is_err_and(|error| is_shortage(&error));
-                libc::_exit(if refused { 0 } else { 1 });
-            }
-        }
-        let mut status = 0;
-        // SAFETY: the process is our own child.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!(status, 0, "the file could be mapped");
+            // SAFETY: the call reads the limit.
+            unsafe { libc::setrlimit(libc::RLIMIT_AS, &none) };
+            SharedFile::create(&place.0).is_err_and(|error| is_shortage(&error)).into()
+        };
+        // SAFETY: the child acquires no lock that another thread may hold.
+        assert_eq!(unsafe { in_child(is_refused) }, Some(1), "the file could be mapped");
         assert!(!place.0.exists());
     }
 
     #[test]
     fn symlinks_and_non_files_are_rejected() {
-        let (place, link) = (Place::new("target"), Place::new("link"));
-        SharedFile::create(&place.0).unwrap();
+        let ((place, _file), link) = (Place::with_file("target"), Place::new("link"));
         std::os::unix::fs::symlink(&place.0, &link.0).unwrap();
         assert!(SharedFile::open(&link.0).is_err());
         assert!(SharedFile::create(&link.0).is_err());
@@ -466,8 +438,7 @@ mod tests {
 
     #[test]
     fn waiter_is_woken_through_another_opening() {
-        let place = Place::new("bell");
-        let file = SharedFile::create(&place.0).unwrap();
+        let (place, file) = Place::with_file("bell");
         file.set_len(4096).unwrap();
         let sleeper = std::thread::spawn(move || {
             let mut word = [0; 4];
@@ -482,8 +453,7 @@ mod tests {
 
     #[test]
     fn truncated_eventfd_file_costs_the_wake_up_and_no_signal() {
-        let place = Place::new("cut");
-        let file = SharedFile::create(&place.0).unwrap();
+        let (_place, file) = Place::with_file("cut");
         file.set_len(4096).unwrap();
         file.set_len(0).unwrap();
         assert_eq!(file.wait(8, 0, None), Notified::Gone);
@@ -493,8 +463,7 @@ mod tests {
 
     #[test]
     fn file_is_locked_by_one_descriptor_until_it_is_closed() {
-        let place = Place::new("locked");
-        let file = SharedFile::create(&place.0).unwrap();
+        let (place, file) = Place::with_file("locked");
         let other = SharedFile::open(&place.0).unwrap();
         assert!(!other.is_locked().unwrap() && file.lock().unwrap());
         assert!(other.is_locked().unwrap() && !other.lock().unwrap());
@@ -513,9 +482,8 @@ mod tests {
 
     #[test]
     fn growth_beyond_the_file_limit_is_an_error_and_no_signal() {
-        let place = Place::new("limit");
-        let file = SharedFile::create(&place.0).unwrap();
-        let in_child = || {
+        let (_place, file) = Place::with_file("limit");
+        let is_refused = || {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
             // SAFETY: the call reads a limit on this stack.
             unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) };
@@ -523,19 +491,10 @@ mod tests {
                 result.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
             };
             // Do this twice, because a blocked signal must not arrive later.
-            (0..2).all(|_| too_long(file.set_len(1)) && too_long(file.write_at(b"too long", 0)))
+            let both = || too_long(file.set_len(1)) && too_long(file.write_at(b"too long", 0));
+            (both() && both()).into()
         };
-        // SAFETY: the child makes system calls, and ends.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            let code = if in_child() { 5 } else { 6 };
-            // SAFETY: the call ends the process at once.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = 0;
-        // SAFETY: the call writes the status, which outlives it.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert!(libc::WIFEXITED(status), "{status}");
-        assert_eq!(libc::WEXITSTATUS(status), 5);
+        // SAFETY: the child only makes system calls.
+        assert_eq!(unsafe { in_child(is_refused) }, Some(1));
     }
 }

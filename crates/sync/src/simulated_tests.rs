@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicU64 as Plain, Ordering::Relaxed},
 };
 
-use topology::{CpuId, CpuSet, Topology};
+use topology::{CpuId, Topology};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{cpu, futex::Futex, hint, thread, time};
@@ -29,43 +29,55 @@ fn machine(nr_cpus: usize) -> Machine {
 #[derive(Default)]
 struct Line<T = AtomicU64>(T);
 
+fn word() -> Arc<Line> {
+    Arc::default()
+}
+
+fn bind_to(cpu: usize) {
+    let here = [CpuId::new(cpu as u32)].into_iter().collect();
+    cpu::set_affinity(None, &here).unwrap();
+}
+
+/// Starts `nr_threads` threads that run `body`, and joins them.
+fn in_threads(nr_threads: usize, body: impl Fn(usize) + Send + Sync + 'static) {
+    let body = Arc::new(body);
+    let start = |index| {
+        let body = body.clone();
+        thread::spawn("test", move || body(index)).unwrap()
+    };
+    let threads: Vec<_> = (0..nr_threads).map(start).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// Runs `body` on a thread on each CPU at the same time. Returns the time from the first start to
 /// the last end.
 fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
     let nr_cpus = machine.topology.nr_cpus();
-    let took_ns = Arc::new(Plain::new(0));
-    let result = took_ns.clone();
-    let outcome = run(machine, move || {
-        let body = Arc::new(body);
-        let nr_ready = Arc::new(AtomicU32::new(0));
-        let span = Arc::new((Plain::new(u64::MAX), Plain::new(0)));
-        let threads: Vec<_> = (0..nr_cpus)
-            .map(|index| {
-                let (body, nr_ready, span) = (body.clone(), nr_ready.clone(), span.clone());
-                let run = move || {
-                    let here: CpuSet = [CpuId::new(index as u32)].into_iter().collect();
-                    cpu::set_affinity(None, &here).unwrap();
-                    nr_ready.fetch_add(1, Ordering::Relaxed);
-                    while nr_ready.load(Ordering::Relaxed) < nr_cpus as u32 {
-                        hint::spin_loop();
-                    }
-                    span.0.fetch_min(time::now_ns(), Relaxed);
-                    body(index);
-                    span.1.fetch_max(time::now_ns(), Relaxed);
-                };
-                thread::spawn("pinned", run).unwrap()
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        result.store(span.1.load(Relaxed) - span.0.load(Relaxed), Relaxed);
+    let span = Arc::new([Plain::new(u64::MAX), Plain::new(0)]);
+    let [start_ns, end_ns] = [0, 1].map(|at| {
+        let span = span.clone();
+        move || span[at].load(Relaxed)
     });
-    (took_ns.load(Relaxed) as f64, outcome.unwrap())
+    let outcome = run(machine, move || {
+        let nr_ready = AtomicU32::new(0);
+        in_threads(nr_cpus, move |index| {
+            bind_to(index);
+            nr_ready.fetch_add(1, Ordering::Relaxed);
+            while nr_ready.load(Ordering::Relaxed) < nr_cpus as u32 {
+                hint::spin_loop();
+            }
+            span[0].fetch_min(time::now_ns(), Relaxed);
+            body(index);
+            span[1].fetch_max(time::now_ns(), Relaxed);
+        });
+    });
+    ((end_ns() - start_ns()) as f64, outcome.unwrap())
 }
 
-/// Returns the mean time of an addition when `nr_cpus` CPUs add to one word.
+/// Returns the mean time of an addition when all CPUs add to one word.
 fn fetch_add_ns(machine: Machine) -> f64 {
     let nr_cpus = machine.topology.nr_cpus();
-    let word = Arc::new(Line::<AtomicU64>::default());
+    let word = word();
     let each = 2000;
     let (took, _) = on_all(machine, move |_| {
         (0..each).for_each(|_| _ = word.0.fetch_add(1, Ordering::Relaxed));
@@ -81,7 +93,7 @@ fn assert_near(is: f64, form: f64, tolerance: f64) {
 #[test]
 fn a_ping_pong_costs_two_transfers_each_way() {
     let rounds = 1000;
-    let word = Arc::new(Line::<AtomicU64>::default());
+    let word = word();
     let (took, _) = on_all(machine(2), move |me| {
         for round in 0..rounds {
             while word.0.load(Ordering::Relaxed) != 2 * round + me as u64 {
@@ -120,18 +132,14 @@ fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
 /// write.
 #[test]
 fn a_loop_of_exchanges_does_not_collapse() {
-    let each_of = |nr_cpus: usize| {
-        let word = Arc::new(Line::<AtomicU64>::default());
-        let each = 300;
-        let (took, _) = on_all(machine(nr_cpus), move |_| {
-            let add = |seen| Some(seen + 1);
-            (0..each)
-                .for_each(|_| _ = word.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add));
-        });
-        took / (each * nr_cpus) as f64
-    };
+    let nr_added = 300;
     for nr_cpus in [2, 8, 64] {
-        let each = each_of(nr_cpus);
+        let word = word();
+        let (took, _) = on_all(machine(nr_cpus), move |_| {
+            let (order, add) = (Ordering::Relaxed, |seen| Some(seen + 1));
+            (0..nr_added).for_each(|_| _ = word.0.fetch_update(order, order, add));
+        });
+        let each = took / (nr_added * nr_cpus) as f64;
         assert!(each < 2.5 * TRANSFER_NS, "{each:.0} ns an exchange with {nr_cpus} CPUs");
     }
 }
@@ -143,8 +151,7 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
     const SERVICE_NS: u64 = 5_000;
     const LOAD: f64 = 0.6;
-    let (next, serving) =
-        (Arc::new(Line::<AtomicU64>::default()), Arc::new(Line::<AtomicU64>::default()));
+    let (next, serving) = (word(), word());
     let waited = Arc::new(Plain::new(0));
     let result = waited.clone();
     let each = 60;
@@ -178,12 +185,8 @@ fn deadlock_report_names_each_thread() {
         let sleeper = thread::spawn("sleeper", move || other.wait(0)).unwrap();
         sleeper.join().unwrap();
     });
-    match failure {
-        Err(Failure::Deadlock(text)) => {
-            assert!(text.contains("main (Asleep") && text.contains("sleeper (Asleep"), "{text}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(Failure::Deadlock(text)) = failure else { panic!("{failure:?}") };
+    assert!(text.contains("main (Asleep") && text.contains("sleeper (Asleep"), "{text}");
 }
 
 #[test]
@@ -192,12 +195,8 @@ fn endless_loop_is_reported_with_its_line() {
         let word = AtomicU32::new(0);
         while word.load(Ordering::Relaxed) == 0 {}
     });
-    match failure {
-        Err(Failure::Spin(text)) => {
-            assert!(text.contains("sync/src/simulated_tests.rs:"), "{text}")
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(Failure::Spin(text)) = failure else { panic!("{failure:?}") };
+    assert!(text.contains("sync/src/simulated_tests.rs:"), "{text}");
 }
 
 #[test]
@@ -224,20 +223,13 @@ fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
         }
     }
     crate::thread_local! { static MINE: Counts = Counts(std::cell::Cell::new(0)) }
-    run(machine(4), || {
-        let threads: Vec<_> = (1..4)
-            .map(|add| {
-                thread::spawn("local", move || {
-                    MINE.with(|mine| mine.0.set(mine.0.get() + add));
-                    thread::yield_now();
-                    MINE.with(|mine| assert_eq!(mine.0.get(), add));
-                })
-                .unwrap()
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-    })
-    .unwrap();
+    let uses = |index| {
+        let add = index as u32 + 1;
+        MINE.with(|mine| mine.0.set(mine.0.get() + add));
+        thread::yield_now();
+        MINE.with(|mine| assert_eq!(mine.0.get(), add));
+    };
+    run(machine(4), move || in_threads(3, uses)).unwrap();
     assert_eq!(DROPS.get(), 6);
 }
 
@@ -267,7 +259,7 @@ fn equal_seeds_give_equal_runs() {
         let mut machine = machine(8);
         machine.jitter_per_mille = 50;
         machine.seed = 9;
-        let lock = Arc::new(Line(crate::Mutex::new(0)));
+        let lock = Line(crate::Mutex::new(0));
         let (took, outcome) = on_all(machine, move |_| (0..200).for_each(|_| *lock.0.lock() += 1));
         (took.to_bits(), format!("{:?}", outcome.counts))
     };
@@ -279,7 +271,7 @@ fn wake_ns(is_kernel: bool) -> f64 {
     let mut machine = machine(2);
     (machine.costs.hold, machine.costs.llc_dirty, machine.costs.clock) = (0, 0, 0);
     let took_ns = Arc::new(Plain::new(0));
-    let (result, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
+    let (result, word) = (took_ns.clone(), Line(Futex::new(0)));
     on_all(machine, move |me| {
         if is_kernel {
             simachine::kernel::enter();
@@ -308,7 +300,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
 fn thread_with_preemption_disabled_keeps_the_cpu() {
     let mut machine = machine(1);
     machine.costs.slice = 10_000_000;
-    let outcome = run(machine, || {
+    run(machine, || {
         let word = Arc::new(AtomicU32::new(0));
         let other = word.clone();
         let keeper = thread::spawn("keeper", move || {
@@ -326,8 +318,8 @@ fn thread_with_preemption_disabled_keeps_the_cpu() {
             assert_eq!(word.fetch_add(1, Ordering::Relaxed), count);
         }
         keeper.unwrap().join().unwrap();
-    });
-    outcome.unwrap();
+    })
+    .unwrap();
 }
 
 #[test]
@@ -353,8 +345,7 @@ fn plain_access_pays_only_for_a_moving_cache_line() {
         assert_eq!(took_ps(&|| __tsan_read8(at())), 0, "a hit");
         assert_eq!(took_ps(&|| __tsan_read8((&raw const own).cast())), 0);
         let other = thread::spawn("other", move || {
-            let there = [CpuId::new(1)].into_iter().collect();
-            cpu::set_affinity(None, &there).unwrap();
+            bind_to(1);
             __tsan_write8(at());
         });
         other.unwrap().join().unwrap();

@@ -19,8 +19,8 @@
 //! The kernel revokes an extension by clearing both bytes: after 5 µs by default, and at every
 //! system call. A section that begins while either byte is set is nested, and changes nothing.
 //!
-//! A thread must not wait for another one, or leave its outermost section, with `request` set. The
-//! kernel would extend the time slice of a thread that delays no other thread.
+//! A thread must not wait, or leave its outermost section, with `request` set. The kernel would
+//! extend the time slice of a thread that delays no other thread.
 //!
 //! # Threads
 //!
@@ -32,15 +32,16 @@
 
 use std::{
     marker::PhantomData,
-    ptr,
-    sync::atomic::{AtomicPtr, AtomicU8, Ordering, compiler_fence},
+    sync::atomic::{AtomicU8, Ordering, compiler_fence},
 };
 
-use crate::rseq::{Area, thread_pointer};
+use crate::{
+    rseq::{Area, thread_pointer},
+    set_once::SetOnce,
+};
 
-/// Null unless sections request extensions. The kernel is never freed. It is a word, so that a
-/// child of `fork` does not wait for a thread that was setting it.
-static KERNEL: AtomicPtr<Kernel> = AtomicPtr::new(ptr::null_mut());
+/// Set if sections request extensions.
+static KERNEL: SetOnce<Kernel> = SetOnce::new();
 
 // From Linux: include/uapi/linux/rseq.h, prctl.h and asm-generic/unistd.h.
 /// `offsetof(struct rseq, slice_ctrl)`.
@@ -53,15 +54,13 @@ const PR_RSEQ_SLICE_EXTENSION_SET: libc::c_ulong = 2;
 const PR_RSEQ_SLICE_EXT_ENABLE: libc::c_ulong = 1;
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 
-/// The place of `slice_ctrl`, and the calls of the kernel. A test replaces the kernel's.
+/// The offset of `slice_ctrl` from the thread pointer, and the calls of the kernel for the calling
+/// thread. A test replaces them.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Kernel {
-    /// The offset of `slice_ctrl` from the thread pointer.
     offset: isize,
-    /// Enables extensions for the calling thread. Returns `true` on success.
     enable: fn() -> bool,
-    /// Gives up the extension of the calling thread.
     slice_yield: fn(),
 }
 
@@ -91,7 +90,7 @@ impl Section {
     /// Begins a section of this thread.
     #[inline(always)]
     pub fn enter() -> Self {
-        let requests = kernel().is_some_and(Kernel::request);
+        let requests = KERNEL.get().is_some_and(Kernel::request);
         Self { requests, _thread: PhantomData }
     }
 }
@@ -100,7 +99,7 @@ impl Drop for Section {
     #[inline(always)]
     fn drop(&mut self) {
         if self.requests
-            && let Some(kernel) = kernel()
+            && let Some(kernel) = KERNEL.get()
         {
             kernel.withdraw();
         }
@@ -120,7 +119,7 @@ impl Wait {
     /// Withdraws the request of this thread. Gives up an extension.
     #[inline(always)]
     pub fn begin() -> Self {
-        let inside = kernel().filter(|kernel| kernel.ctrl().is_inside());
+        let inside = KERNEL.get().filter(|kernel| kernel.ctrl().is_inside());
         inside.inspect(|kernel| kernel.withdraw());
         Self { inside, _thread: PhantomData }
     }
@@ -134,17 +133,10 @@ impl Drop for Wait {
     }
 }
 
-/// Returns the kernel, if sections request extensions.
-#[inline(always)]
-fn kernel() -> Option<&'static Kernel> {
-    // SAFETY: a kernel that was placed there is initialized, and is never freed or changed.
-    unsafe { KERNEL.load(Ordering::Acquire).as_ref() }
-}
-
 /// Returns `true` if sections request extensions.
 #[inline(always)]
 pub fn is_on() -> bool {
-    kernel().is_some()
+    KERNEL.get().is_some()
 }
 
 /// Makes sections request extensions from now on, if the kernel and the C library support them.
@@ -158,13 +150,7 @@ pub fn turn_on() -> bool {
 pub fn turn_on_with(kernel: Kernel) -> bool {
     let is_enabled = (kernel.enable)();
     if is_enabled {
-        let new = Box::into_raw(Box::new(kernel));
-        let placed =
-            KERNEL.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
-        if placed.is_err() {
-            // SAFETY: no other thread has seen `new`, which came from a box.
-            drop(unsafe { Box::from_raw(new) });
-        }
+        KERNEL.set(kernel).ok();
     }
     is_enabled
 }
@@ -173,7 +159,7 @@ pub fn turn_on_with(kernel: Kernel) -> bool {
 /// without them.
 #[doc(hidden)]
 pub fn enable_thread() {
-    if let Some(kernel) = kernel() {
+    if let Some(kernel) = KERNEL.get() {
         (kernel.enable)();
     }
 }
@@ -221,7 +207,7 @@ impl Kernel {
         if !is_nested {
             ctrl.request.store(1, Ordering::Relaxed);
             // The compiler keeps the section behind the store. The other end is an interrupt of
-            // this thread, which sees its stores in program order.
+            // this thread.
             compiler_fence(Ordering::SeqCst);
         }
         !is_nested
@@ -245,19 +231,10 @@ impl Kernel {
 }
 
 fn enable() -> bool {
-    let none: libc::c_ulong = 0;
+    let (set, on) = (PR_RSEQ_SLICE_EXTENSION_SET, PR_RSEQ_SLICE_EXT_ENABLE);
     // SAFETY: the call takes numbers. The kernel then writes to the area of this thread, which
     // glibc keeps until the thread ends.
-    let result = unsafe {
-        libc::prctl(
-            PR_RSEQ_SLICE_EXTENSION,
-            PR_RSEQ_SLICE_EXTENSION_SET,
-            PR_RSEQ_SLICE_EXT_ENABLE,
-            none,
-            none,
-        )
-    };
-    result == 0
+    unsafe { libc::prctl(PR_RSEQ_SLICE_EXTENSION, set, on, 0_u64, 0_u64) == 0 }
 }
 
 fn slice_yield() {

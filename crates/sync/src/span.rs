@@ -2,7 +2,7 @@
 //!
 //! A clock keeps running while a laptop is suspended, a process is stopped or a virtual machine is
 //! migrated. At most [`MOST`] counts between two readings, so a pause of any length counts as one
-//! second. A thread that reports a long wait reads the clock at least once a second.
+//! second.
 
 use core::time::Duration;
 

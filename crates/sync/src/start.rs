@@ -1,8 +1,7 @@
 //! Starts the library's threads, with the attributes of the process's first thread.
 //!
-//! The kernel copies the attributes of the starting thread to a new thread: CPUs, policy, nice
-//! value, blocked signals. The library's threads serve the whole process, and the thread that
-//! starts them may be pinned to a CPU or have a real-time priority. They therefore get the
+//! The kernel copies the attributes of the starting thread, which may be pinned to a CPU or have a
+//! real-time priority. The library's threads serve the whole process. They therefore get the
 //! attributes of the process's first thread instead:
 //!
 //! | attribute | new value |
@@ -13,8 +12,6 @@
 //! | blocked signals | those of the first thread, see below |
 //! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
-//! A pool's worker is later bound to the CPUs of its pool, and a manager to those of its creator.
-//!
 //! The kernel delivers signals for the process to the first thread first. While a thread is being
 //! started, all signals are blocked in it and in the starting thread. If the starting thread is the
 //! first thread, the new thread blocks the signals that the first thread blocked before the start.
@@ -24,8 +21,7 @@
 //! # In a child of `fork`
 //!
 //! In a child, the C library starts the threads, because the standard library acquires a lock to
-//! start one. A thread of the parent may have held that lock at the fork, and the child would wait
-//! for it forever.
+//! start one, which a thread of the parent may have held at the fork.
 
 use std::{
     cell::Cell,
@@ -36,11 +32,15 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+};
+
+use crate::{
+    Backoff, Mutex,
+    thread::{Cpus, STACK_BYTES},
 };
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -52,21 +52,11 @@ thread_local! {
     pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
 }
 
-/// The stack size of the standard library's threads.
-pub const STACK_BYTES: usize = 2 << 20;
-
 /// A thread, started by the standard library or by the C library.
 #[derive(Debug)]
 pub enum Handle {
     Std(thread::JoinHandle<()>),
     Bare(Bare),
-}
-
-/// The CPUs on which a thread starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cpus {
-    OfFirst,
-    OfStarter,
 }
 
 /// Starts a thread.
@@ -116,7 +106,7 @@ impl Handle {
     pub fn is_finished(&self) -> bool {
         match self {
             Self::Std(thread) => thread.is_finished(),
-            Self::Bare(thread) => thread.outcome().is_some(),
+            Self::Bare(thread) => thread.outcome.lock().is_some(),
         }
     }
 
@@ -194,16 +184,9 @@ impl Bare {
             drop(unsafe { Box::from_raw(start) });
             return Err(io::Error::from_raw_os_error(refused));
         }
-        Ok(Self {
-            // SAFETY: `pthread_create` succeeded, so it has written the ID.
-            thread: Some(unsafe { thread.assume_init() }),
-            outcome,
-        })
-    }
-
-    fn outcome(&self) -> std::sync::MutexGuard<'_, Option<Outcome>> {
-        // No code panics while it holds this lock.
-        self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        // SAFETY: `pthread_create` succeeded, so it has written the ID.
+        let thread = Some(unsafe { thread.assume_init() });
+        Ok(Self { thread, outcome })
     }
 
     fn join(mut self) -> Outcome {
@@ -211,7 +194,7 @@ impl Bare {
             // SAFETY: we own the handle, and the thread has been neither joined nor detached.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
         }
-        let outcome = self.outcome().take();
+        let outcome = self.outcome.lock().take();
         outcome.expect("left by the thread at its end")
     }
 }
@@ -231,8 +214,7 @@ extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the kernel copies at most 15 bytes of it.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
     let outcome = catch_unwind(AssertUnwindSafe(start.body));
-    let place = start.outcome.lock();
-    *place.unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(outcome);
+    *start.outcome.lock() = Some(outcome);
     ptr::null_mut()
 }
 
@@ -298,71 +280,51 @@ impl First {
     }
 }
 
-fn is_first() -> bool {
-    // SAFETY: the call only returns a number.
-    unsafe { libc::gettid() as u32 == std::process::id() }
+/// Returns `true` on the process's first thread.
+pub(crate) fn is_first() -> bool {
+    crate::thread::current().0 == std::process::id()
 }
 
 /// Blocks exactly `signals` in this thread. Returns the previous mask.
 fn set_blocked(signals: Mask) -> Mask {
     let mut before: Mask = 0;
+    let (new, old, size) = (&raw const signals, &raw mut before, size_of::<Mask>());
     // SAFETY: the call reads and writes masks of the size that it is given.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const signals,
-            &raw mut before,
-            size_of::<Mask>(),
-        )
-    };
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size) };
     before
 }
 
 /// Gives this thread the attributes of the first thread. `theirs` is the mask of the starting
 /// thread.
 fn settle(cpus: Cpus, theirs: Mask) {
-    let first = std::process::id() as libc::pid_t;
+    let first = std::process::id();
     if cpus == Cpus::OfFirst {
         settle_cpus(first);
     }
     settle_policy(first);
-    crate::newborn::reset(first);
+    crate::newborn::reset(first as libc::pid_t);
     set_blocked(blocked_by_first().unwrap_or(theirs));
 }
 
-fn settle_cpus(first: libc::pid_t) {
-    let of = |thread: libc::pid_t| {
-        let mut mask = [0_u64; 16];
-        // SAFETY: the call writes at most the size of `mask`. It fails on more than 1024 CPUs.
-        let len = unsafe {
-            libc::syscall(
-                libc::SYS_sched_getaffinity,
-                thread,
-                size_of_val(&mask),
-                mask.as_mut_ptr(),
-            )
-        };
-        (len > 0).then_some(mask)
-    };
-    if let Some(mask) = of(first)
-        && Some(mask) != of(0)
+fn settle_cpus(first: u32) {
+    use crate::cpu::{mask_of, set_mask};
+    if let Ok(mask) = mask_of(first)
+        && mask_of(0).ok() != Some(mask)
     {
-        // SAFETY: the call reads no more than the size of `mask`.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
+        set_mask(0, &mask).ok();
     }
 }
 
-fn settle_policy(first: libc::pid_t) {
+fn settle_policy(first: u32) {
     use crate::thread::policy;
-    let wanted = match policy::of(first as u32).map(|policy| policy & !policy::RESET_ON_FORK) {
+    let wanted = match policy::of(first).map(|policy| policy & !policy::RESET_ON_FORK) {
         Some(ordinary @ (libc::SCHED_BATCH | libc::SCHED_IDLE)) => ordinary,
         _ => libc::SCHED_OTHER,
     };
     if policy::of(0).is_some_and(|mine| mine != wanted) {
         policy::set(0, wanted, 0);
     }
-    if let Ok(theirs) = policy::nice(first as u32)
+    if let Ok(theirs) = policy::nice(first)
         && policy::nice(0).ok() != Some(theirs)
     {
         policy::set_nice(0, theirs).ok();
@@ -370,11 +332,8 @@ fn settle_policy(first: libc::pid_t) {
 }
 
 /// The number of times that a reader checks whether the first thread has finished starting a
-/// thread. A start takes a few microseconds, unless the first thread is preempted.
-const NR_CHECKS: u32 = 120;
-/// The pause before each check after the first [`NR_YIELDS`].
-const PAUSE: Duration = Duration::from_millis(1);
-const NR_YIELDS: u32 = 20;
+/// thread, in about 100 ms. A start takes a few microseconds, unless the first thread is preempted.
+const NR_CHECKS: u32 = 1000;
 
 /// Returns the signals that the process's first thread blocks, unless that thread has ended.
 fn blocked_by_first() -> Option<Mask> {
@@ -387,7 +346,8 @@ fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,
 ) -> Option<Mask> {
-    for nr_checks in 0..NR_CHECKS {
+    let mut backoff = Backoff::new();
+    for _ in 0..NR_CHECKS {
         let before = before_start();
         if before.is_some() {
             return before;
@@ -396,11 +356,7 @@ fn settled(
         if blocked != ALL {
             return Some(blocked);
         }
-        if nr_checks < NR_YIELDS {
-            thread::yield_now();
-        } else {
-            thread::sleep(PAUSE);
-        }
+        backoff.pause();
     }
     Some(ALL)
 }
@@ -421,8 +377,7 @@ mod tests {
     #[test]
     fn a_name_with_a_nul_is_an_error() {
         let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || unreachable!("refused"));
-        let error = refused.expect_err("no thread has such a name");
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
@@ -441,14 +396,11 @@ mod tests {
             nr_read.set(nr_read.get() + 1);
             Some(mask)
         };
-        assert_eq!(settled(|| Some(5), || read(7)), Some(5));
-        assert_eq!(nr_read.get(), 0);
-        assert_eq!(settled(|| None, || read(7)), Some(7));
-        assert_eq!(nr_read.get(), 1);
+        assert_eq!((settled(|| Some(5), || read(7)), nr_read.get()), (Some(5), 0));
+        assert_eq!((settled(|| None, || read(7)), nr_read.get()), (Some(7), 1));
         // The first thread begins to start a thread between the two checks.
         let begun = || (nr_read.get() > 1).then_some(5);
-        assert_eq!(settled(begun, || read(ALL)), Some(5));
-        assert_eq!(nr_read.get(), 2);
+        assert_eq!((settled(begun, || read(ALL)), nr_read.get()), (Some(5), 2));
     }
 
     #[test]
@@ -469,7 +421,7 @@ mod tests {
     fn a_start_blocks_more_signals_than_programs_can() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let blocked = || blocked_in(&std::fs::read("/proc/thread-self/status").unwrap());
-        // SAFETY: the first call initializes the set, and the other calls read it.
+        // SAFETY: the first call initializes the set, and the other one reads it.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());

@@ -21,6 +21,13 @@ pub fn panicking() -> bool {
     false
 }
 
+#[cfg(not(any(loom, shuttle, sim)))]
+use crate::start::{Handle, spawn as start};
+#[cfg(any(loom, shuttle))]
+type Handle = backend::JoinHandle<()>;
+#[cfg(sim)]
+type Handle = backend::JoinHandle;
+
 /// The kernel's number for a thread, or 0 in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
@@ -28,12 +35,15 @@ pub struct ThreadId(pub u32);
 /// `true` unless this is a model or Miri, where a thread has no number in the kernel.
 pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 
-#[cfg(not(any(loom, shuttle, sim)))]
-use crate::start::{Cpus, Handle};
-#[cfg(any(loom, shuttle))]
-type Handle = backend::JoinHandle<()>;
-#[cfg(sim)]
-type Handle = backend::JoinHandle;
+/// The stack size of the standard library's threads.
+pub(crate) const STACK_BYTES: usize = 2 << 20;
+
+/// The CPUs on which a thread starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cpus {
+    OfFirst,
+    OfStarter,
+}
 
 /// A handle that joins a thread.
 #[derive(Debug)]
@@ -51,10 +61,7 @@ pub struct JoinHandle(Handle);
 ///
 /// Returns the system's error if thread creation fails. In that case `body` is dropped.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return spawn_sized(name, crate::start::STACK_BYTES, body);
-    #[cfg(any(loom, shuttle, sim))]
-    spawn_sized(name, 0, body)
+    start(name, Cpus::OfFirst, STACK_BYTES, body).map(JoinHandle)
 }
 
 /// Starts a thread like [`spawn`], with a stack of `stack_size` bytes. A model ignores the size.
@@ -67,19 +74,7 @@ pub fn spawn_sized(
     stack_size: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::spawn(name, Cpus::OfFirst, stack_size, body).map(JoinHandle);
-    #[cfg(any(loom, shuttle, sim))]
-    let _ = stack_size;
-    #[cfg(sim)]
-    return backend::spawn(name, body).map(JoinHandle);
-    #[cfg(shuttle)]
-    return backend::Builder::new().name(name.into()).spawn(body).map(JoinHandle);
-    #[cfg(loom)]
-    {
-        let _ = name;
-        Ok(JoinHandle(backend::spawn(body)))
-    }
+    start(name, Cpus::OfFirst, stack_size, body).map(JoinHandle)
 }
 
 /// Starts a thread like [`spawn`], but on the CPUs of the caller. The thread never runs on other
@@ -92,11 +87,20 @@ pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::spawn(name, Cpus::OfStarter, crate::start::STACK_BYTES, body)
-        .map(JoinHandle);
-    #[cfg(any(loom, shuttle, sim))]
-    spawn(name, body)
+    start(name, Cpus::OfStarter, STACK_BYTES, body).map(JoinHandle)
+}
+
+#[cfg(any(loom, shuttle, sim))]
+fn start(
+    name: &str,
+    _: Cpus,
+    _stack_size: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Handle> {
+    #[cfg(sim)]
+    return backend::spawn(name, body);
+    #[cfg(not(sim))]
+    backend::Builder::new().name(name.into()).spawn(body)
 }
 
 /// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
@@ -105,7 +109,7 @@ pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
     #[cfg(any(loom, shuttle, sim))]
-    return 2 << 20;
+    STACK_BYTES
 }
 
 /// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
@@ -178,23 +182,18 @@ pub fn sleep(span: std::time::Duration) {
     #[cfg(not(any(loom, shuttle)))]
     backend::sleep(span);
     #[cfg(any(loom, shuttle))]
-    {
-        let _ = span;
-        yield_now();
-    }
+    let _ = (span, yield_now());
 }
 
 /// Returns the kernel's number for this thread, or 0 in a model.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
-    #[cfg(not(any(loom, shuttle, sim)))]
-    {
-        // SAFETY: the call only returns a number.
-        ThreadId(unsafe { libc::gettid() } as u32)
-    }
     #[cfg(any(loom, shuttle))]
-    ThreadId(0)
+    return ThreadId(0);
+    // SAFETY: the call only returns a number.
+    #[cfg(not(any(loom, shuttle, sim)))]
+    ThreadId(unsafe { libc::gettid() } as u32)
 }
 
 /// In a model, the ID of a thread that has ended.
@@ -238,16 +237,15 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 /// Returns an error of the kind `PermissionDenied` if the process lacks the permission, or
 /// `InvalidInput` if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
-    if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
-        return Err(io::Error::last_os_error());
+    match !IS_REAL || policy::set(0, libc::SCHED_FIFO, priority.into()) {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
     }
-    Ok(())
 }
 
 /// Checks that this process may set the nice value `nice` for its threads.
 ///
 /// To check a value below its current one, this thread sets the value and restores the old one.
-/// Other values are always permitted.
 ///
 /// # Errors
 ///
@@ -284,8 +282,7 @@ pub fn boost(thread: ThreadId) -> bool {
 /// Calls `body`, which may pass another thread's number to the kernel.
 ///
 /// The other thread sets a flag before it ends, and then calls this function with an empty `body`.
-/// `body` checks the flag first, so it never uses the number of a thread that has ended, which may
-/// be reused.
+/// `body` checks the flag first, because the number of a thread that has ended may be reused.
 ///
 /// # Blocking
 ///
@@ -317,8 +314,7 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// The flag of a policy with which threads and processes that the thread starts do not inherit
-    /// the policy.
+    /// The flag with which threads and processes that a thread starts do not inherit its policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
@@ -333,11 +329,9 @@ pub(crate) mod policy {
             None => false,
         };
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the call writes the structure, which outlives it.
-        let refused = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
-        let is_endless =
-            limit.rlim_cur == libc::RLIM_INFINITY && limit.rlim_max == libc::RLIM_INFINITY;
-        is_ordinary && refused == 0 && is_endless
+        // SAFETY: the call writes the structure, which outlives it. If it fails, the limits are 0.
+        unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+        is_ordinary && [limit.rlim_cur, limit.rlim_max] == [libc::RLIM_INFINITY; 2]
     }
 
     pub fn unboost(thread: u32) {
@@ -399,9 +393,10 @@ pub fn name(thread: ThreadId) -> Option<String> {
 /// Reads a file of procfs about a thread. Returns `None` in a model.
 #[cfg(not(sim))]
 fn read_file(thread: ThreadId, file: &str) -> Option<String> {
-    let path = format!("/proc/self/task/{}/{file}", thread.0);
-    let is_model = cfg!(any(loom, shuttle));
-    (!is_model).then(|| std::fs::read_to_string(path).ok())?
+    if cfg!(any(loom, shuttle)) {
+        return None;
+    }
+    std::fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0)).ok()
 }
 
 /// The name of a thread in the kernel's format: at most 15 bytes.
@@ -446,11 +441,10 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(not(sim))]
     {
         let stat = read_file(thread, "stat")?;
-        // The state follows the name, which may contain any byte.
-        let state = match stat.rsplit_once(") ")?.1.chars().next()? {
-            'R' => "running",
-            'S' | 'D' | 'I' => "asleep",
-            'T' | 't' => "stopped",
+        let state = match crate::usage::after_name(stat.as_bytes())?.next()? {
+            "R" => "running",
+            "S" | "D" | "I" => "asleep",
+            "T" | "t" => "stopped",
             _ => "ending",
         };
         // The file holds "0" if the function is not known.

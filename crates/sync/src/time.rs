@@ -1,8 +1,6 @@
 //! A monotonic clock in nanoseconds, and the CPU's own clock in cycles.
 
-#[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
-
 use std::time::Duration;
 
 /// A moment of the monotonic clock, as it appears in public interfaces.
@@ -18,23 +16,22 @@ pub fn now_ns() -> u64 {
     if let Some(now) = crate::sim::clock_ns(false) {
         return now;
     }
-    #[cfg(not(any(loom, shuttle)))]
-    return read(libc::CLOCK_MONOTONIC);
-    #[cfg(any(loom, shuttle))]
-    0
+    if cfg!(any(loom, shuttle)) {
+        return 0;
+    }
+    read(libc::CLOCK_MONOTONIC)
 }
 
 /// Returns an earlier value of [`now_ns`], usually the one at the last tick of the kernel's timer,
 /// which is at most 10 ms ago. Costs about 5 ns.
 #[inline]
 pub fn coarse_ns() -> u64 {
-    #[cfg(any(loom, shuttle, sim, miri))]
-    return now_ns();
-    #[cfg(not(any(loom, shuttle, sim, miri)))]
+    if cfg!(any(loom, shuttle, sim, miri)) {
+        return now_ns();
+    }
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-#[cfg(not(any(loom, shuttle)))]
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = std::mem::MaybeUninit::<libc::timespec>::uninit();
@@ -54,9 +51,8 @@ pub(crate) fn timespec(span: Duration) -> libc::timespec {
     }
 }
 
-/// Returns the moment `at` on the clock of [`now_ns`]. A moment in the past becomes the moment of
-/// the call, and one that is too far away becomes the maximum. In a model, the result is the time
-/// from now to `at`.
+/// Returns the moment `at` on the clock of [`now_ns`], or the moment of the call if `at` is over. A
+/// moment that is too far away becomes the maximum. In a model, the result is the time until `at`.
 pub fn ns_of(at: Instant) -> u64 {
     // The remaining time is read first, so that the result is not too early.
     ns_after(at.saturating_duration_since(Instant::now()))
@@ -73,22 +69,18 @@ pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64). It is 0 in a
-/// model.
-///
-/// It ticks at a constant rate, and is not ordered with other instructions. [`cycles_per_us`] is
-/// its rate.
+/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64), or 0 in a
+/// model. It ticks at a constant rate, [`cycles_per_us`], and is not ordered with other
+/// instructions.
 #[inline(always)]
 pub fn cycles() -> u64 {
     #[cfg(sim)]
     if let Some(now) = crate::sim::clock_ns(true) {
         return now;
     }
+    // SAFETY: rdtsc reads a counter, which Linux permits in user space.
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    {
-        // SAFETY: rdtsc reads a counter, which Linux permits in user space.
-        unsafe { core::arch::x86_64::_rdtsc() }
-    }
+    return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
     {
         let count: u64;
@@ -99,13 +91,10 @@ pub fn cycles() -> u64 {
         count
     }
     #[cfg(any(loom, shuttle, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    {
-        now_ns()
-    }
+    now_ns()
 }
 
 /// The rate, or 0 if it is not known yet.
-#[cfg(not(any(loom, shuttle)))]
 static RATE: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the result of an earlier [`cycles_per_us`], or 1 if there was none. Costs a load.
@@ -115,9 +104,6 @@ pub fn known_cycles_per_us() -> u64 {
     if crate::sim::is_running() {
         return 1000;
     }
-    #[cfg(any(loom, shuttle))]
-    return 1;
-    #[cfg(not(any(loom, shuttle)))]
     RATE.load(Ordering::Relaxed).max(1)
 }
 
@@ -132,21 +118,17 @@ pub fn cycles_per_us() -> u64 {
     if crate::sim::is_running() {
         return 1000;
     }
-    #[cfg(any(loom, shuttle))]
-    return 1;
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        match RATE.load(Ordering::Relaxed) {
-            0 => settle_rate(&RATE, measure_rate),
-            rate => rate,
-        }
+    if cfg!(any(loom, shuttle)) {
+        return 1;
+    }
+    match RATE.load(Ordering::Relaxed) {
+        0 => settle_rate(&RATE, measure_rate),
+        rate => rate,
     }
 }
 
-/// Measures the rate, unless another thread has finished first. Threads may measure at the same
-/// time. There is no lock, because in a child of `fork` the lock could be held by a thread that
-/// does not exist.
-#[cfg(not(any(loom, shuttle)))]
+/// Measures the rate, unless another thread has finished first. There is no lock, because in a
+/// child of `fork` the lock could be held by a thread that does not exist.
 #[cold]
 fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
     let measured = measure();
@@ -165,7 +147,7 @@ pub fn cycles_to_ns(cycles: u64) -> u64 {
     (u128::from(cycles) * 1000 / u128::from(cycles_per_us())) as u64
 }
 
-#[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 fn measure_rate() -> u64 {
     let hertz: u64;
     // SAFETY: the frequency register is readable from user space and has no side effect.
@@ -175,7 +157,7 @@ fn measure_rate() -> u64 {
     (hertz / 1_000_000).max(1)
 }
 
-#[cfg(all(any(miri, not(target_arch = "aarch64")), not(any(loom, shuttle))))]
+#[cfg(any(miri, not(target_arch = "aarch64")))]
 fn measure_rate() -> u64 {
     // This is long enough that two clock readings (35 ns each) cost less than a thousandth of it.
     const SPAN_NS: u64 = 500_000;
@@ -215,24 +197,21 @@ mod tests {
 
     #[test]
     fn moments_are_read_from_the_same_clock() {
-        let span = std::time::Duration::from_secs(5);
+        let span = Duration::from_secs(5);
         let (before_ns, now) = (now_ns(), Instant::now());
         let (past_ns, later_ns) = (ns_of(now), ns_of(now + span));
-        assert!((before_ns..=now_ns()).contains(&past_ns), "it is over");
+        assert!((before_ns..=now_ns()).contains(&past_ns));
         assert!((before_ns..=now_ns() + 5_000_000_000).contains(&later_ns));
-        let far = now + std::time::Duration::from_secs(1 << 40);
+        let far = now + Duration::from_secs(1 << 40);
         assert_eq!(ns_of(far), u64::MAX);
     }
 
     #[test]
     fn clocks_never_go_back() {
         let (ns, count) = (now_ns(), cycles());
-        for _ in 0..1000 {
-            assert!(now_ns() >= ns);
-        }
+        assert!((0..1000).all(|_| now_ns() >= ns));
         let coarse_ns = coarse_ns();
         assert!(coarse_ns > 0 && coarse_ns <= now_ns());
-        assert!(cycles() >= count);
-        assert!(cycles_per_us() >= 1);
+        assert!(cycles() >= count && cycles_per_us() >= 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Bugs that can be reintroduced, to show that a model finds them.
 //!
 //! A model that passes proves nothing until its *twin* fails: the same model with one line of the
-//! shipped code changed to be wrong. The wrong line stays in the source next to the right one:
+//! shipped code changed to be wrong:
 //!
 //! ```
 //! use sync::{atomic::{AtomicBool, Ordering}, twin};
@@ -44,8 +44,7 @@ pub const fn armed(_name: &str) -> bool {
 /// In a torture build with the bug `name` armed, delays one call in `one_in` by `span_us`. Does
 /// nothing in other builds.
 ///
-/// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds,
-/// which a preemption hits once in several hours. A model needs no delay.
+/// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
@@ -70,8 +69,8 @@ macro_rules! on_drop {
 
 /// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
-/// The threads of a failed run are unwound one by one, after the model's objects have become
-/// unusable. A destructor that would change an atomic, or wait, must then do nothing.
+/// The model's objects are then unusable, so a destructor that would change an atomic, or wait,
+/// must do nothing.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]
@@ -100,9 +99,8 @@ mod model {
         })
     }
 
-    /// Runs `model` with the bug `name` armed. `a + b` arms both bugs.
-    ///
-    /// Use it for a model that passes even with the bug, because other code has the same effect.
+    /// Runs `model`, which passes even with the bug `name` armed, because other code has the same
+    /// effect. `a + b` arms both bugs.
     ///
     /// # Panics
     ///
@@ -136,24 +134,15 @@ mod model {
     /// Panics if the model passes, which means that it does not find the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
-        let outcome = run(name, contained);
-        match outcome {
-            Ok(()) => panic!("the model passed with the bug put back: {name}"),
-            Err(payload) => {
-                let text = payload
-                    .downcast_ref::<String>()
-                    .cloned()
-                    .or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
-                text.unwrap_or_else(|| "a panic without text".into())
-            }
-        }
+        let Err(payload) = run(name, contained) else {
+            panic!("the model passed with the bug put back: {name}");
+        };
+        let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        text.unwrap_or_else(|| "a panic without text".into())
     }
 
-    /// Asserts that `model` ends in a deadlock with the bug `name` armed.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the model passes, or fails for another reason.
+    /// Runs `model` like [`must_fail`], and asserts that it ends in a deadlock.
     pub fn must_deadlock(name: &'static str, model: impl FnOnce()) {
         let failure = must_fail(name, model);
         assert!(failure.contains("deadlock"), "{failure}");

@@ -1,8 +1,8 @@
 //! The CPUs that this process may use: its affinity mask and its cgroup's cpuset.
 //!
-//! The kernel usually narrows a thread's mask to its cpuset, so the mask alone is nearly always
-//! enough. There are two exceptions: under cgroup version 1 a mask may be older than a cpuset that
-//! shrank, and in some sandboxes `/proc` hides the mask.
+//! The mask alone is nearly always enough, because the kernel narrows it to the cpuset. There are
+//! two exceptions: under cgroup version 1 a mask may be older than a cpuset that shrank, and in some
+//! sandboxes `/proc` hides the mask.
 //!
 //! A missing source (no `/proc`, no cgroups, no cpuset controller) sets no bound.
 
@@ -12,17 +12,14 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::cpuset::CpuSet;
 use crate::error::Error;
-use crate::file;
-use crate::list;
 use crate::text::Mismatch;
+use crate::{file, list};
 
 /// The thread's own file comes first, so that a pinned thread finds its own mask.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
-
 const CGROUP: &str = "proc/self/cgroup";
 const MOUNTS: &str = "proc/self/mountinfo";
-
 const CPUSET_V1: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus"];
 const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 
@@ -203,13 +200,15 @@ pub(crate) mod tests {
 
     use super::*;
 
+    pub(crate) fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     pub(crate) fn machine(files: &[(&str, &str)]) -> TempDir {
         let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
+        files.iter().for_each(|(path, text)| write(root.path(), path, text));
         root
     }
 
@@ -225,25 +224,19 @@ pub(crate) mod tests {
 
     #[test]
     fn missing_files_set_no_bound() {
-        let root = machine(&[]);
-        assert_eq!(affinity(root.path()).unwrap(), None);
-        assert_eq!(cpuset(root.path()).unwrap(), None);
-        let silent = machine(&[("proc/self/status", "Name:\tinit\n")]);
-        assert_eq!(affinity(silent.path()).unwrap(), None);
+        assert_eq!(cpuset_of(&[]), "none");
+        for files in [&[][..], &[("proc/self/status", "Name:\tinit\n")]] {
+            assert_eq!(affinity(machine(files).path()).unwrap(), None);
+        }
     }
 
     #[test]
     fn mask_of_thread_precedes_mask_of_process() {
-        let root = machine(&[
-            (
-                "proc/thread-self/status",
-                "Name:\tx\nCpus_allowed:\t4\nCpus_allowed_list:\t2\nMems_allowed:\t1\n",
-            ),
-            ("proc/self/status", "Cpus_allowed_list:\t0-7\n"),
-        ]);
-        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "2");
-        fs::remove_dir_all(root.path().join("proc/thread-self")).unwrap();
-        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "0-7");
+        let of_thread = "Name:\tx\nCpus_allowed:\t4\nCpus_allowed_list:\t2\nMems_allowed:\t1\n";
+        let of_process = "Cpus_allowed_list:\t0-7\n";
+        let files = [("proc/thread-self/status", of_thread), ("proc/self/status", of_process)];
+        let mask = |files| affinity(machine(files).path()).unwrap().unwrap().to_string();
+        assert_eq!([mask(&files), mask(&files[1..])], ["2", "0-7"]);
     }
 
     #[test]

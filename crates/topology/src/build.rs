@@ -1,12 +1,10 @@
 //! Builds the parts of a machine from the reports of its CPUs, with pure functions on sets.
 //!
 //! Cores and caches must be partitions of the online CPUs; otherwise pods could not be a partition.
-//! However, each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that
-//! came online late may contradict each other. The CPUs are therefore visited in ascending order.
-//! The first CPU that is in no part yet founds one. This part consists of the CPUs in its report
-//! that are online and in no other part. If all reports agree, the parts are as reported. If they
-//! do not, the result is still a partition, which is the same each time, and a [`Quirk`] reports
-//! the contradiction.
+//! However, each CPU reports for itself, and reports may contradict each other. The CPUs are
+//! therefore visited in ascending order. The first CPU that is in no part yet founds one. This part
+//! consists of the CPUs in its report that are online and in no other part. If all reports agree,
+//! the parts are as reported. If they do not, a [`Quirk`] reports the contradiction.
 
 use std::sync::Arc;
 
@@ -55,35 +53,23 @@ pub(crate) struct CacheFacts {
 /// names itself among its siblings and sharers, that `allowed` is a non-empty subset of `online`,
 /// and that nodes are disjoint.
 pub(crate) fn build(facts: Facts) -> Topology {
-    let Facts {
-        possible,
-        online,
-        allowed,
-        isolated,
-        nohz_full,
-        cpus: said,
-        nodes,
-        quota,
-        mut quirks,
-    } = facts;
-    let possible = possible.union(&online);
+    let Facts { online, cpus: said, mut quirks, .. } = facts;
+    let possible = facts.possible.union(&online);
 
+    let nodes = facts.nodes.into_iter();
     let nodes: Vec<Node> =
-        nodes.into_iter().map(|(id, cpus)| Node { id, cpus: cpus.intersection(&online) }).collect();
+        nodes.map(|(id, cpus)| Node { id, cpus: cpus.intersection(&online) }).collect();
     let packages = packages(&said);
     let caches = caches(&said, &packages, &nodes);
-    let llcs: Vec<Llc> =
-        partition("last-level cache", &online, |cpu| &cache_of(&caches, cpu).cpus, &mut quirks)
-            .into_iter()
-            .map(|(founder, cpus)| {
-                let cache = cache_of(&caches, founder);
-                Llc { cpus, source: cache.source, size: cache.size }
-            })
-            .collect();
-    let cores: Vec<Core> = partition("core", &online, |cpu| &said[cpu].siblings, &mut quirks)
-        .into_iter()
-        .map(|(_, cpus)| Core { cpus })
-        .collect();
+    let sharers = |cpu| &cache_of(&caches, cpu).cpus;
+    let llc = |(founder, cpus)| {
+        let &Cache { source, size, .. } = cache_of(&caches, founder);
+        Llc { cpus, source, size }
+    };
+    let llcs = partition("last-level cache", &online, sharers, &mut quirks);
+    let llcs: Vec<Llc> = llcs.into_iter().map(llc).collect();
+    let cores = partition("core", &online, |cpu| &said[cpu].siblings, &mut quirks);
+    let cores: Vec<Core> = cores.into_iter().map(|(_, cpus)| Core { cpus }).collect();
 
     let node_of = index_by_cpu(nodes.iter().map(|node| &node.cpus));
     let package_of = index_by_cpu(packages.iter().map(|package| &package.cpus));
@@ -106,16 +92,16 @@ pub(crate) fn build(facts: Facts) -> Topology {
     Topology {
         possible,
         online,
-        allowed,
-        isolated,
-        nohz_full,
+        allowed: facts.allowed,
+        isolated: facts.isolated,
+        nohz_full: facts.nohz_full,
         cpus,
         cores,
         llcs,
         packages,
         nodes,
         quirks,
-        quota,
+        quota: facts.quota,
     }
 }
 
@@ -141,9 +127,8 @@ struct Cache {
     cpus: Arc<CpuSet>,
 }
 
-/// Assigns each CPU its last-level cache: the reported one, otherwise a presumed one.
-///
-/// A presumed cache holds only CPUs that report none, so it takes no CPU from a reported cache.
+/// Assigns each CPU its last-level cache: the reported one, otherwise a presumed one, which holds
+/// only CPUs that report none.
 fn caches(
     said: &Sorted<CpuId, CpuFacts>,
     packages: &[Package],
@@ -158,14 +143,11 @@ fn caches(
     };
     let mut silent = CpuSet::new();
     for &(cpu, ref facts) in said.iter() {
-        match &facts.cache {
-            Some(cache) => {
-                let source = LlcSource::Cache { level: cache.level };
-                put(cpu, Cache { source, size: cache.size, cpus: Arc::clone(&cache.cpus) });
-            }
-            None => {
-                silent.insert(cpu);
-            }
+        if let Some(cache) = &facts.cache {
+            let source = LlcSource::Cache { level: cache.level };
+            put(cpu, Cache { source, size: cache.size, cpus: Arc::clone(&cache.cpus) });
+        } else {
+            silent.insert(cpu);
         }
     }
     let everyone = silent.clone();
@@ -223,23 +205,20 @@ fn spans(
     node_of: &ByCpu,
     llc_of: &ByCpu,
 ) -> Vec<Quirk> {
-    let differ = |cpus: &CpuSet, place: &dyn Fn(CpuId) -> Option<usize>| {
-        let mut places = cpus.iter().map(place);
+    let differ = |cpus: &CpuSet, place_of: &ByCpu| {
+        let mut places = cpus.iter().map(|cpu| place_of.get(cpu));
         let first = places.next();
         places.any(|place| Some(place) != first)
     };
-    let node = |cpu| node_of.get(cpu);
-    let llc = |cpu| llc_of.get(cpu);
-
     let wide_llcs = llcs
         .iter()
-        .filter(|llc| differ(&llc.cpus, &node))
+        .filter(|llc| differ(&llc.cpus, node_of))
         .map(|llc| Quirk::CacheSpansNodes { cpus: llc.cpus.clone() });
     let wide_cores = cores
         .iter()
-        .filter(|core| differ(&core.cpus, &node) || differ(&core.cpus, &llc))
+        .filter(|core| differ(&core.cpus, node_of) || differ(&core.cpus, llc_of))
         .map(|core| Quirk::CoreSpansCaches { cpus: core.cpus.clone() });
-    let homeless: CpuSet = online.iter().filter(|&cpu| node(cpu).is_none()).collect();
+    let homeless: CpuSet = online.iter().filter(|&cpu| node_of.get(cpu).is_none()).collect();
     let no_node = Some(homeless)
         .filter(|cpus| !cpus.is_empty() && !node_of.0.is_empty())
         .map(|cpus| Quirk::NoNode { cpus });
@@ -279,19 +258,12 @@ mod tests {
     /// Builds a machine from each CPU's reports of core, cache and node, as `cpu: list` pairs.
     fn machine(cores: &[&str], caches: &[Option<&str>], nodes: &[&str]) -> Topology {
         let online: CpuSet = (0..cores.len() as u32).map(CpuId::new).collect();
-        let cpus = online
-            .iter()
-            .map(|cpu| {
-                let cache = caches[cpu.index()].map(|list| CacheFacts {
-                    level: 3,
-                    size: None,
-                    cpus: Arc::new(set(list)),
-                });
-                let facts =
-                    CpuFacts { siblings: Arc::new(set(cores[cpu.index()])), package: None, cache };
-                (cpu, facts)
-            })
-            .collect();
+        let facts = |cpu: CpuId| {
+            let cache = |list| CacheFacts { level: 3, size: None, cpus: Arc::new(set(list)) };
+            let cache = caches[cpu.index()].map(cache);
+            (cpu, CpuFacts { siblings: Arc::new(set(cores[cpu.index()])), package: None, cache })
+        };
+        let cpus = online.iter().map(facts).collect();
         let nodes = nodes.iter().zip(0..).map(|(list, id)| (id, set(list))).collect();
         build(Facts { online: online.clone(), allowed: online, cpus, nodes, ..Facts::default() })
     }
@@ -314,14 +286,12 @@ mod tests {
         let cores = lists(topology.cores().iter().map(|core| &core.cpus));
         assert_eq!(cores, ["0-1", "2", "3"]);
         assert_eq!(caches(&topology), ["0-1", "2-3"]);
-        let uneven = |what, believed, other| Quirk::UnevenSharing {
-            what,
-            believed: CpuId::new(believed),
-            other: CpuId::new(other),
+        let uneven = |what, cpus: [u32; 2]| {
+            let [believed, other] = cpus.map(CpuId::new);
+            Quirk::UnevenSharing { what, believed, other }
         };
-        let cache = |believed, other| uneven("last-level cache", believed, other);
-        let expected = [cache(0, 1), cache(2, 3), uneven("core", 0, 1)];
-        assert_eq!(topology.quirks(), expected);
+        let cache = |cpus| uneven("last-level cache", cpus);
+        assert_eq!(topology.quirks(), [cache([0, 1]), cache([2, 3]), uneven("core", [0, 1])]);
     }
 
     #[test]

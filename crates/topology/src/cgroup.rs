@@ -1,8 +1,7 @@
 //! The CPU time that this process may use: the quota of its cgroup and of that cgroup's ancestors.
 //!
-//! A process with a quota may use all its CPUs at once until the quota of the period is used up.
-//! All of its threads are then stopped until the next period begins, so running more threads than
-//! the quota can sustain gains nothing.
+//! When the quota of a period is used up, all threads of the process are stopped until the next
+//! period begins, so running more threads than the quota can sustain gains nothing.
 //!
 //! The tightest quota of all cgroups that contain the process applies, whatever their hierarchy,
 //! because the kernel enforces each of them. Cgroups that a container cannot see are ignored.
@@ -28,9 +27,7 @@ const PERIOD_V1: &str = "cpu.cfs_period_us";
 /// # Errors
 ///
 /// If a file of `/proc` or of the cgroup is malformed or cannot be read. The error names the file.
-/// [`Topology::detect`] treats such a quota as absent.
-///
-/// [`Topology::detect`]: crate::Topology::detect
+/// [`Topology::detect`](crate::Topology::detect) treats such a quota as absent.
 pub fn current_quota() -> Result<Option<CpuQuota>, Error> {
     quota(Path::new("/"))
 }
@@ -55,33 +52,26 @@ fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Er
     if hierarchy.is_v2 {
         return cpu_max(&cgroup.join(CPU_MAX));
     }
-    let path = cgroup.join(QUOTA_V1);
     // A negative number means no quota.
-    let quota_us = file::parsed(&path, |text| {
-        file::lone(text, |cursor| {
-            let is_none = cursor.eat(&['-']);
-            Ok(Some(time(cursor, "a quota")?).filter(|_| !is_none))
-        })
+    let quota_us = file::lone(&cgroup.join(QUOTA_V1), |cursor| {
+        let is_none = cursor.eat(&['-']);
+        Ok(Some(time(cursor, "a quota")?).filter(|_| !is_none))
     })?;
     let Some(quota_us) = quota_us.flatten() else {
         return Ok(None);
     };
-    let path = cgroup.join(PERIOD_V1);
-    let period_us =
-        file::parsed(&path, |text| file::lone(text, |cursor| time(cursor, "a period")))?;
+    let period_us = file::lone(&cgroup.join(PERIOD_V1), |cursor| time(cursor, "a period"))?;
     Ok(period_us.and_then(|period_us| CpuQuota::new(quota_us, period_us)))
 }
 
 /// Reads a file in the format of `cpu.max`: a quota, or `max`, and a period.
 pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
-    let quota = file::parsed(path, |text| {
-        file::lone(text, |cursor| {
-            let is_none = cursor.take_while(|c| c.is_ascii_lowercase()) == "max";
-            let quota_us = if is_none { None } else { Some(time(cursor, "a quota or max")?) };
-            cursor.skip_whitespace();
-            let period_us = time(cursor, "a period")?;
-            Ok(quota_us.and_then(|quota_us| CpuQuota::new(quota_us, period_us)))
-        })
+    let quota = file::lone(path, |cursor| {
+        let is_none = cursor.take_while(|c| c.is_ascii_lowercase()) == "max";
+        let quota_us = if is_none { None } else { Some(time(cursor, "a quota or max")?) };
+        cursor.skip_whitespace();
+        let period_us = time(cursor, "a period")?;
+        Ok(quota_us.and_then(|quota_us| CpuQuota::new(quota_us, period_us)))
     })?;
     Ok(quota.flatten())
 }
@@ -89,11 +79,8 @@ pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
 /// Reads a time in microseconds, which must not be zero.
 fn time(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, Mismatch> {
     let start = cursor.at();
-    let digits = cursor.take_while(|c| c.is_ascii_digit());
-    match digits.parse() {
-        Ok(0) | Err(_) => Err(cursor.mismatch_at(start, format!("{what} in microseconds"))),
-        Ok(time) => Ok(time),
-    }
+    let time = cursor.take_while(|c| c.is_ascii_digit()).parse().ok().filter(|&time| time > 0);
+    time.ok_or_else(|| cursor.mismatch_at(start, format!("{what} in microseconds")))
 }
 
 #[cfg(test)]
@@ -116,10 +103,9 @@ mod tests {
     #[test]
     fn missing_file_is_no_quota() {
         assert_eq!(quota_of(&[]), "none");
-        let here = [("proc/self/cgroup", "0::/a\n"), ("proc/self/mountinfo", V2)];
-        assert_eq!(quota_of(&here), "none");
         let unlimited = ("sys/fs/cgroup/a/cpu.max", "max 100000\n");
-        assert_eq!(quota_of(&[&here[..], &[unlimited]].concat()), "none");
+        let files = [("proc/self/cgroup", "0::/a\n"), ("proc/self/mountinfo", V2), unlimited];
+        assert_eq!([quota_of(&files[..2]), quota_of(&files)], ["none"; 2]);
     }
 
     #[test]
@@ -154,10 +140,8 @@ mod tests {
         assert_eq!(with(&[(quota_us, "300000\n")]), "none", "no period");
         let one = [(quota_us, "300000\n"), (period_us, "100000\n")];
         assert_eq!(with(&one), "3 CPUs");
-        let parent = [
-            (parent_us, "100000\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us", "100000\n"),
-        ];
+        let period_us = "sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us";
+        let parent = [(parent_us, "100000\n"), (period_us, "100000\n")];
         assert_eq!(with(&[&one[..], &parent].concat()), "1 CPU");
         let unified = ("sys/fs/cgroup/unified/docker/1/cpu.max", "50000 100000");
         assert_eq!(with(&[&one[..], &[unified]].concat()), "0.5 CPUs");

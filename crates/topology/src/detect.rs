@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
-use crate::bounds;
 use crate::build::{CpuFacts, Facts, build};
-use crate::cgroup;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::faults::Faults;
 use crate::quota::CpuQuota;
-use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
+use crate::{bounds, cgroup, sysfs};
 
 /// Maximum number of times that detection restarts because CPUs were added or removed while it
-/// read. Each change needs an administrator, so even two in a row are unlikely.
+/// read. Even two changes in a row are unlikely.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {
@@ -24,9 +22,9 @@ impl Topology {
     /// of its cgroup (version 1 or 2). A mask or cpuset that cannot be found sets no bound. The
     /// [quota](Self::quota) is the tightest among the cgroups that contain the process.
     ///
-    /// Sandboxes show only parts of sysfs and procfs, or nothing. Detection ignores each file that
-    /// is missing, unreadable or malformed or that contradicts another one, and the result reports
-    /// this with [`Quirk::Ignored`](crate::Quirk::Ignored). Without any file the result is a
+    /// Sandboxes show only parts of sysfs and procfs. Detection ignores each file that is missing,
+    /// unreadable or malformed or that contradicts another one, and the result reports this with
+    /// [`Quirk::Ignored`](crate::Quirk::Ignored). Without any file the result is a
     /// [flat](Self::flat) machine with the number of CPUs that the system reports.
     ///
     /// # Blocking
@@ -35,7 +33,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// There are no errors at present, because files that cannot be read are ignored.
+    /// There are no errors at present.
     ///
     /// # Examples
     ///
@@ -65,9 +63,8 @@ impl Topology {
 
     /// Does the same as [`detect`](Self::detect), with an affinity mask that the caller provides.
     ///
-    /// Use it if you got the mask from a system call, so that detection also works without procfs.
-    /// If sysfs reports no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask
-    /// count as online.
+    /// With a mask from a system call, detection also works without procfs. If sysfs reports no CPU
+    /// of the mask as online, the CPUs of the mask count as online.
     ///
     /// # Blocking
     ///
@@ -116,12 +113,11 @@ impl Topology {
     /// [`Error::NothingAllowed`] if `cpus` is empty.
     pub fn flat(cpus: &CpuSet) -> Result<Self, Error> {
         let online = some_allowed(cpus, cpus)?;
-        let cpus = online
-            .iter()
-            .map(|cpu| {
-                (cpu, CpuFacts { siblings: CpuSet::from_iter([cpu]).into(), ..CpuFacts::default() })
-            })
-            .collect();
+        let facts = |cpu| {
+            let siblings = CpuSet::from_iter([cpu]).into();
+            (cpu, CpuFacts { siblings, ..CpuFacts::default() })
+        };
+        let cpus = online.iter().map(facts).collect();
         Ok(build(Facts { allowed: online.clone(), online, cpus, ..Facts::default() }))
     }
 
@@ -212,22 +208,16 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::quirk::Quirk;
+    use crate::{bounds::tests::write, quirk::Quirk};
 
     #[test]
     fn affinity_and_cpuset_bound_the_allowed_cpus() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let write = |path: &str, text: &str| write(root.path(), path, text);
         write("sys/devices/system/cpu/online", "0-3\n");
         for cpu in 0..4 {
-            write(
-                &format!("sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"),
-                &format!("{cpu}\n"),
-            );
+            let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list");
+            write(&path, &cpu.to_string());
         }
         let allowed = || {
             Topology::detect_in(root.path(), None).map(|topology| topology.allowed().to_string())
@@ -261,8 +251,7 @@ mod tests {
         write("sys/fs/cgroup/cpu.max", "what is this?\n");
         let changed = limited.changed_in(root.path(), None).unwrap();
         assert_eq!(changed, Some(before.clone()));
-        let topology = Topology::detect_in(root.path(), None).unwrap();
-        assert_eq!(topology.quota(), None);
+        assert_eq!(Topology::detect_in(root.path(), None).unwrap().quota(), None);
 
         // A cpuset that leaves no CPU is ignored.
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
@@ -280,11 +269,8 @@ mod tests {
     /// Writes a machine of four CPUs in two cores, and returns its root.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join("sys/devices/system").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let system = root.path().join("sys/devices/system");
+        let write = |path: &str, text: &str| write(&system, path, text);
         write("cpu/online", "0-3\n");
         write("cpu/possible", "0-3\n");
         write("node/node0/cpulist", "0-3\n");
@@ -408,54 +394,46 @@ mod tests {
         assert!(ignored(&topology).is_some());
     }
 
-    fn failure() -> Error {
-        Error::inconsistent(Path::new("cpu3"), "gone")
+    fn failure<T>() -> Result<T, Error> {
+        Err(Error::inconsistent(Path::new("cpu3"), "gone"))
+    }
+
+    /// Returns a function that finds another CPU online at each call.
+    fn hotplug() -> impl Fn() -> Option<CpuSet> {
+        let nr_online = Cell::new(0);
+        move || {
+            nr_online.set(nr_online.get() + 1);
+            Some(CpuSet::from_iter([CpuId::new(nr_online.get())]))
+        }
     }
 
     #[test]
     fn failure_during_cpu_hotplug_is_retried() {
-        let nr_online = Cell::new(0);
-        let online = || {
-            nr_online.set(nr_online.get() + 1);
-            Some(CpuSet::from_iter([CpuId::new(nr_online.get())]))
-        };
-        let mut failures = 2;
-        let read = || {
-            failures -= 1;
-            if failures >= 0 { Err(failure()) } else { Ok("read") }
-        };
-        assert_eq!(settled(online, read, |_| true).unwrap(), "read");
+        let mut outcomes = [failure(), failure(), Ok("read")].into_iter();
+        let read = || outcomes.next().unwrap();
+        assert_eq!(settled(hotplug(), read, |_| true).unwrap(), "read");
         // An incomplete read is repeated as well.
         let mut nr_reads = 0;
         let read = || {
             nr_reads += 1;
             Ok(nr_reads)
         };
-        assert_eq!(settled(online, read, |&read| read == 2).unwrap(), 2);
+        assert_eq!(settled(hotplug(), read, |&read| read == 2).unwrap(), 2);
     }
 
     #[test]
     fn failure_on_a_machine_at_rest_is_reported_at_once() {
         let mut nr_reads = 0;
-        let outcome = settled(
-            || Some(CpuSet::from_iter([CpuId::new(0)])),
-            || {
-                nr_reads += 1;
-                Err::<(), _>(failure())
-            },
-            |_| true,
-        );
-        assert!(outcome.is_err());
-        assert_eq!(nr_reads, 1);
+        let read = || {
+            nr_reads += 1;
+            failure::<()>()
+        };
+        let outcome = settled(|| Some(CpuSet::from_iter([CpuId::new(0)])), read, |_| true);
+        assert_eq!((outcome.is_err(), nr_reads), (true, 1));
     }
 
     #[test]
     fn machine_that_never_rests_ends_in_its_failure() {
-        let nr_online = Cell::new(0);
-        let online = || {
-            nr_online.set(nr_online.get() + 1);
-            Some(CpuSet::from_iter([CpuId::new(nr_online.get())]))
-        };
-        assert!(settled(online, || Err::<(), _>(failure()), |_| true).is_err());
+        assert!(settled(hotplug(), failure::<()>, |_| true).is_err());
     }
 }

@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::list;
 use crate::text::{Cursor, Mismatch};
 
-/// The longest file that is read, in bytes. The longest files that the kernel writes are well below
-/// this: the list of every second CPU of the largest machine, and `mountinfo` of a host with many
-/// containers. The limit exists because a saved tree may come from an untrusted source.
+/// The longest file that is read, in bytes, because a saved tree may come from an untrusted source.
+/// The longest files that the kernel writes are well below this: the list of every second CPU of
+/// the largest machine, and `mountinfo` of a host with many containers.
 const MAX_FILE: u64 = 4 << 20;
 
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
@@ -25,34 +25,27 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
         Err(error) => return Err(Error::unreadable(path, error)),
         Ok(_) => {}
     }
+    let malformed = |bytes: &[u8], at, expected, found| {
+        Error::malformed(path, bytes, Mismatch { at, expected, found })
+    };
     if bytes.len() as u64 > MAX_FILE {
-        let mismatch = Mismatch {
-            at: MAX_FILE as usize,
-            expected: format!("the end within {MAX_FILE} bytes"),
-            found: "more".to_owned(),
-        };
-        return Err(Error::malformed(path, &bytes, mismatch));
+        let expected = format!("the end within {MAX_FILE} bytes");
+        return Err(malformed(&bytes, MAX_FILE as usize, expected, "more".to_owned()));
     }
     String::from_utf8(bytes).map(Some).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let found = format!("byte 0x{:02x}", error.as_bytes()[at]);
-        Error::malformed(
-            path,
-            error.as_bytes(),
-            Mismatch { at, expected: "text in UTF-8".to_owned(), found },
-        )
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        malformed(bytes, at, "text in UTF-8".to_owned(), format!("byte 0x{:02x}", bytes[at]))
     })
 }
 
 /// Opens a regular file. Files that block or never end, such as pipes, are rejected.
 fn open(path: &Path) -> io::Result<File> {
     // Without O_NONBLOCK, opening a pipe waits for its other end.
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is not a regular file"))
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }
 
@@ -70,51 +63,40 @@ pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
 }
 
 pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, Error> {
-    parsed(path, |text| lone(text, |cursor| cursor.number(what, 0, max)))
+    lone(path, |cursor| cursor.number(what, 0, max))
 }
 
-/// Reads a number from a file. Returns `None` if the file does not exist, or if the number is
-/// negative (unknown).
+/// Reads a number from a file. Also returns `None` if the number is negative (unknown).
 pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, Error> {
-    let number = parsed(path, |text| {
-        lone(text, |cursor| {
-            let is_unknown = cursor.eat(&['-']);
-            let number = cursor.number(what, 0, i32::MAX as u32)?;
-            Ok(Some(number).filter(|_| !is_unknown))
-        })
+    let number = lone(path, |cursor| {
+        let is_unknown = cursor.eat(&['-']);
+        let number = cursor.number(what, 0, i32::MAX as u32)?;
+        Ok(Some(number).filter(|_| !is_unknown))
     })?;
     Ok(number.flatten())
 }
 
-/// Reads a size such as `32K` from a file, and returns it in bytes. Returns `None` if the file does
-/// not exist.
+/// Reads a size such as `32K` from a file, and returns it in bytes.
 pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     const UNITS: [(char, u32); 3] = [('K', 10), ('M', 20), ('G', 30)];
-    parsed(path, |text| {
-        lone(text, |cursor| {
-            let number = cursor.number("a size", 0, u32::MAX)?;
-            let shift =
-                UNITS.iter().find(|(unit, _)| cursor.eat(&[*unit])).map_or(0, |(_, shift)| *shift);
-            Ok(u64::from(number) << shift)
-        })
+    lone(path, |cursor| {
+        let number = cursor.number("a size", 0, u32::MAX)?;
+        let unit = UNITS.iter().find(|(unit, _)| cursor.eat(&[*unit]));
+        Ok(u64::from(number) << unit.map_or(0, |(_, shift)| *shift))
     })
 }
 
 pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'static str>, Error> {
-    parsed(path, |text| {
-        lone(text, |cursor| {
-            let start = cursor.at();
-            let word = cursor.take_while(char::is_alphanumeric);
-            let known = words.iter().find(|known| **known == word);
-            known
-                .copied()
-                .ok_or_else(|| cursor.mismatch_at(start, format!("one of {}", words.join(", "))))
-        })
+    lone(path, |cursor| {
+        let start = cursor.at();
+        let word = cursor.take_while(char::is_alphanumeric);
+        let known = words.iter().find(|known| **known == word).copied();
+        known.ok_or_else(|| cursor.mismatch_at(start, format!("one of {}", words.join(", "))))
     })
 }
 
 /// Returns the entries of a directory whose names are `prefix` followed by a number, in ascending
-/// order of the numbers. Returns `None` if the directory does not exist.
+/// order of the numbers.
 pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absent(&error) => return Ok(None),
@@ -141,7 +123,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-pub(crate) fn parsed<T>(
+fn parsed<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, Mismatch>,
 ) -> Result<Option<T>, Error> {
@@ -151,16 +133,18 @@ pub(crate) fn parsed<T>(
     parse(&text).map(Some).map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
 }
 
-/// Parses text that must contain exactly one value.
+/// Reads a file that must contain exactly one value.
 pub(crate) fn lone<T>(
-    text: &str,
+    path: &Path,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,
-) -> Result<T, Mismatch> {
-    let mut cursor = Cursor::new(text);
-    cursor.skip_whitespace();
-    let value = read(&mut cursor)?;
-    cursor.skip_whitespace();
-    if cursor.is_at_end() { Ok(value) } else { Err(cursor.mismatch("the end")) }
+) -> Result<Option<T>, Error> {
+    parsed(path, |text| {
+        let mut cursor = Cursor::new(text);
+        cursor.skip_whitespace();
+        let value = read(&mut cursor)?;
+        cursor.skip_whitespace();
+        if cursor.is_at_end() { Ok(value) } else { Err(cursor.mismatch("the end")) }
+    })
 }
 
 #[cfg(test)]

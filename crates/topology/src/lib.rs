@@ -35,7 +35,7 @@
 //!   the file and the position, in one line.
 //! - [`Topology::detect`] always finds CPUs. It ignores the parts of this machine that it cannot
 //!   read, and reports that ([`Quirk::Ignored`]).
-//! - A [`Topology`] describes one moment and never changes; see [`Topology::changed`].
+//! - A [`Topology`] never changes; see [`Topology::changed`].
 //!
 //! # Cost
 //!
@@ -76,9 +76,8 @@ macro_rules! into_io_error {
 /// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
 /// message, which may show the fields of the variant.
 ///
-/// The type parameter of a generic error is the type of the caller's value. `Debug` does not show
-/// the value, and the conversion to `io::Error` drops it. With `without io`, there is no
-/// conversion.
+/// The type parameter of a generic error is the type of the caller's value, which `Debug` does not
+/// show, and the conversion to `io::Error` drops. With `without io`, there is no conversion.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! impl_error {
@@ -202,31 +201,25 @@ mod text;
 #[cfg(feature = "detect")]
 mod topology;
 
-#[cfg(feature = "detect")]
-pub use crate::bounds::current_bounds;
-#[cfg(feature = "detect")]
-pub use crate::cgroup::current_quota;
 pub use crate::cpu_id::CpuId;
 pub use crate::cpuset::{CpuSet, Iter};
-#[cfg(feature = "detect")]
-pub use crate::error::Error;
-#[cfg(feature = "text")]
-pub use crate::list::ParseCpuListError;
-#[cfg(feature = "detect")]
-pub use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
-#[cfg(feature = "detect")]
-pub use crate::pods::{Pod, Pods};
-#[cfg(feature = "detect")]
-pub use crate::quirk::Quirk;
-#[cfg(feature = "detect")]
-pub use crate::quota::CpuQuota;
-#[cfg(feature = "text")]
-pub use crate::scope::{AffinityScope, UnknownScope};
-#[cfg(feature = "detect")]
-pub use crate::shard::ShardParams;
-#[cfg(feature = "detect")]
-pub use crate::snapshot::save_snapshot;
 #[cfg(feature = "synthetic")]
 pub use crate::synthetic::SyntheticError;
 #[cfg(feature = "detect")]
-pub use crate::topology::Topology;
+pub use crate::{
+    bounds::current_bounds,
+    cgroup::current_quota,
+    error::Error,
+    parts::{Core, Cpu, Llc, LlcSource, Node, Package},
+    pods::{Pod, Pods},
+    quirk::Quirk,
+    quota::CpuQuota,
+    shard::ShardParams,
+    snapshot::save_snapshot,
+    topology::Topology,
+};
+#[cfg(feature = "text")]
+pub use crate::{
+    list::ParseCpuListError,
+    scope::{AffinityScope, UnknownScope},
+};

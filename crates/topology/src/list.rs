@@ -44,14 +44,11 @@ impl ParseCpuListError {
 
 impl fmt::Display for ParseCpuListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 1 {
-            write!(f, "line {}, ", self.line)?;
+        let Self { line, column, expected, found } = self;
+        if *line > 1 {
+            write!(f, "line {line}, ")?;
         }
-        write!(
-            f,
-            "column {} of the CPU list: expected {}, found {}",
-            self.column, self.expected, self.found
-        )
+        write!(f, "column {column} of the CPU list: expected {expected}, found {found}")
     }
 }
 
@@ -59,17 +56,17 @@ impl std::error::Error for ParseCpuListError {}
 
 crate::into_io_error!(ParseCpuListError, |_| ErrorKind::InvalidInput);
 
-/// Parses the kernel's list format, such as `0-3,8,10-11`. Strides are allowed: `0-31:2/4` is the
-/// first two of every four CPUs. An empty string is the empty set.
+/// Parses the kernel's list format, such as `0-3,8,10-11`. An empty string is the empty set.
+/// Strides are allowed: `0-31:2/4` is the first two of every four CPUs.
 ///
 /// Differs from Linux: `N` and `all` are rejected, and an empty region (`0,,3`) is an error.
 impl FromStr for CpuSet {
     type Err = ParseCpuListError;
 
     fn from_str(text: &str) -> Result<Self, ParseCpuListError> {
-        parse(text).map_err(|mismatch| {
-            let (line, column) = position(text.as_bytes(), mismatch.at);
-            ParseCpuListError { line, column, expected: mismatch.expected, found: mismatch.found }
+        parse(text).map_err(|Mismatch { at, expected, found }| {
+            let (line, column) = position(text.as_bytes(), at);
+            ParseCpuListError { line, column, expected, found }
         })
     }
 }
@@ -95,8 +92,7 @@ pub(crate) fn parse(text: &str) -> Result<CpuSet, Mismatch> {
     }
 }
 
-/// Parses one region into `set`. Returns a description of the text that may follow, for error
-/// messages.
+/// Parses one region into `set`. Returns a description of the text that may follow.
 fn region(cursor: &mut Cursor<'_>, set: &mut CpuSet) -> Result<&'static str, Mismatch> {
     let first = cursor.number("a CPU number", 0, MAX_CPU)?;
     if !cursor.eat(&['-']) {
@@ -115,9 +111,8 @@ fn region(cursor: &mut Cursor<'_>, set: &mut CpuSet) -> Result<&'static str, Mis
     }
     let group = cursor.number("the size of a group", 1, CpuId::LIMIT)?;
     if used > group {
-        return Err(
-            cursor.mismatch_at(group_at, format!("at most {group} of each group of {group}"))
-        );
+        let expected = format!("at most {group} of each group of {group}");
+        return Err(cursor.mismatch_at(group_at, expected));
     }
     for start in (first..=last).step_by(group as usize) {
         if let Some(end) = (start + used).checked_sub(1).filter(|&end| end >= start) {

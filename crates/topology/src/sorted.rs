@@ -1,11 +1,17 @@
 //! A map for the few hundred entries of a machine: a sorted vector. It compiles much faster than a
 //! `BTreeMap`, and keys are usually inserted in ascending order.
 
-use std::ops::Index;
+use std::ops::{Index, IndexMut};
 
 /// A map whose keys are in ascending order. An insertion moves all entries after its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<K, V>(Vec<(K, V)>);
+
+impl<K, V> Default for Sorted<K, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
 
 impl<K: Ord, V> Sorted<K, V> {
     pub(crate) const fn new() -> Self {
@@ -20,12 +26,17 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.iter()
     }
 
+    /// Returns the index of the key's entry, or else the index at which it can be inserted.
+    fn position(&self, key: &K) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| other.cmp(key))
+    }
+
     /// Returns the key's value, after inserting the result of `or` if there is none.
     pub(crate) fn or_insert_with(&mut self, key: K, or: impl FnOnce() -> V) -> &mut V {
-        let at = self.0.partition_point(|(other, _)| *other < key);
-        if self.0.get(at).is_none_or(|(other, _)| *other != key) {
+        let at = self.position(&key).unwrap_or_else(|at| {
             self.0.insert(at, (key, or()));
-        }
+            at
+        });
         &mut self.0[at].1
     }
 
@@ -34,22 +45,19 @@ impl<K: Ord, V> Sorted<K, V> {
     }
 }
 
-impl<K, V> Default for Sorted<K, V> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
 impl<K: Ord, V> Index<K> for Sorted<K, V> {
     type Output = V;
 
     /// Returns the value of `key`. Panics if the key has no value.
     fn index(&self, key: K) -> &V {
-        let at = self.0.partition_point(|(other, _)| *other < key);
-        match self.0.get(at) {
-            Some((other, value)) if *other == key => value,
-            _ => panic!("a key without a value"),
-        }
+        &self.0[self.position(&key).expect("a key without a value")].1
+    }
+}
+
+impl<K: Ord, V> IndexMut<K> for Sorted<K, V> {
+    fn index_mut(&mut self, key: K) -> &mut V {
+        let at = self.position(&key).expect("a key without a value");
+        &mut self.0[at].1
     }
 }
 

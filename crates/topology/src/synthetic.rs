@@ -52,10 +52,8 @@ impl SyntheticError {
 impl fmt::Display for SyntheticError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { description, column, expected, found } = self;
-        write!(
-            f,
-            "synthetic machine {description:?}, column {column}: expected {expected}, found {found}"
-        )
+        write!(f, "synthetic machine {description:?}, column {column}: ")?;
+        write!(f, "expected {expected}, found {found}")
     }
 }
 
@@ -159,13 +157,11 @@ fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
     if outer.iter().any(|level| level.kind == kind) {
         return Err(cursor.mismatch_at(start, "each level once".to_owned()));
     }
-    match outer.iter().find(|level| !may_stand_within(kind, level.kind)) {
-        Some(level) => {
-            Err(cursor
-                .mismatch_at(start, format!("a level that fits within a {}", name(level.kind))))
-        }
-        None => Ok(kind),
+    if let Some(level) = outer.iter().find(|level| !may_stand_within(kind, level.kind)) {
+        let expected = format!("a level that fits within a {}", name(level.kind));
+        return Err(cursor.mismatch_at(start, expected));
     }
+    Ok(kind)
 }
 
 fn may_stand_within(inner: Kind, outer: Kind) -> bool {
@@ -190,35 +186,22 @@ fn facts(levels: &[Level]) -> Facts {
         starts.map(move |start| (start..start + size).map(CpuId::new))
     };
 
-    let mut cpus: Sorted<CpuId, CpuFacts> = Sorted::new();
+    let mut cpus: Sorted<CpuId, CpuFacts> =
+        all.iter().map(|cpu| (cpu, CpuFacts::default())).collect();
     for core in members(Kind::Core) {
         let siblings = Arc::new(core.clone().collect::<CpuSet>());
-        for cpu in core {
-            cpus.or_insert_with(cpu, CpuFacts::default).siblings = Arc::clone(&siblings);
-        }
+        core.for_each(|cpu| cpus[cpu].siblings = Arc::clone(&siblings));
     }
     for llc in members(Kind::Llc) {
-        let sharers = Arc::new(llc.clone().collect::<CpuSet>());
-        for cpu in llc {
-            let cache =
-                CacheFacts { level: SYNTHETIC_LLC_LEVEL, size: None, cpus: Arc::clone(&sharers) };
-            cpus.or_insert_with(cpu, CpuFacts::default).cache = Some(cache);
-        }
+        let sharers = Arc::new(llc.clone().collect());
+        let cache = CacheFacts { level: SYNTHETIC_LLC_LEVEL, size: None, cpus: sharers };
+        llc.for_each(|cpu| cpus[cpu].cache = Some(cache.clone()));
     }
     for (package, id) in members(Kind::Package).zip(0..) {
-        for cpu in package {
-            cpus.or_insert_with(cpu, CpuFacts::default).package = Some(id);
-        }
+        package.for_each(|cpu| cpus[cpu].package = Some(id));
     }
     let nodes = members(Kind::Numa).zip(0..).map(|(node, id)| (id, node.collect())).collect();
-    Facts {
-        possible: all.clone(),
-        online: all.clone(),
-        allowed: all,
-        cpus,
-        nodes,
-        ..Facts::default()
-    }
+    Facts { online: all.clone(), allowed: all, cpus, nodes, ..Facts::default() }
 }
 
 /// Returns the number of members of a kind in the whole machine. A kind that is left out nests
@@ -237,14 +220,9 @@ mod tests {
     use super::*;
 
     fn counts(description: &str) -> [usize; 5] {
-        let topology = Topology::synthetic(description).unwrap();
-        [
-            topology.packages().len(),
-            topology.nodes().len(),
-            topology.llcs().len(),
-            topology.cores().len(),
-            topology.allowed().len(),
-        ]
+        let Topology { packages, nodes, llcs, cores, allowed, .. } =
+            Topology::synthetic(description).unwrap();
+        [packages.len(), nodes.len(), llcs.len(), cores.len(), allowed.len()]
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! allowed quota                                          only in a saved copy; quota: as cpu.max
 //! ```
 //!
-//! The kernel omits the level, type or sharers of a cache that it does not know; such a cache is
-//! ignored. Instruction caches are ignored too, because they do not matter to work items.
+//! A cache without a level, a type or sharers, which the kernel omits if it does not know them, is
+//! ignored. So are instruction caches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,15 +29,11 @@ use crate::topology::{Topology, some_allowed};
 
 pub(crate) const CPU_DIR: &str = "devices/system/cpu";
 pub(crate) const NODE_DIR: &str = "devices/system/node";
-
-/// The allowed CPUs, in a saved copy only.
 pub(crate) const ALLOWED: &str = "allowed";
-
-/// The CPU quota, in a saved copy only.
 pub(crate) const QUOTA: &str = "quota";
 
 const POSSIBLE: &str = "possible";
-pub(crate) const ONLINE: &str = "online";
+const ONLINE: &str = "online";
 const ISOLATED: &str = "isolated";
 const NOHZ_FULL: &str = "nohz_full";
 
@@ -94,12 +90,12 @@ pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<
     for cpu in &online {
         *cpus.or_insert_with(cpu, CpuFacts::default) = cpu_facts(&dir, cpu, faults)?;
     }
-    let nothing = CpuSet::default;
+    let possible = file::list(&dir.join(POSSIBLE)).map(Option::unwrap_or_default);
+    let mut or_none = |list| faults.or(list, CpuSet::new());
     Ok(Facts {
-        possible: faults
-            .or(file::list(&dir.join(POSSIBLE)).map(Option::unwrap_or_default), nothing())?,
-        isolated: faults.or(file::list_or_null(&dir.join(ISOLATED)), nothing())?,
-        nohz_full: faults.or(file::list_or_null(&dir.join(NOHZ_FULL)), nothing())?,
+        possible: or_none(possible)?,
+        isolated: or_none(file::list_or_null(&dir.join(ISOLATED)))?,
+        nohz_full: or_none(file::list_or_null(&dir.join(NOHZ_FULL)))?,
         cpus,
         nodes: nodes(&root.join(NODE_DIR), faults)?,
         allowed: online.clone(),
@@ -142,9 +138,8 @@ fn siblings(topology: &Path, cpu: CpuId) -> Result<CpuSet, Error> {
             return including(cpu, siblings, &path);
         }
     }
-    let what =
-        format!("CPU {cpu} is online and has neither {CORE_CPUS_LIST} nor {THREAD_SIBLINGS_LIST}");
-    Err(Error::inconsistent(topology, what))
+    let neither = format!("neither {CORE_CPUS_LIST} nor {THREAD_SIBLINGS_LIST}");
+    Err(Error::inconsistent(topology, format!("CPU {cpu} is online and has {neither}")))
 }
 
 fn last_level_cache(
@@ -157,8 +152,8 @@ fn last_level_cache(
     for (_, index) in caches.unwrap_or_default() {
         let above = last.as_ref().map(|last| last.level);
         if let Some(cache) = faults.or(cache_above(above, &index, cpu), None)? {
-            last =
-                Some(CacheFacts { size: faults.or(file::size(&index.join(SIZE)), None)?, ..cache });
+            let size = faults.or(file::size(&index.join(SIZE)), None)?;
+            last = Some(CacheFacts { size, ..cache });
         }
     }
     Ok(last)
@@ -211,10 +206,8 @@ fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
     if cpus.contains(cpu) {
         return Ok(cpus);
     }
-    Err(Error::inconsistent(
-        path,
-        format!("CPU {cpu} is not in its own list, which is {:?}", cpus.to_string()),
-    ))
+    let list = cpus.to_string();
+    Err(Error::inconsistent(path, format!("CPU {cpu} is not in its own list, which is {list:?}")))
 }
 
 fn needed<T>(path: &Path, value: Option<T>) -> Result<T, Error> {
