@@ -71,11 +71,9 @@ pub mod model;
 pub use base::internal::panics::join_error::{JoinError, PanicPayload};
 pub use base::internal::params::MaxActiveScope;
 pub use execute::block_on::block_on;
-pub use execute::cancel_on_drop::CancelOnDrop;
-pub use execute::join::JoinHandle;
+pub use execute::join::{CancelOnDrop, JoinHandle};
 pub use execute::work::{Busy, FlushError, Work, current_work};
-pub use flushing::drain::DrainError;
-pub use flushing::drain_async::Drain;
+pub use flushing::drain::{Drain, DrainError};
 pub use flushing::flush::OwnQueueError;
 pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 #[cfg(not(any(loom, shuttle)))]
@@ -95,8 +93,8 @@ pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::task::TaskOptions;
-pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
-pub use route::registry_error::{RegistryError, TopologyInUse};
+pub use route::attrs::{Attrs, BuildError, RegistryError, TopologyInUse};
+pub use route::attrs::{MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
 pub use route::stats::{GroupStats, PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]

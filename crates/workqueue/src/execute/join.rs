@@ -26,7 +26,6 @@ use sync::{
 };
 
 use super::{
-    cancel_on_drop::CancelOnDrop,
     deadline::{AnyTime, StartBy},
     run::{self, is_blocking, is_current, note_panic, with_current, with_events},
     wait::{self, NeedsOurSeat, must_not_be_lost, reported},
@@ -483,7 +482,7 @@ impl<T> JoinHandle<T> {
 
     /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
-        CancelOnDrop::new(self)
+        CancelOnDrop { handle: Some(self) }
     }
 
     /// Returns the closure's result if the closure has ended. If the deadline has passed and the
@@ -654,17 +653,81 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-impl<T> Drop for JoinHandle<T> {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        // SAFETY: the table belongs to the item, and its handle is not used again.
-        unsafe { (self.table().leave)(self.item) };
+// SAFETY: the table belongs to the item, and its handle is not used again.
+sync::on_drop!(JoinHandle[T], it => unsafe { (it.table().leave)(it.item) });
+
+base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
+
+/// A handle that waits for an item as a [`JoinHandle`] does, and cancels the item when the handle
+/// is dropped; created by [`cancel_on_drop`](JoinHandle::cancel_on_drop).
+///
+/// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
+/// worker drops a future that has been polled. An item that has been neither started nor polled is
+/// dropped by the thread that drops the handle; see [`JoinHandle::cancel`].
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// queue.pause();
+/// let (send, receive) = std::sync::mpsc::channel();
+/// drop(queue.spawn(move || send.send(7)).cancel_on_drop());
+/// queue.resume();
+/// // The closure is gone, and was not called.
+/// assert!(receive.recv().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it cancels the item"]
+pub struct CancelOnDrop<T> {
+    /// `None` if dropping this handle no longer cancels the item.
+    handle: Option<JoinHandle<T>>,
+}
+
+impl<T> CancelOnDrop<T> {
+    /// Returns a handle that does not cancel the item when it is dropped.
+    pub fn keep(mut self) -> JoinHandle<T> {
+        self.handle.take().expect("only the drop takes it")
+    }
+
+    /// Waits for the item to end, as [`JoinHandle::join`] does.
+    ///
+    /// # Blocking
+    ///
+    /// The same as [`JoinHandle::join`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`JoinHandle::join`].
+    pub fn join(self) -> Result<T, JoinError> {
+        self.keep().join()
+    }
+
+    /// Returns `true` if the item has ended or been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
+impl<T> Future for CancelOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let handle = self.handle.as_mut().expect("only the drop takes it");
+        Pin::new(handle).poll(context)
+    }
+}
+
+sync::on_drop!(CancelOnDrop[T], it => if let Some(mut handle) = it.handle.take() {
+    // FOREIGN(cancel-drop): the closure or future, on the thread that drops this handle; a panic is
+    // contained here, because the thread may be unwinding.
+    contain(|| {
+        handle.cancel();
+    });
+});
+
+base::internal::impl_debug!(CancelOnDrop[T], it => handle: it.handle);
 
 /// A closure without a handle. Its state is never read.
 #[repr(C)]

@@ -640,13 +640,7 @@ impl Frame {
 /// The enclosing run. Dropping this makes it the innermost run again.
 struct Outer(*const Frame);
 
-impl Drop for Outer {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            INNERMOST.with(|innermost| innermost.set(self.0));
-        }
-    }
-}
+sync::on_drop!(Outer, it => INNERMOST.with(|innermost| innermost.set(it.0)));
 
 sync::thread_local! {
     /// The innermost run; null outside of runs.

@@ -2,7 +2,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
@@ -91,21 +90,11 @@ pub enum FlushError {
     Panicked,
 }
 
-impl fmt::Display for FlushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OwnItem => "a work item cannot wait for its own end",
-            Self::OwnQueue => {
-                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
-            }
-            Self::Panicked => "the work item panicked",
-        })
-    }
-}
-
-impl std::error::Error for FlushError {}
-
-base::internal::into_io_error!(FlushError, |_| ErrorKind::Other);
+base::internal::impl_error!(FlushError {
+    OwnItem => Other, "a work item cannot wait for its own end";
+    OwnQueue => Other, "the work item cannot start before the item that waits for it has ended: their queue has one seat";
+    Panicked => Other, "the work item panicked";
+});
 
 /// The item behind the handles.
 ///
@@ -608,14 +597,7 @@ impl Clone for Work {
     }
 }
 
-impl Drop for Work {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        // SAFETY: the dropped handle belongs to the item.
-        drop(unsafe { self.revivable().handles.leave(self.item) });
-    }
-}
+// SAFETY: the dropped handle belongs to the item.
+sync::on_drop!(Work, it => drop(unsafe { it.revivable().handles.leave(it.item) }));
 
 base::internal::impl_debug!(Work, it => state: it.head().load());

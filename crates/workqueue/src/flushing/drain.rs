@@ -5,7 +5,12 @@
 //! the drain never ends. The drain itself does not depend on rounds; they are counted only so that
 //! a long drain can be reported.
 
-use std::{fmt, mem, task::Waker, time::Duration};
+use std::{
+    mem,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use base::internal::panics::Foreign;
 use sync::{
@@ -18,12 +23,13 @@ use super::flush::{Flush, OwnQueueError};
 use crate::{
     cleanups,
     execute::wait,
+    limit::settled::TaskSeat,
     observe::{
         left::{Doing, LeftItems, StillBusy},
         report::{ItemName, Report},
     },
     pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Inner, Workqueue},
+    queues::queue::{Draining, Inner, Workqueue},
     route::plan::Plan,
 };
 
@@ -37,20 +43,9 @@ pub enum DrainError {
     StillBusy(StillBusy),
 }
 
-impl fmt::Display for DrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OwnQueue(error) => error.fmt(f),
-            Self::StillBusy(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DrainError {}
-
-base::internal::into_io_error!(DrainError, |error| match error {
-    DrainError::OwnQueue(_) => ErrorKind::Other,
-    DrainError::StillBusy(_) => ErrorKind::TimedOut,
+base::internal::impl_error!(DrainError {
+    OwnQueue(error) => Other, "{error}";
+    StillBusy(error) => TimedOut, "{error}";
 });
 
 impl From<OwnQueueError> for DrainError {
@@ -63,6 +58,20 @@ impl From<StillBusy> for DrainError {
     fn from(error: StillBusy) -> Self {
         Self::StillBusy(error)
     }
+}
+
+/// A future that drains a queue, created by [`Workqueue::drain_async`].
+#[must_use = "a future does nothing until it is polled"]
+pub struct Drain<'a> {
+    queue: &'a Workqueue,
+    /// Set from the first poll until the drain ends.
+    under_way: Option<UnderWay<'a>>,
+}
+
+struct UnderWay<'a> {
+    seat: TaskSeat,
+    rounds: Rounds<'a>,
+    _draining: Draining<'a>,
 }
 
 /// The two passes of a drain check.
@@ -173,6 +182,62 @@ impl Workqueue {
         } else {
             Err(self.inner.left_and(Vec::new()).into())
         }
+    }
+
+    /// Returns a future that drains the queue as [`drain`](Self::drain) does, for async tasks.
+    ///
+    /// From the first poll on, the queue rejects enqueues from outside its items.
+    ///
+    /// # Guarantees
+    ///
+    /// - The future is woken only when the queue may have been drained. It does not spin.
+    /// - Dropping the future stops the drain: the queue accepts items again, and its items
+    ///   continue. A [`timeout`](crate::timeout()) can therefore limit a drain. If it elapses,
+    ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout, which never blocks for items,
+    ///   returns the remaining ones.
+    ///
+    /// # Blocking
+    ///
+    /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
+    /// long drain as `drain` does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future
+    /// of this queue, because the drain would wait for that item.
+    ///
+    /// # Panics
+    ///
+    /// A poll panics in a child of `fork` (see [`Workqueue`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Elapsed, Workqueue, block_on, timeout};
+    /// # use std::time::Duration;
+    /// let requests = Workqueue::builder("requests").build()?;
+    /// let tasks = Workqueue::builder("tasks").build()?;
+    /// let answer = requests.spawn(|| 42);
+    /// let shutdown = tasks.spawn_async(async move {
+    ///     requests.drain_async().await?;
+    ///     requests.close_in_background();
+    ///     Ok::<_, afterwork::workqueue::OwnQueueError>(())
+    /// });
+    /// shutdown.join()??;
+    /// assert!(answer.is_finished());
+    ///
+    /// // With a time limit, and the names of the remaining items.
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let mut handle = queue.spawn_async(std::future::pending::<()>());
+    /// let drained = block_on(timeout(Duration::from_millis(1), queue.drain_async()));
+    /// assert_eq!(drained, Err(Elapsed));
+    /// println!("{}", queue.drain_timeout(Duration::ZERO).unwrap_err());
+    /// # handle.cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "drain_workqueue")]
+    pub fn drain_async(&self) -> Drain<'_> {
+        Drain { queue: self, under_way: None }
     }
 
     /// Pauses the queue: no item starts until [`resume`](Self::resume). Returns `true` if the queue
@@ -339,6 +404,58 @@ impl Inner {
         left
     }
 }
+
+impl Future for Drain<'_> {
+    type Output = Result<(), OwnQueueError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let inner = &this.queue.inner;
+        inner.may_be_stopped()?;
+        inner.may_be_awaited()?;
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind into the caller of the poll.
+        let waker = Foreign::new(context.waker().clone());
+        let settled = &inner.core.settled;
+        let under_way = this.under_way.get_or_insert_with(|| UnderWay {
+            seat: TaskSeat::default(),
+            rounds: Rounds::new(inner),
+            _draining: inner.closed.while_draining(),
+        });
+        let mut waker = Some(waker);
+        let late = twin::armed("drain: registers its waker after the check");
+        let mut leave =
+            || waker.take().map(|waker| settled.leave_waker(&mut under_way.seat, waker));
+        if !late {
+            // Drops the previous waker with no lock held.
+            drop(leave());
+        }
+        if under_way.rounds.have_ended() {
+            this.under_way_is_over();
+            return Poll::Ready(Ok(()));
+        }
+        drop(leave());
+        Poll::Pending
+    }
+}
+
+impl Drain<'_> {
+    /// Removes the waker, and lets the queue accept items again.
+    fn under_way_is_over(&mut self) {
+        if let Some(mut under_way) = self.under_way.take()
+            // In a child of `fork` the lock may never be released.
+            && self.queue.inner.is_at_home()
+        {
+            let waker = self.queue.inner.core.settled.take_waker(&mut under_way.seat);
+            drop(under_way);
+            drop(waker);
+        }
+    }
+}
+
+sync::on_drop!(Drain<'_>, it => it.under_way_is_over());
+
+base::internal::impl_debug!(Drain<'_>, it => queue: it.queue.name(), is_under_way: it.under_way.is_some());
 
 /// A drain that has not yet found the queue empty.
 pub(crate) struct Rounds<'a> {

@@ -20,7 +20,7 @@ use topology::{CpuId, Topology};
 
 use crate::{
     queues::{clock::Clock, registry::Registry},
-    route::registry_error::RegistryError,
+    route::attrs::RegistryError,
 };
 
 /// A registry for tests, with a clock that only the test advances; created by

@@ -8,7 +8,7 @@ use super::manager_loop;
 use crate::{
     execute::wait,
     queues::{clock::Clock, registry::Registry},
-    route::registry_error::{RegistryError, TopologyInUse},
+    route::attrs::{RegistryError, TopologyInUse},
 };
 
 impl Registry {

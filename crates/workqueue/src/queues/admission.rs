@@ -18,10 +18,11 @@ use base::internal::{
     panics::join_error::JoinError,
     wake::{report, sleeper::on_turn_of_task},
 };
-use sync::{atomic::Ordering, time};
+use sync::time;
 
 use super::{
-    queue::{Admission, COUNTS, GROUP_DRAINS, Inner, Workqueue},
+    queue::{Inner, Workqueue},
+    spawn::Admission,
     task::TaskOptions,
 };
 use crate::limit::capacity::Capacity;
@@ -55,6 +56,12 @@ enum Reason {
     Closed,
     Disabled,
 }
+
+base::internal::impl_error!(Reason {
+    Full => WouldBlock, "the workqueue is full";
+    Closed => BrokenPipe, "the workqueue is being drained, or is shut down";
+    Disabled => Other, "the work item is disabled";
+});
 
 // SAFETY: no function or trait of the error accesses the work by a shared reference.
 unsafe impl<F> Sync for TrySpawnError<F> {}
@@ -111,22 +118,13 @@ impl<F> TrySpawnError<F> {
         let error = if self.is_full() { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
     }
-
-    fn describe(&self) -> (io::ErrorKind, &'static str) {
-        use io::ErrorKind::{BrokenPipe, Other, WouldBlock};
-        match self.reason {
-            Reason::Full => (WouldBlock, "the workqueue is full"),
-            Reason::Closed => (BrokenPipe, "the workqueue is being drained, or is shut down"),
-            Reason::Disabled => (Other, "the work item is disabled"),
-        }
-    }
 }
 
 base::internal::impl_debug!(TrySpawnError[F], it => reason: it.reason);
 
 impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.describe().1)
+        self.reason.fmt(f)
     }
 }
 
@@ -137,8 +135,7 @@ impl<F> std::error::Error for TrySpawnError<F> {}
 /// [`Other`](io::ErrorKind::Other).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        let (kind, message) = error.describe();
-        io::Error::new(kind, message)
+        error.reason.into()
     }
 }
 
@@ -266,21 +263,6 @@ impl<'a> TaskOptions<'a> {
 }
 
 impl Workqueue {
-    /// Acquires a capacity permit if the queue has a capacity. The result is `true` if the new item
-    /// holds a permit.
-    #[inline]
-    pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
-        match self.admission() {
-            Admission::Open => Ok(false),
-            Admission::Counted(capacity) if capacity.try_take() => Ok(true),
-            Admission::Counted(_) => {
-                self.inner.note_refused();
-                Err(TrySpawnError::FULL)
-            }
-            Admission::Closed => Err(TrySpawnError::CLOSED),
-        }
-    }
-
     /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does. If none is free, sleeps
     /// until there is one, or until the time `until`. Items of this queue do not wait.
     pub(super) fn wait_for_place(
@@ -306,47 +288,5 @@ impl Workqueue {
             return Err(TrySpawnError::CLOSED);
         }
         Ok(permit.use_up())
-    }
-
-    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
-    #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        !matches!(self.admission(), Admission::Closed)
-    }
-
-    /// Checks whether the caller may queue items, and counts a rejection.
-    #[inline]
-    pub(crate) fn admission(&self) -> Admission<'_> {
-        let closed = &self.inner.closed;
-        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
-            return Admission::Open;
-        }
-        self.inner.admission_else()
-    }
-}
-
-impl Inner {
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
-    #[cold]
-    fn admission_else(&self) -> Admission<'_> {
-        self.must_be_at_home();
-        let accepts = match self.closed.word.load(Ordering::Relaxed) & !COUNTS {
-            0 => true,
-            GROUP_DRAINS => self.group.as_ref().is_some_and(|group| group.runs_here()),
-            _ => self.runs_here(),
-        };
-        if !accepts {
-            self.note_refused();
-            return Admission::Closed;
-        }
-        match &self.core.capacity {
-            Some(capacity) => Admission::Counted(capacity),
-            None => Admission::Open,
-        }
-    }
-
-    pub(crate) fn note_refused(&self) {
-        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 }

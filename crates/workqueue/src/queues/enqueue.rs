@@ -262,7 +262,7 @@ impl Inner {
     /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU if `cpu` is
     /// `None`.
     pub(super) fn home(&self, cpu: Option<CpuId>, lane: Lane) -> &Pwq {
-        let routes = &self.route_table;
+        let routes = self.route_table.routes();
         cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu)).in_lane(lane)
     }
 

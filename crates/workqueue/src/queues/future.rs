@@ -502,7 +502,7 @@ unsafe fn push(item: NonNull<Head>) {
     // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
     // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
-    let home = queue.route_table.here().in_lane(lane);
+    let home = queue.route_table.routes().here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
     home.push(item);
 }

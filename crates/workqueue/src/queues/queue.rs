@@ -18,7 +18,7 @@ use super::{
 use crate::{
     execute::run::is_inside,
     item::lane::Lane,
-    limit::{capacity::Capacity, queue_core::QueueCore},
+    limit::queue_core::QueueCore,
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE, check_shares},
@@ -131,15 +131,6 @@ const DESTROYED: u32 = 1 << 31;
 pub(super) const COUNTS: u32 = 1 << 30;
 /// Set while the group drains: items of the whole group may queue.
 pub(super) const GROUP_DRAINS: u32 = 1 << 29;
-
-pub(crate) enum Admission<'a> {
-    /// The queue accepts the item.
-    Open,
-    /// The queue accepts the item if there is free capacity.
-    Counted(&'a Capacity),
-    /// The queue rejects the item, and has counted the rejection.
-    Closed,
-}
 
 /// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
 /// other callers.

@@ -15,9 +15,8 @@ use crate::{
     observe::report::Report,
     pools::manager::Manager,
     route::{
-        attrs::BuildError,
+        attrs::{BuildError, RegistryError},
         machine::Machine,
-        registry_error::RegistryError,
         stats::{PoolStats, QueueReport},
     },
 };

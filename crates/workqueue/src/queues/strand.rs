@@ -531,7 +531,7 @@ impl Base {
                 backoff.pause();
             }
         }
-        let next = self.queue.route_table.here().in_lane(self.lane);
+        let next = self.queue.route_table.routes().here().in_lane(self.lane);
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
         let is_open = || home.pool.is_open(home.slot, color);
@@ -585,7 +585,7 @@ impl<S: Send + 'static> Item<S> {
         }
         // SAFETY: as above. If closures are left, they are counted.
         if !unsafe { base.is_idle() } {
-            let next = base.queue.route_table.here().in_lane(base.lane);
+            let next = base.queue.route_table.routes().here().in_lane(base.lane);
             // SAFETY: as above.
             unsafe { base.enqueue(item, next) };
         }

@@ -11,6 +11,7 @@ use super::{
     expiry::StartBefore,
     future::{self, CancelHandle},
     queue::Workqueue,
+    spawn,
 };
 use crate::{
     execute::{
@@ -386,6 +387,46 @@ impl<'a> TaskOptions<'a> {
         let has_permit = admitted!(self.admit(), func);
         self.home().push_detached(func, has_permit);
         Ok(())
+    }
+
+    /// Queues each of `funcs` to run once, in order, as [`spawn_detached`](Self::spawn_detached)
+    /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
+    /// and not rejected.
+    ///
+    /// The closures are pushed in chains of up to 64, with one atomic update to shared memory for
+    /// each chain instead of each closure. A closure may therefore still be waiting to be queued
+    /// when the iterator is asked for the next one. On return, all closures are queued. If `funcs`
+    /// panics, all closures that it has returned are queued. If the queue is closed during the
+    /// call, the remaining closures are rejected.
+    ///
+    /// # Blocking
+    ///
+    /// The same as [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity)
+    /// closures are pushed one by one.
+    ///
+    /// # Panics
+    ///
+    /// If `funcs` panics, or if called in a child of `fork` (see [`Workqueue`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// static SUM: AtomicU64 = AtomicU64::new(0);
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let add = |number| move || _ = SUM.fetch_add(number, Ordering::Relaxed);
+    /// assert_eq!(queue.task().spawn_detached_all((1..=100).map(add)), 100);
+    /// queue.drain()?;
+    /// assert_eq!(SUM.load(Ordering::Relaxed), 5050);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_detached_all<F>(self, funcs: impl IntoIterator<Item = F>) -> usize
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        spawn::spawn_detached_all(self, funcs)
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a

@@ -45,7 +45,15 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
+use crate::{
+    execute::{
+        deadline::AsTicket,
+        join::{self, JoinHandle},
+    },
+    item::head::Name,
+    limit::queue_core::QueueCore,
+    queues::queue::Workqueue,
+};
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]
@@ -264,7 +272,11 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
         return None;
     }
     let ticket = Ticket::new(crew.clone());
-    Some(queue.spawn_ticket(move || ticket.use_up()))
+    let func = move || ticket.use_up();
+    let home = queue.here();
+    let (item, handle) = join::joinable(Name::of(&func), AsTicket, func, home, false);
+    home.push(item);
+    Some(handle)
 }
 
 pub(super) struct Tickets {
