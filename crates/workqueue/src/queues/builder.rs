@@ -55,7 +55,6 @@ pub struct Builder {
     pub(super) with_rescuer: bool,
     pub(super) bh: bool,
     pub(super) on_panic: Option<PanicHandler>,
-    /// `true` for a process-wide queue, which no handle can stop.
     pub(super) for_all: bool,
 }
 
@@ -97,8 +96,8 @@ impl Builder {
 
     /// Keeps workers on the CPUs of their pod at all times; off by default.
     ///
-    /// Workers of a non-strict queue start on the CPUs of their pod, too. They may run on other
-    /// CPUs while work waits and their own CPUs give them no time.
+    /// Workers of a non-strict queue start on the CPUs of their pod, too, but may run on other CPUs
+    /// while work waits and their own CPUs give them no time.
     ///
     /// Differs from Linux: the kernel moves a non-strict worker back to its pod at each wake-up,
     /// which user space cannot do without a system call.
@@ -115,16 +114,16 @@ impl Builder {
     /// process. The value may be at most 512; the default is the registry's
     /// [`max_active`](base::params::Params::max_active).
     ///
-    /// An item that waits for another item of its own queue keeps its seat while it waits. If
-    /// joiners may help, it lends the seat to the item for which it waits, even if that item was
-    /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
-    /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
-    /// no seat for the last one and never ends, as in the kernel. If `max_active` is 1, the wait
-    /// returns an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that
-    /// returns to this queue through items of another queue may also never end, because a run lends
-    /// its seat on its own thread only, and a worker may start an item of the chain before the
-    /// joiner does. A destructor that runs outside of an item, such as that of a cancelled closure,
-    /// has no seat to lend, so an item that it waits for acquires a seat of its own.
+    /// An item that waits for another item of its own queue keeps its seat. If joiners may help, it
+    /// lends the seat to the item for which it waits, even if that was queued on another node or
+    /// CPU, for which [`max_active_scope`](Self::max_active_scope) provides separate seats. If
+    /// joiners may not help, a chain of `max_active` such waits leaves no seat for the last one and
+    /// never ends, as in the kernel; if `max_active` is 1, the wait returns
+    /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) instead. A chain that returns to this
+    /// queue through items of another queue may also never end, because a run lends its seat on its
+    /// own thread only, and a worker may start an item of the chain before the joiner does. A
+    /// destructor that runs outside of an item, such as that of a cancelled closure, has no seat to
+    /// lend.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active: Some(max_active), ..self }
     }
@@ -152,13 +151,12 @@ impl Builder {
     ///   scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
-    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
-    /// rejected. A paused queue fills up, and stays full until it is resumed.
+    /// `wait_for_capacity` does not wait there. A drain rejects the work of other callers. A paused
+    /// queue stays full until it is resumed.
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
-    /// nothing.
+    /// Each item costs two atomic updates to a shared word.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity: Some(capacity), ..self }
@@ -168,11 +166,10 @@ impl Builder {
     /// 1 to [`MAX_SHARES`](crate::MAX_SHARES). It can be
     /// [changed](Workqueue::set_shares) while the queue is in use.
     ///
-    /// Without shares a pool runs items in the order in which they were queued, across all queues.
-    /// A queue that floods the pool makes the items of other queues wait behind all of its own.
-    /// `max_active` is a poor remedy, because it also applies while the other queues are idle. With
-    /// shares, queues that have work get CPU time in proportion to their shares, and time that a
-    /// queue does not use goes to the others.
+    /// Without shares a pool runs items of all queues in the order of queueing, so a queue that
+    /// floods the pool makes other queues wait behind all of its items. (`max_active` also applies
+    /// while the others are idle.) With shares, queues that have work get CPU time in proportion to
+    /// their shares, and time that a queue does not use goes to the others.
     ///
     /// ```
     /// use afterwork::workqueue::Workqueue;
@@ -197,8 +194,7 @@ impl Builder {
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
     ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
-    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
-    ///   program that builds a queue for each item gains no time.
+    ///   time. A new queue starts at the average of the queues that have work for the pool.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
     ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
@@ -207,23 +203,20 @@ impl Builder {
     ///   many milliseconds, `max_active` can keep a worker free.
     /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
     ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
-    ///   its pool. With a small `max_active`, items in other pools therefore wait for that worker,
-    ///   too.
+    ///   its pool.
     ///
     /// # Cost
     ///
     /// In a pool to which shares apply, a worker changes a sorted set of the waiting queues a few
-    /// times per batch, under the pool's lock, and releases its seat afterwards. The time is
-    /// logarithmic in the number of these queues. If a program has thousands of states, use
-    /// [strands](crate::Workqueue::strand) instead of queues.
+    /// times per batch, under the pool's lock, in time logarithmic in their number. For thousands
+    /// of states, use [strands](crate::Workqueue::strand) instead of queues.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(self, shares: u32) -> Self {
         Self { shares: Some(shares), ..self }
     }
 
-    /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
-    /// together, and give them a share of CPU time. The default is no group. A queue stays in its
-    /// group.
+    /// Puts the queue into `group` for good. A group can limit, pause, drain and cancel all its
+    /// queues together, and give them a share of CPU time. The default is no group.
     pub fn group(self, group: &Group) -> Self {
         Self { group: Some(group.clone()), ..self }
     }
@@ -245,8 +238,7 @@ impl Builder {
     /// `afterwork top` shows, and the Prometheus text.
     ///
     /// Use it for thousands of queues, whose lines would bury the others. [`Workqueue::stats`] and
-    /// the statistics of its pools still count the queue. For thousands of small serial queues,
-    /// [strands](Workqueue::strand) are cheaper.
+    /// the statistics of its pools still count the queue.
     ///
     /// # Examples
     ///
@@ -264,10 +256,9 @@ impl Builder {
 
     /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
     ///
-    /// By default it may, unless the queue is strict or ordered. Helping makes it at least ten
-    /// times faster to wait for one item at a time. It also means that an item may run on its
-    /// joiner's thread, with that thread's stack and thread-locals. A helped run counts against
-    /// `max_active` like any other run.
+    /// By default it may, unless the queue is strict or ordered. This makes it at least ten times
+    /// faster to wait for one item at a time. An item may then run with the stack and thread-locals
+    /// of its joiner's thread. A helped run counts against `max_active` like any other run.
     pub fn help(self, help: bool) -> Self {
         Self { help: Some(help), ..self }
     }
@@ -304,9 +295,9 @@ impl Builder {
     ///
     /// The panic has already been caught and counted, and the worker keeps running. The handler
     /// runs on the thread that ran the item, as part of that run. If the handler panics, its
-    /// payload is dropped. The handler is dropped by the thread that destroys the queue, after all
-    /// items have ended. Without a handler, a panic is only caught and counted. To end the process,
-    /// call [`std::process::abort`] in the handler.
+    /// payload is dropped. The thread that destroys the queue drops the handler, after all items
+    /// have ended. Without a handler, a panic is only caught and counted. To end the process, call
+    /// [`std::process::abort`].
     pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
@@ -314,9 +305,9 @@ impl Builder {
     /// Runs items one at a time on the CPU that queued them. Corresponds to the kernel's
     /// `WQ_PERCPU`.
     ///
-    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool
-    /// of each CPU runs one worker at a time. If that worker blocks (see
-    /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
+    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. Each pool
+    /// runs one worker at a time, and another one if that worker blocks (see
+    /// [`blocking`](crate::blocking)) or hogs the CPU.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.affinity(AffinityScope::Cpu).strict(true).max_active_scope(MaxActiveScope::Cpu)
@@ -351,7 +342,6 @@ impl Builder {
     /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool
     /// runs at once. Corresponds to the kernel's `WQ_CPU_INTENSIVE`.
     ///
-    /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
     /// `max_active` bounds the number of CPU-intensive items that run. An item of any queue that
     /// has used the CPU for 10 ms while others wait is treated the same way from then on (see
     /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
@@ -365,16 +355,13 @@ impl Builder {
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
     /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
-    /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking).
-    /// Set [`max_active`](Self::max_active) to bound its threads.
+    /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking). It
+    /// includes [`cpu_intensive`](Self::cpu_intensive). Set [`max_active`](Self::max_active) to
+    /// bound its threads.
     ///
     /// # Cost
     ///
     /// Workers take one item at a time, and start another worker while items wait.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which this includes.
     ///
     /// # Examples
     ///
@@ -397,13 +384,13 @@ impl Builder {
     /// # Guarantees
     ///
     /// While thread creation fails, an item of this queue starts within about 10 ms after the
-    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time.
-    /// An item that waits for another item of its own queue then waits forever, as in the kernel.
+    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time,
+    /// so an item that waits for another item of its own queue waits forever, as in the kernel.
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
-    /// pages are allocated at first use.
+    /// The queue has a sleeping thread. Its stack is reserved at once, and its pages are allocated
+    /// at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }
@@ -413,19 +400,19 @@ impl Builder {
     /// kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
-    /// after the items queued there earlier. The thread yields its CPU after ten batches or two
-    /// milliseconds, as the kernel does.
+    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as the
+    /// kernel does.
     ///
-    /// Differs from Linux: there items run in the interrupted context, at the end of the interrupt.
-    /// Here they run on a thread of their own that must be woken, at nice -20 if the process may
-    /// set it and otherwise at 0. Joiners never help.
+    /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
+    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. Joiners never
+    /// help.
     ///
     /// # Panics
     ///
     /// A wait in this library inside such an item panics instead of sleeping, as does
     /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
-    /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
-    /// to a queue does not wait in such an item.
+    /// bottom-half items of its CPU. Dropping the last handle to a queue does not wait in such an
+    /// item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this queue may block
     /// if their owner may, because the owner runs all of them itself, in turn.

@@ -1,7 +1,7 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
-//! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
-//! clock governs all of them. Blocking waits with a timeout read the system clock.
+//! Timers, sleeps, ticks and start deadlines read the time only here. Blocking waits with a timeout
+//! read the system clock.
 
 use sync::{
     atomic::{AtomicU64, Ordering},
@@ -78,7 +78,6 @@ impl Clock {
         }
     }
 
-    /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => Instant::now(),
@@ -86,7 +85,6 @@ impl Clock {
         }
     }
 
-    /// Sets the time of a paused clock.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn set_ns(&self, now_ns: u64) {
         if let Self::Paused(paused) = self {

@@ -2,10 +2,9 @@
 //!
 //! # The protocol
 //!
-//! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat in both. A pause, a drain and a change of shares affect every queue in the
-//! group. Each is applied to the group first, and then to each member. A new member does the
-//! opposite:
+//! The ceiling of a group is a gate, as in a queue. `pools/seats.rs` describes how a pwq gets a
+//! seat in both. A pause, a drain and a change of shares are applied to the group first, and then
+//! to each member. A new member does the opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
@@ -15,13 +14,11 @@
 //! ```
 //!
 //! If a pause copies the list before the addition, the joiner finds `paused`. Otherwise the pause
-//! finds the joiner. The same holds for shares. The lock of the shares is held until all members
-//! have them, so that the last change is also the last one that each member receives. Twins `group:
-//! a pause overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who
-//! joins`.
+//! finds the joiner. The same holds for shares, whose lock is held until all members have them, so
+//! that the last change is also the last one that each member receives. Twins `group: a pause
+//! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
 //!
-//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
-//! the thread that drops its last handle waits for its items.
+//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own.
 
 use std::ptr;
 
@@ -83,20 +80,17 @@ use crate::{
 /// - If the group is full, its queues take turns in proportion to their shares, regardless of the
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
-/// - A queue requests its seat in the group when its turn in the pool comes. If the group is full
-///   at that time, the queue waits for a seat. Once it has a seat, the next worker of the pool that
-///   ends a batch runs its items. The queue keeps the seat until then. If all workers of the pool
-///   run long items of other queues, one seat of the group is therefore idle until one of them
-///   ends.
+/// - A queue requests its seat in the group when its turn in the pool comes. If it has to wait
+///   for the seat, the next worker of the pool that ends a batch runs its items, and the seat is
+///   held until then. If all workers of the pool run long items of other queues, one seat of the
+///   group is therefore idle.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
-///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
-///   the wait has ended, the item continues at once, even if the group is full. More than
-///   `max_active` threads may then run items. The excess is at most the number of threads that have
-///   waited, and no other item starts until the excess is gone.
+///   toward the group's `max_active`, so items of one group may wait for each other. Afterwards it
+///   continues at once, even if the group is full. The excess is at most the number of threads that
+///   have waited, and no other item starts until it is gone.
 /// - An item that blocks in any other way still counts: on I/O, on a lock, or in
-///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
-///   has run, none of them makes progress.
+///   [`blocking`](crate::blocking). Such items must not wait for another item of the group.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
 ///   runs an item of the group itself.
 /// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items even if the group is
@@ -123,9 +117,9 @@ pub(crate) struct GroupInner {
     pub(crate) gate: GroupGate,
     /// I
     machine: Arc<Machine>,
-    /// I: the process that built the group.
+    /// I
     process: Process,
-    /// A: set while the group is paused.
+    /// A
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
@@ -210,10 +204,10 @@ impl GroupBuilder {
     /// Sets the group's share of the CPU time of each pool in which its queues have items, from 1
     /// to [`MAX_SHARES`](crate::MAX_SHARES).
     ///
-    /// A group competes with other groups, and with queues without a group, as a queue competes
-    /// with others: see [`Builder::shares`](crate::Builder::shares). The queues of the group
-    /// compete with each other for the group's time, by their own shares. A tenant therefore gets
-    /// no more time if it builds more queues.
+    /// A group competes with other groups and with queues without a group, as a queue competes with
+    /// others: see [`Builder::shares`](crate::Builder::shares). Its queues compete with each other
+    /// for the group's time, by their own shares, so a tenant gets no more time by building more
+    /// queues.
     ///
     /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
@@ -448,7 +442,6 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));
@@ -523,9 +516,6 @@ impl GroupInner {
         }
     }
 
-    /// # Panics
-    ///
-    /// If called in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(

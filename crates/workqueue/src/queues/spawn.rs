@@ -115,20 +115,20 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// The future's wakers queue it on the pool of the pod in which they are called. The queue is
-    /// therefore an executor, within its limits: `max_active` counts polls, not suspended futures,
-    /// and an ordered queue polls one future at a time, in the order of the wakes. A poll that
-    /// blocks delays a worker; use [`spawn`](Self::spawn) for such work.
+    /// The future's wakers queue it on the pool of the pod in which they are called. `max_active`
+    /// counts polls, not suspended futures, and an ordered queue polls one future at a time, in the
+    /// order of the wakes. A poll that blocks delays a worker; use [`spawn`](Self::spawn) for such
+    /// work.
     ///
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
     /// - Once the future has been polled, a worker drops it, even if the future is
-    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
-    ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
-    ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as
-    ///   it drops a closure. A suspended future that has neither a handle nor wakers left is
-    ///   dropped by the thread that dropped the last of them.
+    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, that happens when
+    ///   its turn comes. Its destructor may block, and counts against `max_active` as its polls do.
+    ///   If the future was never polled, the canceller drops it, as it drops a closure. A suspended
+    ///   future that has neither a handle nor wakers left is dropped by the thread that dropped the
+    ///   last of them.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
     ///   handle to the queue, wait for suspended futures.
     ///
@@ -238,8 +238,8 @@ impl Pwq {
         }
     }
 
-    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once: the
-    /// state word records the permit, and the state word of an item without a handle is never read.
+    /// The item gets a handle, which is dropped at once: the state word records the permit, and the
+    /// state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
         let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, self, true);

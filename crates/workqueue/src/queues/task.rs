@@ -26,11 +26,10 @@ use crate::{
 
 /// Options for one piece of work, which the last call of a chain queues; created by
 /// [`Workqueue::task`].
-///
 /// All options can be combined. [`deadline`](Self::deadline),
 /// [`hard_deadline`](Self::hard_deadline), [`cancel_handle`](Self::cancel_handle) and the options
-/// that wait for capacity apply to closures and futures; a reusable item is cancelled by its own
-/// handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
+/// that wait for capacity apply to closures and futures; a reusable item has its own handle, and
+/// [`try_enqueue`](Self::try_enqueue).
 ///
 /// Options may hold a capacity permit: see [`reserve`](Self::reserve).
 ///
@@ -52,7 +51,6 @@ use crate::{
 #[must_use = "the last call queues the work"]
 pub struct TaskOptions<'a> {
     pub(super) queue: &'a Workqueue,
-    /// The CPU, or `None` for that of the caller.
     cpu: Option<CpuId>,
     lane: Lane,
     deadline: Option<time::Instant>,
@@ -65,7 +63,6 @@ pub struct TaskOptions<'a> {
 /// The way in which the work gets a capacity permit.
 enum Entry<'a> {
     Try,
-    /// Waits, at most until this time.
     Wait(Option<time::Instant>),
     Permit(Permit<'a>),
 }
@@ -94,9 +91,9 @@ impl Workqueue {
 impl<'a> TaskOptions<'a> {
     /// Queues the work on the pool of `cpu`'s pod.
     ///
-    /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
-    /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
-    /// guarantees it. A joiner that helps runs the item on its own thread.
+    /// If the queue may not use the CPU, the item is queued on the first pod. Only a
+    /// [`strict`](crate::Builder::strict) queue with the affinity `Cpu` guarantees that the item
+    /// runs on that CPU. A joiner that helps runs it on its own thread.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     #[doc(alias("queue_work_on", "schedule_work_on"))]
@@ -104,11 +101,12 @@ impl<'a> TaskOptions<'a> {
         Self { cpu: Some(cpu), ..self }
     }
 
-    /// Queues the work on a pool of the NUMA node `node`: the pool of the current CPU's pod if that
-    /// pod is in the node, otherwise the pool of the first pod of the node.
+    /// Queues the work on a pool of the NUMA node `node`: that of the current CPU's pod if the pod
+    /// is in the node, otherwise that of the node's first pod. A pod that spans nodes belongs to
+    /// each of them.
     ///
     /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
-    /// pod. A pod that spans nodes belongs to each of them.
+    /// pod.
     #[doc(alias("queue_work_node", "async_schedule_node"))]
     pub fn on_node(self, node: u32) -> Self {
         let cpu = self.queue.inner.route_table.routes().cpu_in(node);
@@ -132,11 +130,8 @@ impl<'a> TaskOptions<'a> {
     /// [`JoinError::Expired`](crate::JoinError::Expired).
     ///
     /// The clock is that of the queue's registry. If a test [pauses](crate::Registry::for_tests)
-    /// this clock, compute the deadline from [`Registry::now`](crate::Registry::now) instead of
-    /// `Instant::now`.
-    ///
-    /// Use it for work that is useless when it is late, such as a request whose client has given
-    /// up. A queue that has fallen behind catches up, because it skips expired items.
+    /// it, compute the deadline from [`Registry::now`](crate::Registry::now). Use a deadline for
+    /// work that is useless when it is late, such as a request whose client has given up.
     ///
     /// # Guarantees
     ///
@@ -146,9 +141,9 @@ impl<'a> TaskOptions<'a> {
     /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
     ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item
     ///   counts the expiry (`expired`).
-    /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
-    ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
-    ///   toward the [capacity](crate::Builder::capacity).
+    /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. A
+    ///   panic in the drop is discarded. Until then the item is pending, and counts toward the
+    ///   [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///
@@ -179,8 +174,8 @@ impl<'a> TaskOptions<'a> {
     /// at `deadline` if it is still running.
     ///
     /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
-    /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item
-    /// continues until it returns, and its handle then returns the result. A
+    /// item, and waits for the item's [token](crate::CancellationToken::current) end. The item
+    /// continues until it returns, and its handle returns the result. A
     /// [`timeout`](crate::timeout()) drops a future instead.
     ///
     /// # Cost
@@ -245,11 +240,10 @@ impl<'a> TaskOptions<'a> {
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
     /// started or been cancelled. In a work item of another queue, the pool may start another
-    /// worker while the caller blocks. If items of two full queues wait for free capacity in each
-    /// other's queue, they deadlock. Inside an item of this queue the call does not wait, because
-    /// the items that would free capacity may wait for the calling item.
-    ///
-    /// If a drain begins while the caller waits, the work is rejected when the caller is admitted.
+    /// worker meanwhile. Items of two full queues that wait for capacity in each other's queue
+    /// deadlock. Inside an item of this queue the call does not wait, because the items that would
+    /// free capacity may wait for the calling item. If a drain begins during the wait, the work is
+    /// rejected when the caller is admitted.
     ///
     /// # Panics
     ///
@@ -309,8 +303,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
-    /// panic is reported to the queue's handler. `name` is the name of the user's function, which
-    /// `func` may wrap.
+    /// panic is reported to the queue's handler.
     pub(super) fn try_push<N, T, F, K>(
         mut self,
         name: Name<N>,
@@ -439,10 +432,8 @@ impl<'a> TaskOptions<'a> {
         }
     }
 
-    /// Queues each of `works` that is not pending, in order, and returns the number queued.
-    ///
-    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
-    /// queueing them one by one.
+    /// Queues each of `works` that is not pending, in order, as one chain to one pool, and returns
+    /// the number queued. For tiny items, this is about twice as fast as queueing them one by one.
     ///
     /// # Blocking
     ///
@@ -532,7 +523,6 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    /// Passes `func`'s handle to `keep`, and then pushes `func`.
     fn push_closure<N, T: Send + 'static, K>(
         self,
         name: Name<N>,
@@ -554,7 +544,6 @@ impl<'a> TaskOptions<'a> {
         kept
     }
 
-    /// Passes `future`'s handle to `keep`, and then pushes `future`.
     fn push_future<N, F, K>(
         self,
         name: Name<N>,
