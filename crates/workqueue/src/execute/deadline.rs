@@ -26,7 +26,6 @@ pub(crate) trait StartBy: Send + 'static {
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
-    /// `true` if the item is a closure of a strand.
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have
@@ -40,7 +39,6 @@ pub(crate) trait StartBy: Send + 'static {
         false
     }
 
-    /// Returns the mark of a closure of a strand.
     fn strand(&self) -> OfStrand {
         unreachable!("not in a strand")
     }

@@ -65,9 +65,8 @@ use crate::{
 #[must_use = "dropping the handle discards the result; `spawn_detached` is cheaper"]
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
-    /// The process that spawned the item.
     process: Process,
-    /// The handle returns a `T` but does not contain one, so moving the handle moves no `T`.
+    /// Moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
@@ -98,9 +97,9 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
-/// `name` is the name of the user's function, which `func` may wrap.
-/// `has_permit` is `true` if the caller holds a capacity permit of the queue for the item.
+/// Creates an item that runs `func` and keeps its result. `name` is the name of the user's
+/// function, which `func` may wrap. `has_permit` is set if the caller holds a capacity permit for
+/// the item.
 #[inline]
 pub(crate) fn joinable<N, F, T, S>(
     name: Name<N>,
@@ -161,8 +160,7 @@ fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
     JoinHandle { item: item.cast(), process: Process::now(), result: PhantomData }
 }
 
-/// Creates an item that runs `func` and has no handle. Its home must stay valid until the item has
-/// run.
+/// Creates an item without a handle. Its home must stay valid until the item has run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     memory::place(Detached {
@@ -451,8 +449,7 @@ impl<T> JoinHandle<T> {
         Some(self.take())
     }
 
-    /// If possible, runs the item on this thread before the caller waits for it. Returns `true` if
-    /// the item has run.
+    /// Returns `true` if the item has run on this thread.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -463,8 +460,8 @@ impl<T> JoinHandle<T> {
         wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns the error to report if waiting for this unfinished item without helping would never
-    /// end, unless another thread may help.
+    /// Returns the error to report if a wait for this unfinished item would never end, unless
+    /// another thread may help.
     fn refusal(&self, may_be_helped: bool) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -558,8 +555,7 @@ impl<T> JoinHandle<T> {
         is_scheduled || !self.expire(expiry)
     }
 
-    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
-    /// being cancelled. Returns `false` if the item has ended.
+    /// Does the part of [`await_end`](Self::await_end) that does not depend on a deadline.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
@@ -586,8 +582,8 @@ impl<T> JoinHandle<T> {
         waits.is_some()
     }
 
-    /// If the item has a deadline, waits until the item has ended, the deadline has passed, or the
-    /// clock has reached `end_ns`. Expires the item if the deadline has passed.
+    /// Waits for an item with a deadline until it has ended, its deadline has passed, or the clock
+    /// has reached `end_ns`. Expires the item at its deadline.
     fn wait_until_expired(&self, end_ns: u64) {
         let Some(expiry) = &self.table().expiry else {
             return;

@@ -167,7 +167,6 @@ pub(crate) unsafe fn with_events<R>(
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
     pub(super) waker: Option<Foreign<Waker>>,
-    /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
     /// The remaining steps of a bulk cancel that found this item queued again during its run.
     pub(super) cancelled: Option<Box<Aftermath>>,
@@ -309,10 +308,8 @@ pub(crate) unsafe fn pop_and_cancel(
 }
 
 /// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it ran.
-///
-/// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
-/// on a resource that the caller holds.
+/// it ran. The caller must be waiting for this item, because an unrelated one may need a resource
+/// that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     wait::within_a_stack(item, help_here)
@@ -436,12 +433,10 @@ pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
     color: Color,
-    /// The wakers of the tasks that the removal must wake.
     wakers: Vec<Foreign<Waker>>,
 }
 
 impl CountToRelease {
-    /// Takes over the in-flight count of an item whose home is `home`.
     fn of(item: NonNull<Head>, home: &Pwq) -> Self {
         let (pool, slot) = (home.pool.clone(), home.slot);
         Self { pool, slot, color: list::color(item), wakers: Vec::new() }
@@ -483,22 +478,19 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     count
 }
 
-/// Expires an item if it has not started, and counts the expiry. Returns `true` if the item
-/// expired.
+/// Expires an item if it has not started, and counts the expiry. Returns `true` if it expired.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
     }) || sync::twin::armed("deadline: expires a started item")
 }
 
-/// Cancels an item if it has not started. Returns `true` if the item was cancelled.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |_| ())
 }
 
-/// Cancels an item if the caller can `claim` it. Returns `true` if the item was cancelled. `note`
-/// is called with the item's home while the item is claimed, before another thread can see that it
-/// has ended.
+/// Cancels an item if the caller can `claim` it. Returns `true` if it was cancelled. `note` is
+/// called with the item's home while the item is claimed, so before another thread can see its end.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -556,13 +548,11 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Returns `true` if the item is a closure of a strand.
 pub(crate) fn is_in_strand(head: &Head) -> bool {
     let table = head.vtable().handle.as_ref();
     table.is_some_and(|table| table.strand.is_some())
 }
 
-/// Releases the capacity permit of an item that was queued at `home` and now starts.
 fn release_permit(home: &Pwq) {
     if let Some(capacity) = &home.core.capacity {
         capacity.release(1);
@@ -713,7 +703,6 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     frames().any(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
 }
 
-/// Returns `true` if this thread is running an item of any queue in the group with this gate.
 pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     runs_from(|home| home.is_in(group))
 }
@@ -743,7 +732,6 @@ pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
     let Some(frame) = innermost() else {
         return false;
@@ -760,8 +748,7 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item` has been cancelled, even by the item itself. `item` is the
-/// item of `frame`, and has a token.
+/// Returns `true` if the token of `item`, the item of `frame`, has been cancelled, even by itself.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {
@@ -773,8 +760,8 @@ fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run of this thread. The token is a child of its queue's
-/// token. Outside of runs, returns a new token.
+/// Returns the token of the innermost run, a child of its queue's token. Outside of runs, it is
+/// new.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = innermost();
     let Some(home) = frame.and_then(Frame::home) else {
@@ -797,8 +784,7 @@ pub(crate) fn is_bottom_half() -> bool {
     runs_from(|home| home.core.bh)
 }
 
-/// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
-/// any.
+/// Calls `body` with the pwq of the innermost run for which `chosen` returns `true`, if any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     if let Some(home) = frames().filter_map(Frame::home).find(|home| chosen(home)) {
         body(home);

@@ -82,7 +82,6 @@ use crate::{
 /// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
 
-/// Records that this process has a registry, and may have workers.
 pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
@@ -101,10 +100,7 @@ pub fn must_have_workers() {
 }
 
 /// Checks an item that this process may have inherited from its parent, before the item is used.
-///
-/// # Panics
-///
-/// If `is_lost` is `true`, which means that the item was not idle when the process was forked.
+/// Panics if it was not idle when the process was forked.
 #[inline]
 #[track_caller]
 pub(crate) fn must_not_be_lost(is_lost: bool) {
@@ -115,11 +111,8 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 }
 
 /// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
-/// any. Returns `true` if the item has reached `seq`. Models never time out.
-///
-/// # Blocking
-///
-/// Blocks until `run.rs` or `Work::cancel` ends the run, for at most `timeout`.
+/// any. Returns `true` if it has. `run.rs` or `Work::cancel` wakes this thread. Models never time
+/// out.
 pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
     // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = timeout.map(time::ns_after);
@@ -168,12 +161,8 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     error
 }
 
-/// If possible, runs the item on this thread, as [`run::help`] does, before the caller waits for
-/// it. Returns `true` if the item has run.
-///
-/// # Errors
-///
-/// Returns [`NeedsOurSeat`] if the caller would wait forever.
+/// If possible, runs the item on this thread, as [`run::help`] does. Returns `true` if it has run,
+/// or an error if the caller would wait forever.
 pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -219,8 +208,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
         })
 }
 
-/// Returns `true` if the item is a closure that has to wait for the strand that this thread is
-/// running.
+/// Returns `true` if the item is a closure that waits for the strand that this thread runs.
 fn is_of_our_strand(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -314,10 +302,8 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 /// query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
-/// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
-/// thread's stack already contains many runs, another thread calls `help`.
-///
-/// If no thread can be started, this thread calls `help` after all.
+/// Calls `help` for `item`, for which the caller has a handle: on another thread, if this thread's
+/// stack already contains many runs and the other thread can be started.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {

@@ -96,11 +96,9 @@ base::internal::impl_error!(FlushError {
     Panicked => Other, "the work item panicked";
 });
 
-/// The item behind the handles.
-///
-/// The item has its own box, outside of the slab. Otherwise, adjacent items that are queued on one
-/// CPU and run on another would share cache lines, and batches of `afterwork-lab bench workqueue`
-/// in the system scope would be a third slower.
+/// The item behind the handles, in a box of its own: in the slab, adjacent items that are queued on
+/// one CPU and run on another would share cache lines, and batches of `afterwork-lab bench
+/// workqueue` in the system scope would be a third slower.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
@@ -404,13 +402,9 @@ impl Work {
         was_pending
     }
 
-    /// Checks, before the item is disabled, that this thread may wait for it. A later panic would
-    /// leave the item disabled.
-    ///
-    /// # Panics
-    ///
-    /// If called inside another item of a bottom-half queue, or in a child of `fork` in which the
-    /// item's run never ends.
+    /// Checks, before the item is disabled, that this thread may wait for it, because a later panic
+    /// would leave the item disabled. Panics inside another item of a bottom-half queue, and in a
+    /// child of `fork` in which the item's run never ends.
     pub(crate) fn must_be_free_to_wait(&self) {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
@@ -421,7 +415,6 @@ impl Work {
         }
     }
 
-    /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
         // The item can no longer be queued, so there is at most one run to wait for.

@@ -201,7 +201,6 @@ impl Inner {
         }
     }
 
-    /// Takes all pending items.
     pub(super) fn take_items(&self, cancelled: &mut Cancelled) {
         let mut cuts = Vec::new();
         let wakers = self.for_each_pwq(|pwq| cuts.push(pwq.pool.cut(pwq)));

@@ -74,7 +74,6 @@ struct UnderWay<'a> {
     _draining: Draining<'a>,
 }
 
-/// The two passes of a drain check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
     First,
@@ -381,7 +380,6 @@ impl Inner {
         }
     }
 
-    /// Lists the remaining items, and the `others`.
     pub(super) fn left_and(&self, others: Vec<LeftItems>) -> StillBusy {
         let left = self.left_items().into_iter().chain(others);
         StillBusy::new("workqueue", &self.core.name, left)

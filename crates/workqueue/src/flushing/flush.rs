@@ -54,12 +54,10 @@ pub struct OwnQueueError {
     refusal: Refusal,
 }
 
-/// The reason for an [`OwnQueueError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
     OwnQueue,
     OwnGroup,
-    /// The queue is process-wide.
     ForAll,
 }
 
@@ -165,22 +163,15 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Checks that this thread may wait for the queue. Call this before any change.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork` or inside an item of a bottom-half queue.
+    /// Checks, before any change, that this thread may wait for the queue. Panics in a child of
+    /// `fork`, and inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.may_be_awaited()?;
         report::must_be_free_to_sleep();
         Ok(())
     }
 
-    /// Checks that a task may wait for the queue without blocking. Call this before any change.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`.
+    /// Checks, before any change, that a task may await the queue. Panics in a child of `fork`.
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {

@@ -163,7 +163,6 @@ impl GroupInner {
         }
     }
 
-    /// Returns `true` if no item of any queue is queued or running.
     fn is_drained(&self) -> bool {
         // Both passes read the same queues.
         let mut queues = Vec::new();

@@ -42,7 +42,6 @@ use crate::{
 /// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
@@ -166,13 +165,11 @@ impl ManagerLoop {
         }
     }
 
-    /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
-    /// one has begun, because a cleanup may wait for the next one. Only then is the fallback reaper
-    /// joined.
-    ///
-    /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
-    /// thread may block only in the last cleanup. If it blocked in an earlier one, it could not try
-    /// to start threads again, and the cleanups behind that one would wait forever.
+    /// Runs the deferred cleanups that remain when the registry has ended, until the last one has
+    /// begun, because a cleanup may wait for the next one. The registry has no pools at this point,
+    /// so the rescuer may block in a cleanup too. This thread may block only in the last one:
+    /// otherwise it could not try to start threads again, and the cleanups behind that one would
+    /// wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
@@ -259,9 +256,8 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. This is called only on ticks, so that an idle program
-    /// performs no refreshes. A late refresh is harmless, because the kernel moves a worker whose
-    /// CPUs went offline.
+    /// Refreshes the machine's topology. Called only on ticks, so that an idle program performs no
+    /// refreshes. A late refresh is harmless: the kernel moves a worker whose CPUs went offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);
@@ -285,7 +281,6 @@ impl ManagerLoop {
     }
 }
 
-/// Parks until the time `end_ns`, or without a time limit if it is `None`.
 fn park_until(parker: &mut Parker, end_ns: Option<u64>, now_ns: u64) {
     match end_ns {
         Some(end_ns) => {

@@ -99,7 +99,6 @@ impl Registry {
         }
         let mut params = Params::from_env().map_err(RegistryError::Params)?;
         if let Err(error) = enable_stacks(params.stall_signal) {
-            /// Set to 1 once the missing stack traces have been reported.
             static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
             params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
             params.stall_signal = 0;

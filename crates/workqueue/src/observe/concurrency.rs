@@ -11,7 +11,6 @@
 pub(crate) struct Activity {
     /// The state word of its local batch.
     pub(crate) local_batch: u64,
-    /// The number of runs that it has completed.
     pub(crate) nr_done: u32,
 }
 
@@ -43,7 +42,6 @@ impl Away {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     pub(crate) activity: Activity,
-    /// The CPU time that its thread has used.
     pub(crate) cpu_ns: u64,
     pub(crate) at_ns: u64,
 }
@@ -57,7 +55,6 @@ pub(crate) struct Seen {
     still_ns: u64,
 }
 
-/// The result of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Runs,

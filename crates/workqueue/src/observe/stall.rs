@@ -56,8 +56,7 @@ impl StallDetector {
     }
 }
 
-/// Returns `true` if the `count`th occurrence of an event must be reported: the 1st, 2nd, 4th, 8th,
-/// …
+/// Returns `true` if the `count`th occurrence is to be reported: the 1st, 2nd, 4th, 8th, …
 pub(crate) fn worth_reporting(count: u64) -> bool {
     count.is_power_of_two()
 }

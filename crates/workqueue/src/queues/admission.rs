@@ -71,7 +71,6 @@ impl TrySpawnError {
     pub(super) const CLOSED: Self = Self { reason: Reason::Closed, work: () };
     pub(super) const DISABLED: Self = Self { reason: Reason::Disabled, work: () };
 
-    /// Adds the rejected work.
     pub(super) fn with<F>(self, work: F) -> TrySpawnError<F> {
         TrySpawnError { reason: self.reason, work }
     }
@@ -144,7 +143,6 @@ impl<F> From<TrySpawnError<F>> for io::Error {
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
-    /// Creates the permit that the caller acquired, if `has_permit` is set.
     pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
         Self(queue.core.capacity.as_deref().filter(|_| has_permit))
     }

@@ -86,7 +86,6 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue {
     inner: Weak<Inner>,
-    /// The lane of the handle from which this reference was created.
     pub(super) lane: Lane,
 }
 

@@ -34,7 +34,6 @@ enum Planned {
     Push,
     /// The list link is already on the right list.
     InPlace,
-    /// The item is pending already.
     Pending,
     /// The item is disabled, or the queue was destroyed.
     Disabled,
@@ -77,12 +76,11 @@ impl Claimed<'_> {
 }
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
-/// that needs the list link of one of them, because the item was cancelled, waits until it is
-/// pushed. A thread with a chain must therefore not wait.
+/// that needs the list link of one of them waits until it is pushed, so a thread with a chain must
+/// not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
-    /// Adds a pending item that its user keeps alive.
     fn add(&mut self, item: NonNull<Head>) {
         self.0 = Some(match self.0 {
             None => (item, item),

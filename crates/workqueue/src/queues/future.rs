@@ -429,8 +429,8 @@ fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outc
 }
 
 impl Base {
-    /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
-    /// The caller runs the item.
+    /// Suspends the future after a poll, in its run. The first suspension keeps the run's in-flight
+    /// count.
     fn suspend(&self) -> Ending {
         let keeps_count = self.held_pwq.get().is_none() && !twin::armed("future: no held pwq");
         if keeps_count {
@@ -443,8 +443,8 @@ impl Base {
         Ending::Suspended { keeps_count }
     }
 
-    /// Returns `true` in a child of `fork` if the future belongs to the parent. No worker polls it
-    /// here, and its state may be inconsistent, so it is not used, and nothing in it is dropped.
+    /// Returns `true` in a child of `fork` if the future belongs to the parent. It is not used
+    /// there, and nothing in it is dropped, because its state may be inconsistent.
     fn is_absent(&self) -> bool {
         fork::is_child() && !self.queue.is_at_home()
     }

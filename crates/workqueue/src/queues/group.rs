@@ -130,7 +130,6 @@ pub(crate) struct GroupInner {
 #[derive(Default)]
 struct Members {
     queues: Queues<Inner>,
-    /// The number of drains in progress.
     nr_drains: u32,
 }
 
@@ -138,7 +137,6 @@ struct Members {
 /// from outside of the group.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
-/// The `max_active` of a group.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Ceiling {
     None,
@@ -437,7 +435,6 @@ impl GroupInner {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if this thread is inside an item of the group.
     pub(crate) fn runs_here(&self) -> bool {
         runs_in_group(&self.gate)
     }
@@ -507,7 +504,6 @@ impl GroupInner {
         waiters.into_iter().for_each(WaitingPwq::take_seat);
     }
 
-    /// Checks that queues of `registry` may join.
     pub(crate) fn check_registry(&self, registry: &Registry) -> Result<(), BuildError> {
         if Arc::ptr_eq(&self.machine, registry.machine()) {
             Ok(())

@@ -411,11 +411,8 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before the caller queues or waits.
-    ///
-    /// # Panics
-    ///
-    /// Panics in a child of `fork`, which has no workers.
+    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
+    /// of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -425,7 +422,6 @@ impl Inner {
         );
     }
 
-    /// Sets the shares that the queue's group has in the CPU time of the queue's pools.
     pub(super) fn set_group_shares(&self, shares: u32) {
         // The lock has the same purpose as in `set_shares`.
         let plan = self.plan.lock();

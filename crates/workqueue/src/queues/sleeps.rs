@@ -64,7 +64,6 @@ const MANY: usize = 8;
 /// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
-/// The wheels of a registry's sleeps.
 pub(crate) struct Sleeps {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     /// I: the slack in nanoseconds.
@@ -152,7 +151,6 @@ impl Sleeps {
         }
     }
 
-    /// Returns the index of the current CPU's shard.
     fn here(&self) -> usize {
         cpu::current().index() % self.shards.len()
     }
@@ -188,7 +186,6 @@ fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
 }
 
 impl Timers {
-    /// Wakes the tasks whose time has come.
     pub(super) fn fire_sleeps(&self, now_ns: u64) {
         let sleeps = &self.sleeps;
         if now_ns < sleeps.rests_until_ns.load(Ordering::Relaxed) {

@@ -92,7 +92,6 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The bit of `Base::nr` that is set while a spawn queues the strand's item.
 const QUEUEING: usize = 1;
-/// One closure in `Base::nr`.
 const ONE: usize = 2;
 
 /// Runs closures on a queue one after the other, and passes a state to each of them; created by
@@ -194,7 +193,6 @@ struct Base {
     /// A: [`ONE`] times the number of counted closures that runs have not yet subtracted, combined
     /// with [`QUEUEING`].
     nr: AtomicUsize,
-    /// The part that only the run accesses.
     own: UnsafeCell<Own>,
 }
 
@@ -432,8 +430,7 @@ impl Base {
         let _ = self.queue.plan_and_push(&work, home, false);
     }
 
-    /// Returns `true` if `closure`, which belongs to the strand, was spawned before the last bulk
-    /// cancel.
+    /// Returns `true` if `closure` was spawned before the last bulk cancel.
     fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();

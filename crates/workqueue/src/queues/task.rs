@@ -240,7 +240,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
     /// started or been cancelled. In a work item of another queue, the pool may start another
-    /// worker meanwhile. Items of two full queues that wait for capacity in each other's queue
+    /// worker. Items of two full queues that wait for capacity in each other's queue
     /// deadlock. Inside an item of this queue the call does not wait, because the items that would
     /// free capacity may wait for the calling item. If a drain begins during the wait, the work is
     /// rejected when the caller is admitted.

@@ -114,7 +114,6 @@ pub struct Timers {
     pub(crate) manager: Arc<Manager>,
 }
 
-/// The timers of one queue.
 pub(crate) struct OwnTimers {
     /// I: the registry's timers, to which these belong.
     pub(crate) all: Arc<Timers>,
@@ -124,7 +123,6 @@ pub(crate) struct OwnTimers {
     nr_cancels: AtomicU64,
 }
 
-/// The timer of one item.
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
@@ -139,7 +137,6 @@ unsafe impl Send for Timer {}
 // SAFETY: as above.
 unsafe impl Sync for Timer {}
 
-/// The place of an item's timer in a wheel.
 #[repr(C)]
 struct Place {
     node: Node,
@@ -167,7 +164,6 @@ pub(crate) struct Armed {
 }
 
 pub(crate) enum Until {
-    /// A time, in the wheel of a registry.
     Time(Arc<Timers>),
     #[cfg_attr(not(feature = "rcu"), expect(dead_code, reason = "created only for `RcuWork`"))]
     GracePeriod,
@@ -478,7 +474,6 @@ impl Timers {
 }
 
 impl OwnTimers {
-    /// Creates the empty timer set of a queue, as a part of `all`.
     pub(crate) fn new(all: &Arc<Timers>) -> Self {
         Self { all: all.clone(), ring: UnsafeCell::new(Link::NONE), nr_cancels: AtomicU64::new(0) }
     }
@@ -588,7 +583,6 @@ impl Armed {
 }
 
 impl Due {
-    /// Returns the name of the item's function.
     pub(crate) fn func(&self) -> &'static str {
         (self.work.head().vtable().name)()
     }

@@ -35,7 +35,6 @@ pub(crate) struct Link {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<K> {
-    /// The link in the ring of its slot.
     link: Link,
     tick: u64,
     pub kind: K,
@@ -230,12 +229,10 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) must be called next. Returns `None` if it need
-    /// not be called until a timer is inserted that becomes the first. The time may be early, but
-    /// is never late.
-    ///
-    /// [`insert`](Self::insert) compares with this time even if all timers were removed. Otherwise
-    /// a timer that is not the first would wake no thread, and would stay in the wheel.
+    /// Returns the time at which [`pop`](Self::pop) must be called next, or `None` if that depends
+    /// on the next insertion. The time may be early, but is never late. [`insert`](Self::insert)
+    /// compares with it even if all timers were removed: otherwise a timer that is not the first
+    /// would wake no thread.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick.map(|tick| tick.saturating_mul(1 << self.shift))
     }

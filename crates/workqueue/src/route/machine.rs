@@ -102,7 +102,6 @@ impl Machine {
         }
     }
 
-    /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
         // FOREIGN(source-drop): the drop of the former source, on the caller, with no lock held; a
         // panic is contained.

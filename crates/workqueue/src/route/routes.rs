@@ -69,7 +69,6 @@ impl Routes {
         &self.pwqs
     }
 
-    /// Returns the CPUs that have a route.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
@@ -92,7 +91,6 @@ impl Routes {
         lanes.any(|it| ptr::eq(it.as_home(), pwq) && it.lane == lane)
     }
 
-    /// Returns the pwq of the current CPU's pod.
     #[inline]
     pub(crate) fn here(&self) -> &Pwq {
         match &*self.pwqs {

@@ -139,7 +139,6 @@ impl GroupStats {
         self.cpu_time_us += queue.cpu_time_us;
     }
 
-    /// Returns the record of the group called `name`.
     pub(crate) fn record(&self, name: &str) -> Record {
         let figures = vec![
             self.nr_active.into(),

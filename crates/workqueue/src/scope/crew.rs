@@ -177,11 +177,7 @@ impl Crew {
     }
 
     /// Waits until no guest is left or `is_called` reports a call to
-    /// [`wake_owner`](Self::wake_owner).
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the wait ends. The last guest, or `wake_owner`, ends it.
+    /// [`wake_owner`](Self::wake_owner). The last guest, or `wake_owner`, ends the wait.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -206,11 +202,8 @@ impl Crew {
         self.load();
     }
 
-    /// Closes the crew to new guests, and waits until all guests have left.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until they have left. The last guest wakes this thread.
+    /// Closes the crew to new guests, and waits until all have left. The last one wakes this
+    /// thread.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {

@@ -31,7 +31,6 @@ use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
 use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::queue::Workqueue};
 
-/// The second closure, and its return value.
 struct Pair<'a, B, R> {
     /// The closure, which the guest takes, or the owner once there is no guest.
     second: UnsafeCell<Option<B>>,
@@ -43,7 +42,6 @@ struct Pair<'a, B, R> {
 
 type Offer = (Arc<Crew>, JoinHandle<()>);
 
-/// A join in the chain of its thread.
 struct Node {
     /// The next outer join of the chain; null for the outermost.
     outer: *const Node,

@@ -143,12 +143,8 @@ impl Workqueue {
         scope_state.first_panic.go_on(own)
     }
 
-    /// Checks that this thread may become an owner.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`, or inside an item of a bottom-half queue unless this is a
-    /// bottom-half queue.
+    /// Checks that this thread may become an owner. Panics in a child of `fork`, and inside an item
+    /// of a bottom-half queue unless this is a bottom-half queue.
     pub(super) fn must_be_free_to_own(&self) {
         // The scope of a bottom-half queue has no guests, so its owner never waits.
         if !self.inner.core.bh {
@@ -202,7 +198,6 @@ impl<'scope> Scope<'scope, '_> {
 
 base::internal::impl_debug!(Scope<'_, '_>, it => queue: it.queue.name());
 
-/// The pending items of a scope, and the first panic in an item.
 pub(super) struct ScopeState {
     pub(super) pending: PendingItems,
     pub(super) first_panic: FirstPanic,
