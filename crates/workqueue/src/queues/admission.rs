@@ -1,11 +1,9 @@
 //! Queues work on a queue with a capacity: rejects work, waits for capacity, and reserves permits.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
-//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
-//! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
-//! without loss. It is not counted, because its amount is bounded anyway: items queued by
-//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
-//! refer to work on the owner's stack.
+//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. Work that cannot
+//! be rejected without loss is not counted, because its amount is bounded anyway: items queued by
+//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope.
 
 use std::{
     fmt, io,
@@ -206,15 +204,13 @@ impl<'a> TaskOptions<'a> {
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
     /// queue. A permit counts as a waiting item, and dropping the options releases it. Options that
-    /// already hold a permit keep it, and do not wait. On a queue without a capacity nothing is
-    /// reserved.
+    /// already hold a permit keep it. On a queue without a capacity nothing is reserved.
     ///
     /// # Guarantees
     ///
-    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If the
-    /// future has already been granted capacity, dropping it passes the capacity on to the next
-    /// waiter. A future that was granted capacity and is not polled again keeps it until the future
-    /// is dropped.
+    /// Dropping the future loses only its position in the wait queue. A future that has been
+    /// granted capacity keeps it until it is polled or dropped; its drop passes the capacity on to
+    /// the next waiter.
     ///
     /// # Panics
     ///
@@ -253,8 +249,7 @@ impl<'a> TaskOptions<'a> {
             return Some(self);
         }
         let capacity = inner.core.capacity.as_deref();
-        // Create the permit only once its capacity has been acquired, because dropping the permit
-        // releases that capacity.
+        // Dropping a permit releases its capacity, so it is created only after that is acquired.
         let has_permit = capacity.is_none_or(Capacity::try_take);
         has_permit.then(|| self.with_permit(Permit(capacity)))
     }

@@ -1,9 +1,8 @@
 //! Queues reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
-//! lock and push after they release it. If the item held an in-flight count on another pwq, they
-//! also release that count only after they have unlocked, because the release can wake tasks that
-//! await a drain.
+//! lock and push after they release it. They then also release the item's in-flight count on
+//! another pwq, if it has one, because that can wake tasks that await a drain.
 
 use std::ptr::NonNull;
 
@@ -100,10 +99,10 @@ impl Chain {
 
 impl Workqueue {
     /// Queues `work` on the worker pool of the current CPU's pod. Returns `false` if the item is
-    /// already pending or is disabled; it is disabled while a thread is in [`Work::cancel_sync`].
-    /// Also returns `false` if the queue was destroyed, or if it is being drained and the caller is
-    /// not one of its items. [`try_enqueue`](Self::try_enqueue) returns an error in these cases.
-    /// The item does not count toward the queue's capacity.
+    /// already pending or is disabled (as while a thread is in [`Work::cancel_sync`]), if the queue
+    /// was destroyed, or if it is being drained and the caller is not one of its items.
+    /// [`try_enqueue`](Self::try_enqueue) returns an error in these cases. The item does not count
+    /// toward the queue's capacity.
     ///
     /// # Blocking
     ///

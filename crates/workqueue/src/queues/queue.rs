@@ -36,9 +36,9 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Workers pop the items that one thread queued on one pod in the order in which they were
-///   queued. Several workers pop at the same time, and a joiner may run its own item, so items can
-///   start and end in a different order. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
+///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
+///   a different order, except in an ordered queue.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
@@ -51,11 +51,11 @@ use crate::{
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
 /// deadlock: inside an item of the queue or of a bottom-half queue, in a callback of RCU or of a
-/// sleepable domain, and on the library's own threads. In these cases the queue is destroyed after
-/// its last item has ended.
+/// sleepable domain, and on the library's own threads. There the queue is destroyed after its last
+/// item has ended.
 ///
 /// A thread that must not block, such as a thread of an async runtime, drops its handle with
-/// [`close_in_background`](Self::close_in_background), which never waits, or with
+/// [`close_in_background`](Self::close_in_background), or with
 /// [`shutdown_background`](Self::shutdown_background), which also cancels items that have not
 /// started. After [`drain_async`](Self::drain_async) a drop waits only if items are queued again.
 ///
@@ -65,11 +65,11 @@ use crate::{
 /// such a queue, or waits for it or its items. The child has no workers, and locks that the workers
 /// held at the fork stay held.
 ///
-/// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
-/// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
-/// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
-/// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from the item or handler, it prints a line on stderr and exits with status 1.
+/// An item that was idle at the fork may be queued on a queue built in the child. All other items
+/// are lost in the child: queueing one or waiting for it panics, and cancelling one does nothing
+/// and returns `false`. A waker of a future of the parent does nothing. An item or a handler that
+/// forks must end the child itself, by `_exit` or `exec`; if the child returns from the item or
+/// handler, it prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -341,9 +341,8 @@ impl Workqueue {
     /// - An ordered queue has no urgent lane.
     /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
-    ///   urgent item.
-    /// - A seat is held, as in the kernel, while an item waits for a worker of its pool. With a
-    ///   small `max_active`, items in other pools wait for that worker, too.
+    ///   urgent item. As in the kernel, a seat is held while an item waits for a worker of its
+    ///   pool.
     /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
     ///   arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
@@ -354,9 +353,8 @@ impl Workqueue {
     ///
     /// # Cost
     ///
-    /// After the first call, workers take the queue's items of both lanes one at a time. This costs
-    /// about 100 ns for each item, which is not measurable for items of a microsecond or more. A
-    /// queue on which this is never called pays nothing.
+    /// After the first call, workers take the queue's items of both lanes one at a time, which
+    /// costs about 100 ns for each item. A queue on which this is never called pays nothing.
     ///
     /// # Blocking
     ///
@@ -465,8 +463,7 @@ base::internal::impl_debug!(Workqueue, it =>
 /// A handle that does not keep its queue alive.
 ///
 /// Use it for values that are owned by a queue and also queue there, such as an item that queues
-/// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
-/// would keep the queue alive forever.
+/// itself again. With a [`Workqueue`] of its own, such a value would keep the queue alive forever.
 #[derive(Clone)]
 #[must_use = "it keeps no queue alive, and does nothing by itself"]
 pub struct WeakWorkqueue {

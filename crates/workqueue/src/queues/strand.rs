@@ -14,39 +14,37 @@
 //! ```
 //!
 //! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
-//!   takes closures. A run sees the state as the previous run left it.
+//!   takes closures.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
-//!   spawn is about to queue it. Only the spawn that finds `nr` at 0 queues the item, and only the
-//!   run that brings `nr` down to 0 is not followed by another run. A closure is counted before it
-//!   is pushed, so a run can find fewer closures than are counted. It then waits for the push,
-//!   which takes a few instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
-//!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
-//!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
-//!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
-//!   relaxed count`.
+//!   spawn is about to queue it: the spawn that finds `nr` at 0. Only the run that brings `nr` down
+//!   to 0 is not followed by another run. A closure is counted before it is pushed, so a run can
+//!   find fewer closures than are counted. It then waits for the push, which takes a few
+//!   instructions without user code. Twin `strand: forgets a late push`.
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. Each spawn
+//!   that does not queue the item waits until the spawn that found 0 has queued it. `QUEUEING` is
+//!   set for a few steps without user code, so that no thread can wait for itself. Twins `strand:
+//!   returns before it is queued`, `strand: relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
-//!   in it. If the canceller finds the item running and queued again, it leaves the item to that
-//!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If the canceller
-//!   removed the item as it removes an ordinary one, the closures would wait forever: twin `strand:
-//!   is unqueued while it runs`. A canceller cannot reach the closures of a running strand. Each
-//!   closure therefore records the number of bulk cancels at its spawn, and is cancelled instead of
-//!   run if the number has changed since. Twin `strand: starts what was cancelled`. The run of a
-//!   canceller leaves closures with the current number, and queues the item again. Models have too
-//!   few colors to reach this case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   in it. If the item is running and queued again, the canceller leaves it to that run, at the
+//!   end of which the item is cancelled (`pools/cut.rs`, case 2); otherwise the closures would wait
+//!   forever: twin `strand: is unqueued while it runs`. A canceller cannot reach the closures of a
+//!   running strand, so each closure records the number of bulk cancels at its spawn, and is
+//!   cancelled instead of run if the number has changed. Twin `strand: starts what was cancelled`.
+//!   The run of a canceller leaves closures with the current number, and queues the item again.
+//!   Models have too few colors to reach this case. Test:
+//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
 //!   it. So the run first queues the item, lets the pool adopt it, and then checks the color of its
 //!   own count. If that color is still open, the new count has the same color, and the run ends.
-//!   If a flush has closed the color, the run executes all remaining closures before it ends.
-//!   Later closures are younger than the new count. Twins `strand: ends during a flush`, `strand:
-//!   leaves its count to a later color`.
+//!   Otherwise the run executes all remaining closures before it ends. Twins `strand: ends during a
+//!   flush`, `strand: leaves its count to a later color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
-//!   claim, which takes a few instructions without user code. It waits because the strand's count
-//!   keeps alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
+//!   claim, because the strand's count keeps alive the pwq that the canceller reads. Twin `strand:
+//!   pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -98,8 +96,8 @@ const ONE: usize = 2;
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
-/// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
-/// for its turn blocks no thread. A program can have hundreds of thousands of strands.
+/// session, an account, an actor. A closure that waits for its turn blocks no thread. A program can
+/// have hundreds of thousands of strands.
 ///
 /// A `Strand` is a handle; clones are handles to the same strand. It is also a handle to its queue.
 ///
@@ -137,8 +135,7 @@ const ONE: usize = 2;
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
 /// plus the state. Creating and dropping it takes about 0.1 µs. A closure costs as much as one of
-/// [`Workqueue::spawn`], or less if the strand is busy, because in that case nothing is enqueued. A
-/// joiner never runs the closure.
+/// [`Workqueue::spawn`], or less if the strand is busy. A joiner never runs it.
 ///
 /// # Panics
 ///
@@ -286,10 +283,8 @@ impl Workqueue {
 
 impl<S: Send + 'static> Strand<S> {
     /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
-    /// that waits for its result.
-    ///
-    /// If the queue rejects `func`, for example because it is full, `func` is dropped, and the
-    /// handle returns the error.
+    /// that waits for its result. If the queue rejects `func`, it is dropped, and the handle
+    /// returns the error.
     ///
     /// # Blocking
     ///
@@ -315,8 +310,7 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, drop)
     }
 
-    /// Passes `func`'s handle to `keep`, and then pushes `func`. If `keep` drops the handle, each
-    /// panic is reported to the queue's handler.
+    /// Passes `func`'s handle to `keep`, and then pushes `func`, as `TaskOptions::try_push` does.
     fn try_push<T, F, K>(
         &self,
         func: F,
@@ -357,11 +351,8 @@ impl<S: Send + 'static> Strand<S> {
 
 impl<S> Strand<S> {
     /// Returns the number of closures that were spawned and have not run. Until the strand is idle
-    /// again, the result can also include closures that have run.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. The result may be outdated when the caller uses it.
+    /// again, the result can also include closures that have run. It may be outdated at once. Never
+    /// blocks.
     pub fn backlog(&self) -> usize {
         self.base().nr.load(Ordering::Relaxed) / ONE
     }
@@ -440,7 +431,7 @@ impl Base {
         mark.nr_cancels != self.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Takes the next closure if `is_wanted` returns `true` for it. Only the run calls this.
+    /// Takes the next closure if `is_wanted` returns `true` for it.
     ///
     /// # Safety
     ///
@@ -456,8 +447,7 @@ impl Base {
         own.taken.pop_front()
     }
 
-    /// Returns `true` if no closure is counted, so that the caller's run must end. Only the run
-    /// calls this.
+    /// Returns `true` if no closure is counted, so that the caller's run must end.
     ///
     /// # Safety
     ///
@@ -492,7 +482,7 @@ impl Base {
         true
     }
 
-    /// Returns the number of counted closures that are left. Only the run calls this.
+    /// Returns the number of counted closures that are left.
     ///
     /// # Safety
     ///
