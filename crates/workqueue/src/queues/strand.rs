@@ -367,7 +367,7 @@ impl Base {
     /// # Safety
     ///
     /// 1. `closure` is linked, and in no list.
-    /// 2. The same as for [`enqueue`](Self::enqueue).
+    /// 2. `item` belongs to the strand, and the caller has a handle.
     unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
         let mut before = self.nr.load(Ordering::Relaxed);
         let mut backoff = Backoff::new();
@@ -409,16 +409,37 @@ impl Base {
         let work = unsafe { Work::lent(item) };
         self.queue.plan_and_push_then(&work, home, end);
     }
+}
 
-    /// Queues the strand's item.
-    ///
+/// A run of a strand, which owns the closures that were taken from the strand's list.
+struct Run<'a> {
+    item: NonNull<Head>,
+    base: &'a Base,
+    own: &'a mut Own,
+}
+
+impl<'a> Run<'a> {
     /// # Safety
     ///
-    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
-    unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
-        // SAFETY: (1).
-        let work = unsafe { Work::lent(item) };
-        let _ = self.queue.plan_and_push(&work, home, false);
+    /// 1. The caller runs `item`, which belongs to a strand, until it drops the result.
+    unsafe fn of(item: NonNull<Head>) -> Self {
+        // SAFETY: (1): a running item is alive, and an `Item` begins with its `Base`.
+        let base: &Base = unsafe { item.cast().as_ref() };
+        // SAFETY: (1): runs do not overlap, and only they access this part.
+        let own = unsafe { &mut *base.own.get() };
+        Self { item, base, own }
+    }
+
+    /// Queues the strand's item at `home`.
+    fn enqueue(&self, home: &Pwq) {
+        // SAFETY: (1) of `of`: the item is alive.
+        let work = unsafe { Work::lent(self.item) };
+        let _ = self.base.queue.plan_and_push(&work, home, false);
+    }
+
+    /// Returns the pwq on which the strand is queued again.
+    fn next_home(&self) -> &'a Pwq {
+        self.base.queue.route_table.routes().here().in_lane(self.base.lane)
     }
 
     /// Returns `true` if `closure` was spawned before the last bulk cancel.
@@ -428,49 +449,37 @@ impl Base {
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
         // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
-        mark.nr_cancels != self.queue.core.nr_cancels.load(Ordering::Relaxed)
+        mark.nr_cancels != self.base.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Takes the next closure if `is_wanted` returns `true` for it.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn next(&self, is_wanted: impl FnOnce(&NonNull<Head>) -> bool) -> Option<NonNull<Head>> {
-        // SAFETY: (1). The reference ends before the closure is called.
-        let own = unsafe { &mut *self.own.get() };
-        if own.taken.is_empty() {
-            own.taken = self.pushed.take(|_| Color::default());
+    /// Returns the next closure, without taking it.
+    fn first(&mut self) -> Option<NonNull<Head>> {
+        if self.own.taken.is_empty() {
+            self.own.taken = self.base.pushed.take(|_| Color::default());
         }
-        own.taken.first().filter(is_wanted)?;
-        own.nr_done += 1;
-        own.taken.pop_front()
+        self.own.taken.first()
     }
 
-    /// Returns `true` if no closure is counted, so that the caller's run must end.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn is_idle(&self) -> bool {
-        // SAFETY: (1).
-        let own = unsafe { &mut *self.own.get() };
-        let nr_done = std::mem::take(&mut own.nr_done);
+    /// Takes the next closure.
+    fn next(&mut self) -> Option<NonNull<Head>> {
+        self.first()?;
+        self.own.nr_done += 1;
+        self.own.taken.pop_front()
+    }
+
+    /// Returns `true` if no closure is counted, so that the run must end.
+    fn is_idle(&mut self) -> bool {
+        let nr_done = std::mem::take(&mut self.own.nr_done);
         // Relaxed suffices, because no data is read on the basis of the count. The list and the
         // item have orderings of their own.
-        let before = self.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
+        let before = self.base.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
     /// Runs the next closure as part of the strand's run from `home`. Returns `false` if there is
     /// none.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item, from `home`.
-    unsafe fn run_next(&self, home: &Pwq) -> bool {
-        // SAFETY: (1).
-        let Some(closure) = (unsafe { self.next(|_| true) }) else {
+    fn run_next(&mut self, home: &Pwq) -> bool {
+        let Some(closure) = self.next() else {
             return false;
         };
         // SAFETY: a linked item is alive.
@@ -483,52 +492,37 @@ impl Base {
     }
 
     /// Returns the number of counted closures that are left.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn nr_left(&self) -> usize {
-        // SAFETY: (1).
-        let nr_done = unsafe { (*self.own.get()).nr_done };
-        self.nr.load(Ordering::Relaxed) / ONE - nr_done
+    fn nr_left(&self) -> usize {
+        self.base.nr.load(Ordering::Relaxed) / ONE - self.own.nr_done
     }
 
     /// Runs a batch of closures.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs `item`, which belongs to the strand.
-    unsafe fn run(&self, item: NonNull<Head>) {
-        // SAFETY: (1): the pwq of a running item is alive.
+    fn run(mut self) {
+        // SAFETY: (1) of `of`: the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
         // Read this before the item is queued again, because that changes the color.
-        let color = list::color(item);
+        let color = list::color(self.item);
         let mut nr_run = 0;
         let mut backoff = Backoff::new();
-        // SAFETY: (1).
-        while nr_run < MAX_BATCH || unsafe { self.nr_left() } == 0 {
-            // SAFETY: (1).
-            if unsafe { self.run_next(home) } {
+        while nr_run < MAX_BATCH || self.nr_left() == 0 {
+            if self.run_next(home) {
                 nr_run += 1;
-            // SAFETY: (1), and there was no closure.
-            } else if unsafe { self.is_idle() } {
+            } else if self.is_idle() {
                 return;
             } else {
                 // A spawner has counted its closure, and is about to push it.
                 backoff.pause();
             }
         }
-        let next = self.queue.route_table.routes().here().in_lane(self.lane);
-        // SAFETY: (1).
-        unsafe { self.enqueue(item, next) };
+        let next = self.next_home();
+        self.enqueue(next);
         let is_open = || home.pool.is_open(home.slot, color);
         if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
             return;
         }
-        // SAFETY: (1).
-        let mut nr_left = unsafe { self.nr_left() };
-        // SAFETY: (1). The next run subtracts these closures from the count.
-        while nr_left > 0 && unsafe { self.run_next(home) } {
+        let mut nr_left = self.nr_left();
+        // The next run subtracts these closures from the count.
+        while nr_left > 0 && self.run_next(home) {
             nr_left -= 1;
         }
     }
@@ -544,8 +538,8 @@ impl<S: Send + 'static> Item<S> {
     );
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
-        // SAFETY: the caller runs the item, which begins with its `Base`.
-        unsafe { item.cast::<Base>().as_ref().run(item) };
+        // SAFETY: the caller runs the item.
+        unsafe { Run::of(item) }.run();
         Ending::Returned
     }
 
@@ -560,21 +554,21 @@ impl<S: Send + 'static> Item<S> {
 
     /// Cancels the closures that were spawned before the last bulk cancel, instead of running them.
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
-        // SAFETY: the caller runs the item, which begins with its `Base`.
-        let base = unsafe { item.cast::<Base>().as_ref() };
+        // SAFETY: the caller runs the item.
+        let mut run = unsafe { Run::of(item) };
         // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
-        // SAFETY: as above.
-        while let Some(closure) = unsafe { base.next(|&it| base.is_cancelled(it)) } {
+        while let Some(first) = run.first()
+            && run.is_cancelled(first)
+            && let Some(closure) = run.next()
+        {
             // SAFETY: the closure is linked, and we hold its only link.
             let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
             deferred_drops.nr_more += isize::from(popped.ran());
         }
-        // SAFETY: as above. If closures are left, they are counted.
-        if !unsafe { base.is_idle() } {
-            let next = base.queue.route_table.routes().here().in_lane(base.lane);
-            // SAFETY: as above.
-            unsafe { base.enqueue(item, next) };
+        // If closures are left, they are counted.
+        if !run.is_idle() {
+            run.enqueue(run.next_home());
         }
     }
 
