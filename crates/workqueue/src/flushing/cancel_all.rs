@@ -5,7 +5,7 @@
 //! (`pools/cut.rs` describes the protocol). A delayed item is therefore either cancelled on the
 //! wheel or found in a pool.
 
-use sync::{atomic::Ordering, twin};
+use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
 use crate::{
     cleanups,
@@ -112,7 +112,11 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close_in_background(self) {
-        self.end_in_background();
+        let Self { inner, lease, .. } = self;
+        drop(inner);
+        if let Some(mut lease) = Arc::into_inner(lease) {
+            lease.in_background = true;
+        }
     }
 
     /// Shuts the queue down without waiting: rejects new items, cancels the items that have not
@@ -161,7 +165,7 @@ impl Workqueue {
         }
         self.inner.closed.destroy();
         self.inner.cancel_in_background();
-        self.end_in_background();
+        self.close_in_background();
     }
 }
 

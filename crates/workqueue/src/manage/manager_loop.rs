@@ -109,15 +109,14 @@ impl Cleanup for Scan {
 }
 
 impl Manager {
-    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
-        let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
-    }
-
     /// Creates all requested workers. Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
-        wanted.into_iter().filter(|pool| !self.spawn_worker(pool)).collect()
+        let start = |pool: &Arc<WorkerPool>| {
+            let body = pool.clone();
+            self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
+        };
+        wanted.into_iter().filter(|pool| !start(pool)).collect()
     }
 }
 

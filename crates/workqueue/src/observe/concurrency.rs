@@ -147,43 +147,35 @@ mod tests {
         Sample { activity: Activity::default(), cpu_ns: cpu_us * 1000, at_ns: at_us * 1000 }
     }
 
-    /// Judges each sample by the earlier ones; `runnable` is the state of the thread at each query.
-    fn verdicts(samples: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
-        let mut known = None;
-        samples
-            .iter()
-            .map(|&(cpu_us, at_us)| {
+    #[test]
+    fn each_sample_is_judged_by_the_earlier_ones() {
+        use Verdict::{Asleep, Hogs, Starved, Unclear};
+        type Case<'a> = (&'a str, &'a [(u64, u64)], Option<bool>, &'a [Verdict]);
+        // The name, the samples (CPU time and time), the state at each query, and the verdicts.
+        let cases: [Case<'_>; 7] = [
+            ("first sample", &[(0, 0)], Some(false), &[Unclear]),
+            ("not runnable", &[(5, 0), (5, 250)], Some(false), &[Unclear, Asleep]),
+            ("waits for a CPU", &[(5, 0), (5, 1000), (5, 11_000)], Some(true), &[Unclear; 3]),
+            ("waits for long", &[(5, 0), (5, 12_000)], Some(true), &[Unclear, Starved]),
+            ("unknown", &[(5, 0), (5, 4000), (5, 5000)], None, &[Unclear, Unclear, Asleep]),
+            ("runs in part", &[(0, 0), (400, 1000)], Some(true), &[Unclear; 2]),
+            (
+                "hogs by its own CPU time",
+                &[(70_000, 0), (79_999, 50_000), (80_000, 50_001)],
+                None,
+                &[Unclear, Unclear, Hogs],
+            ),
+        ];
+        for (name, samples, runnable, expected) in cases {
+            let mut known = None;
+            let verdicts = samples.iter().map(|&(cpu_us, at_us)| {
                 let now = sample(cpu_us, at_us);
                 let (seen, verdict) = judge(known.as_ref(), now, HOG_NS, || runnable);
                 known = Some(seen);
                 verdict
-            })
-            .collect()
-    }
-
-    #[test]
-    fn first_sample_of_an_item_is_unclear() {
-        assert_eq!(verdicts(&[(0, 0)], Some(false)), [Verdict::Unclear]);
-    }
-
-    #[test]
-    fn a_thread_that_did_not_run_and_is_not_runnable_sleeps() {
-        let all = verdicts(&[(5, 0), (5, 250)], Some(false));
-        assert_eq!(all, [Verdict::Unclear, Verdict::Asleep]);
-    }
-
-    #[test]
-    fn a_thread_that_waits_for_a_cpu_does_not_sleep() {
-        let all = verdicts(&[(5, 0), (5, 1000), (5, 2000), (5, 11_000)], Some(true));
-        assert!(!all.contains(&Verdict::Asleep));
-        let all = verdicts(&[(5, 0), (5, 12_000)], Some(true));
-        assert_eq!(all[1], Verdict::Starved);
-    }
-
-    #[test]
-    fn thread_of_unknown_state_counts_as_asleep_after_a_while() {
-        let all = verdicts(&[(5, 0), (5, 4000), (5, 5000)], None);
-        assert_eq!(all, [Verdict::Unclear, Verdict::Unclear, Verdict::Asleep]);
+            });
+            assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{name}");
+        }
     }
 
     #[test]
@@ -191,18 +183,6 @@ mod tests {
         let known = judge(None, sample(0, 0), HOG_NS, || None).0;
         let (_, verdict) = judge(Some(&known), sample(900, 1000), HOG_NS, || panic!("asked"));
         assert_eq!(verdict, Verdict::Runs);
-    }
-
-    #[test]
-    fn partly_running_thread_is_sampled_again() {
-        let all = verdicts(&[(0, 0), (400, 1000)], Some(true));
-        assert_eq!(all[1], Verdict::Unclear);
-    }
-
-    #[test]
-    fn an_item_hogs_by_its_own_cpu_time_alone() {
-        let all = verdicts(&[(70_000, 0), (79_999, 50_000), (80_000, 50_001)], None);
-        assert_eq!(all[1..], [Verdict::Unclear, Verdict::Hogs]);
     }
 
     #[test]

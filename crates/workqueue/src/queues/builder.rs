@@ -454,7 +454,10 @@ impl Builder {
             return Err(BuildError::Name);
         }
         if self.bh {
-            self = self.checked_bh()?;
+            if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
+                return Err(BuildError::Bh);
+            }
+            self = self.per_cpu().help(false).highpri_if_permitted();
         }
         let params = registry.params();
         let (mut max_active, mut affinity) = (params.max_active, params.default_affinity_scope);
@@ -462,7 +465,12 @@ impl Builder {
             max_active = MAX_ACTIVE;
         }
         if self.ordered {
-            self.check_ordered()?;
+            if let Some(max_active) = self.max_active.filter(|&it| it != 1) {
+                return Err(BuildError::OrderedMaxActive(max_active));
+            }
+            if self.help == Some(true) {
+                return Err(BuildError::OrderedHelp);
+            }
             (max_active, affinity) = (1, AffinityScope::System);
         }
         let max_active = self.max_active.unwrap_or(max_active);
@@ -482,15 +490,12 @@ impl Builder {
         }
         let attrs = Attrs { affinity, strict: self.strict, cpus: self.cpus, nice: self.nice };
         attrs.check(self.ordered)?;
-        let rescuer = self
-            .with_rescuer
-            .then(|| Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ()));
         let max_active_scope = match self.max_active_scope {
             _ if self.ordered => MaxActiveScope::System,
-            None => params.max_active_scope,
-            Some(scope) => scope,
+            scope => scope.unwrap_or(params.max_active_scope),
         };
-        let rescuer = rescuer.transpose().map_err(BuildError::Rescuer)?;
+        let start = || Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ());
+        let rescuer = self.with_rescuer.then(start).transpose().map_err(BuildError::Rescuer)?;
         let design = Design {
             attrs,
             max_active,
@@ -513,26 +518,6 @@ impl Builder {
         };
         future::note_wakers();
         Ok(Workqueue::new(core, design, group, rescuer, self.for_all, registry))
-    }
-
-    fn check_ordered(&self) -> Result<(), BuildError> {
-        match (self.max_active, self.affinity) {
-            (None | Some(1), None | Some(AffinityScope::System)) => {}
-            (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
-            (Some(max_active), _) => return Err(BuildError::OrderedMaxActive(max_active)),
-        }
-        if self.help == Some(true) {
-            return Err(BuildError::OrderedHelp);
-        }
-        Ok(())
-    }
-
-    /// Checks the settings of a bottom-half queue, and makes it per CPU.
-    pub(crate) fn checked_bh(self) -> Result<Self, BuildError> {
-        if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
-            return Err(BuildError::Bh);
-        }
-        Ok(self.per_cpu().help(false).highpri_if_permitted())
     }
 }
 

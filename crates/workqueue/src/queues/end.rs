@@ -27,7 +27,7 @@
 //! - a library thread on which other threads depend ([`cleanups::note_depended_on`]);
 //! - a worker outside of an item: in a waker or in a thread hook that it calls;
 //! - a thread in a `tracing` subscriber that the library calls;
-//! - a caller of [`Workqueue::close_in_background`].
+//! - a caller of [`Workqueue::close_in_background`](crate::Workqueue::close_in_background).
 //!
 //! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
 //! manager carries out the part of the end that does not block.
@@ -49,10 +49,7 @@ use sync::{
     unmodelled::{Arc, Weak},
 };
 
-use super::{
-    queue::{Inner, Workqueue},
-    registry::Registry,
-};
+use super::{queue::Inner, registry::Registry};
 use crate::{
     cleanups::{self, Cleanup},
     execute::run::depth,
@@ -65,7 +62,7 @@ pub(crate) struct Lease {
     pub(super) inner: Arc<Inner>,
     pub(super) registry: Registry,
     /// Set if the thread that drops the lease must not wait.
-    pub(super) in_background: bool,
+    pub(crate) in_background: bool,
 }
 
 /// The end of a queue that remains to be carried out.
@@ -96,17 +93,6 @@ pub(crate) struct Visit<'a> {
     _held: trace::Held,
 }
 
-impl Workqueue {
-    /// Drops this handle. If it was the last, a reaper destroys the queue.
-    pub(crate) fn end_in_background(self) {
-        let Self { inner, lease, .. } = self;
-        drop(inner);
-        if let Some(mut lease) = Arc::into_inner(lease) {
-            lease.in_background = true;
-        }
-    }
-}
-
 sync::on_drop!(Lease, lease => {
     let inner = &lease.inner;
     let end = End { inner: inner.clone(), registry: lease.registry.clone() };
@@ -129,14 +115,41 @@ impl End {
     /// Waits until the last visit has ended, and returns the items held by timers, to be dropped by
     /// a thread that may block.
     fn sweep(&self) -> Vec<Dead> {
-        whole(|| self.inner.sweep())
+        let inner = &*self.inner;
+        whole(|| {
+            // No later call pauses the queue again. The items held by timers are dropped after
+            // this, and their destructors may wait for queued items.
+            inner.pass_pauses();
+            if !twin::armed("queue: a lease without its queue") {
+                inner.core.settled.wait_until(|| inner.visits.nr_visitors() == 0);
+            }
+            inner.timers.sweep()
+        })
     }
 
     /// Destroys the queue, after [`sweep`](Self::sweep). Returns the user's handler, to be dropped
     /// by a thread that may block.
     fn carry_out(&self) -> Option<Handler> {
-        whole(|| self.inner.end(&self.registry));
-        self.inner.core.take_handler()
+        let inner = &*self.inner;
+        whole(|| {
+            inner.drain();
+            // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
+            let rescuer = inner.rescuer.lock().take();
+            drop(rescuer);
+            let machine = self.registry.machine();
+            machine.remove_queue(inner);
+            let pwqs = inner.plan.lock().end();
+            for pwq in pwqs {
+                pwq.pool.lock().remove_pwq(pwq.slot);
+                machine.release(&pwq.pool);
+            }
+            // Last, because a change of the group's shares reaches the accounts of the pools
+            // through the members.
+            if let Some(group) = &inner.group {
+                group.remove(inner);
+            }
+        });
+        inner.core.take_handler()
     }
 
     /// Returns `true` if the end would not block. Does not wait.
@@ -262,37 +275,6 @@ impl Inner {
         let others_depend = || trace::is_emitting() || others_depend();
         let may_wait = || report::may_wait_for_users() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
-    }
-
-    fn sweep(&self) -> Vec<Dead> {
-        // No later call pauses the queue again. The items held by timers are dropped after this,
-        // and their destructors may wait for queued items.
-        self.pass_pauses();
-        if !twin::armed("queue: a lease without its queue") {
-            let settled = &self.core.settled;
-            settled.wait_until(|| self.visits.nr_visitors() == 0);
-        }
-        self.timers.sweep()
-    }
-
-    /// Waits until all items have run, and releases the pools.
-    fn end(self: &Arc<Self>, registry: &Registry) {
-        self.drain();
-        // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
-        let rescuer = self.rescuer.lock().take();
-        drop(rescuer);
-        let machine = registry.machine();
-        machine.remove_queue(Arc::<Inner>::as_ptr(self));
-        let pwqs = self.plan.lock().end();
-        for pwq in pwqs {
-            pwq.pool.lock().remove_pwq(pwq.slot);
-            machine.release(&pwq.pool);
-        }
-        // Last, because a change of the group's shares reaches the accounts of the pools through
-        // the members.
-        if let Some(group) = &self.group {
-            group.remove(Arc::<Inner>::as_ptr(self));
-        }
     }
 }
 

@@ -89,7 +89,7 @@ use crate::{
 pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
     /// The lease of all handles. Futures keep `inner` alive for longer, and other users briefly.
-    pub(super) lease: Arc<Lease>,
+    pub(crate) lease: Arc<Lease>,
     /// I: the lane in which items queued by this handle wait.
     pub(crate) lane: Lane,
 }

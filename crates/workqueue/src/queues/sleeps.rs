@@ -85,7 +85,7 @@ unsafe impl Sync for SleepTimer {}
 /// A timer in a shard, guarded by the shard's lock except for the flag.
 #[repr(C)]
 struct Sleeper {
-    node: Node<()>,
+    node: std::cell::UnsafeCell<Node<()>>,
     /// `None` once the timer has expired.
     waker: UnsafeCell<Option<Foreign<Waker>>>,
     /// I: the index of its shard.
@@ -99,25 +99,14 @@ struct Sleeper {
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
 impl SleepTimer {
-    /// Returns a pointer to the timer. No reference to it may exist, because the shard's lock
-    /// guards it.
-    fn as_ptr(&self) -> *const Sleeper {
-        self.0.as_ptr()
-    }
-
-    fn flag(&self) -> &AtomicBool {
-        // SAFETY: the timer is allocated as long as this exists, and the flag is atomic.
-        unsafe { &(*self.as_ptr()).has_expired }
-    }
-
-    fn waker(&self) -> &UnsafeCell<Option<Foreign<Waker>>> {
-        // SAFETY: the timer is allocated as long as this exists, and the field is a cell.
-        unsafe { &(*self.as_ptr()).waker }
+    fn sleeper(&self) -> &Sleeper {
+        // SAFETY: the timer is allocated as long as this exists. Its node, which the holder of the
+        // shard's lock changes, is in a cell.
+        unsafe { self.0.as_ref() }
     }
 
     fn shard<'a>(&self, sleeps: &'a Sleeps) -> &'a Mutex<Shard> {
-        // SAFETY: the timer is allocated as long as this exists, and the field is constant.
-        &sleeps.shards[unsafe { (*self.as_ptr()).shard } as usize]
+        &sleeps.shards[self.sleeper().shard as usize]
     }
 
     fn has_expired(&self) -> bool {
@@ -125,7 +114,7 @@ impl SleepTimer {
         // If the manager's store comes first, the waker is taken and the timer is ours alone. If
         // our load comes first, we take the lock, after the manager or before it.
         // Test: sleep_dropped_early_wakes_no_task
-        self.flag().load(Ordering::Acquire)
+        self.sleeper().has_expired.load(Ordering::Acquire)
     }
 
     /// Takes the waker.
@@ -135,7 +124,7 @@ impl SleepTimer {
     /// 1. The caller has locked the shard, or owns a timer that has expired.
     unsafe fn take(&self) -> Option<Foreign<Waker>> {
         // SAFETY: (1).
-        self.waker().with_mut(|waker| unsafe { (*waker).take() })
+        self.sleeper().waker.with_mut(|waker| unsafe { (*waker).take() })
     }
 }
 
@@ -180,7 +169,7 @@ fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
         // load comes first, the owner waits for the lock that we hold.
         // Test: sleep_dropped_early_wakes_no_task
         let order = twin::order("sleep: an expiry publishes nothing", Ordering::Release);
-        timer.flag().store(true, order);
+        timer.sleeper().has_expired.store(true, order);
     }
     wakers
 }
@@ -231,7 +220,7 @@ impl Timers {
         let Some(there) = timer else {
             let shard = self.sleeps.here();
             let sleeper = Box::new(Sleeper {
-                node: Node::new(()),
+                node: Node::new(()).into(),
                 waker: UnsafeCell::new(Some(ours)),
                 shard: shard as u32,
                 has_expired: AtomicBool::new(false),
@@ -251,7 +240,7 @@ impl Timers {
         let lock = there.shard(&self.sleeps).lock();
         // The time may have come while the waker was cloned.
         // SAFETY: the lock of the shard is held.
-        let waits = there.waker().with_mut(|place| unsafe {
+        let waits = there.sleeper().waker.with_mut(|place| unsafe {
             (*place).as_mut().map(|waker| (!keeps).then(|| mem::swap(waker, &mut ours))).is_some()
         });
         drop(lock);
