@@ -107,8 +107,7 @@ struct Reusable<F> {
 
 impl Work {
     /// Creates an item that runs `func`.
-    #[doc(alias = "INIT_WORK")]
-    #[doc(alias = "DECLARE_WORK")]
+    #[doc(alias("INIT_WORK", "DECLARE_WORK"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::named(Name::of(&func), move |_| func())
     }

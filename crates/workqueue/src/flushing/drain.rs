@@ -266,8 +266,7 @@ impl Workqueue {
     /// assert_eq!(handle.join()?, "thawed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "freeze_workqueues_begin")]
-    #[doc(alias("WQ_FREEZABLE", "system_freezable_wq"))]
+    #[doc(alias("freeze_workqueues_begin", "WQ_FREEZABLE", "system_freezable_wq"))]
     pub fn pause(&self) -> bool {
         self.inner.must_be_at_home();
         !self.inner.for_all && self.inner.set_paused(true)

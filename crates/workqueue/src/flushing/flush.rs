@@ -150,8 +150,7 @@ impl Workqueue {
     /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "flush_workqueue")]
-    #[doc(alias = "async_synchronize_full")]
+    #[doc(alias("flush_workqueue", "async_synchronize_full"))]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         wait::before_flushing(&self.inner.core);

@@ -421,8 +421,7 @@ impl Builder {
     ///
     /// [`build`](Self::build) returns [`BuildError::Bh`] if the queue is also `ordered`,
     /// `cpu_intensive` or `with_rescuer`, or is in a group.
-    #[doc(alias("WQ_BH", "tasklet_struct"))]
-    #[doc(alias("tasklet_schedule", "system_bh_wq"))]
+    #[doc(alias("WQ_BH", "tasklet_struct", "tasklet_schedule", "system_bh_wq"))]
     pub fn bh(self) -> Self {
         Self { bh: true, ..self }
     }

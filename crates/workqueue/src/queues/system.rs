@@ -48,8 +48,7 @@ use crate::{
 /// assert_eq!(workqueue::system()?.spawn(|| 6 * 7).join()?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias("system_wq", "system_percpu_wq", "schedule_work"))]
-#[doc(alias = "flush_scheduled_work")]
+#[doc(alias("system_wq", "system_percpu_wq", "schedule_work", "flush_scheduled_work"))]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events", true, Builder::per_cpu)

@@ -115,8 +115,7 @@ impl Workqueue {
     /// assert_eq!(squares, [1, 4, 9, 16, 25]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "thread::scope")]
-    #[doc(alias("INIT_WORK_ONSTACK", "destroy_work_on_stack"))]
+    #[doc(alias("thread::scope", "INIT_WORK_ONSTACK", "destroy_work_on_stack"))]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,

@@ -78,8 +78,7 @@ pub enum Delay {}
 
 impl<U: 'static> Deferred<U> {
     /// Creates an item that runs `func`.
-    #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
-    #[doc(alias("DECLARE_DELAYED_WORK", "timer_setup"))]
+    #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK", "DECLARE_DELAYED_WORK", "timer_setup"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::named(Name::of(&func), move |_| func())
     }
@@ -154,8 +153,7 @@ impl<U: 'static> Deferred<U> {
     /// # Panics
     ///
     /// The same as [`Work::disable_sync`].
-    #[doc(alias = "cancel_delayed_work_sync")]
-    #[doc(alias("timer_delete_sync", "del_timer_sync"))]
+    #[doc(alias("cancel_delayed_work_sync", "timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
