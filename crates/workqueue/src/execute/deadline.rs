@@ -2,19 +2,17 @@
 //!
 //! # The protocol
 //!
-//! An item whose deadline has passed never starts. The first thread that finds that the deadline
-//! has passed records this in the item's outcome:
+//! An item whose deadline has passed never starts. The first thread that finds this records it in
+//! the item's outcome:
 //!
 //! ```text
 //! runner: transition to running, as for any item;  deadline passed? drop the closure
 //! joiner: deadline passed? cancel, with the outcome `Expired`;  too late? wait for the run
 //! ```
 //!
-//! Both begin with a transition of the item's state word, as a cancel by the handle does, and only
-//! one of these transitions succeeds. The closure is therefore moved out exactly once, and is
-//! either called or dropped. If no thread joins the item, the worker that pops it finds that the
-//! deadline has passed. A task that awaits the item is woken at the deadline, and polls
-//! (`queues/expiry.rs`).
+//! Only one of these transitions of the state word succeeds, so the closure is moved out exactly
+//! once. If no thread joins the item, the worker that pops it finds that the deadline has passed. A
+//! task that awaits the item is woken at the deadline, and polls (`queues/expiry.rs`).
 
 use std::task::Waker;
 

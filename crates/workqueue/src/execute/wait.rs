@@ -3,48 +3,39 @@
 //! # Checks before a wait
 //!
 //! An item must not wait for itself, and an item with a rescuer must not depend on an item without
-//! one.
-//!
-//! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
-//! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
-//! is therefore checked here first, and such a wait is reported once for each pair of waiter and
-//! item. The kernel's `check_flush_dependency` does the same.
-//!
-//! ## How the queue of an item is found
+//! one. Items of a `with_rescuer` queue run even if no thread can be created; if one waits for an
+//! item or a flush of a queue without a rescuer, it depends on a new thread after all. Such a wait
+//! is reported once for each pair of waiter and item, as by the kernel's `check_flush_dependency`.
 //!
 //! A waiter holds a handle, which keeps the item alive but not its queue. Before the waiter reads
-//! the item's home, the run may have ended and the queue may have been destroyed. A flag of the
-//! item's state therefore records whether the queue has a rescuer (`Rules::reclaim`). To name the
-//! queue, a report searches the pools for the item. It compares addresses and does not dereference
-//! the item.
+//! the item's home, the queue may have been destroyed. A flag of the item's state therefore records
+//! whether the queue has a rescuer (`Rules::reclaim`). To name the queue, a report searches the
+//! pools for the item's address.
 //!
 //! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
 //! not checked either, as in Linux.
 //!
 //! ## An item that needs its waiter's seat
 //!
-//! A queue with one seat, such as every ordered queue, starts nothing while one of its items runs.
-//! If that item waits for a later item of the same queue, neither ever ends. The waiter checks for
-//! this before it sleeps, and returns an error instead:
+//! A queue with one seat starts nothing while one of its items runs. If that item waits for a later
+//! item of the same queue, neither ever ends. The waiter checks for this before it sleeps, and
+//! returns an error instead:
 //!
-//! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
-//!   has a single seat, held by this thread. It does not dereference the home, which may have been
-//!   freed.
+//! - The waiter compares the address of the item's home, which may have been freed, with those of
+//!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
-//!   seat, so the waiter sleeps.
-//! - The same holds if a closure of a strand waits for a later closure of that strand: the waiter
+//! - An item that is running, is being cancelled or has a deadline ends without the seat, so the
+//!   waiter sleeps.
+//! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
-//! - A limit that is raised later, or a later cancel by another thread, is not considered, because
-//!   the waiter cannot know of it.
+//! - A limit that is raised later, or a later cancel, is not considered.
 //!
 //! # Joins that are nested too deeply for one stack
 //!
 //! A joiner that helps runs an item on its own stack. If that item joins another one, and so on,
-//! the stack bounds the chain. Beyond some depth, a joiner can no longer help on its own stack. It
-//! must not simply wait either, because the outer runs hold seats that the item may need. Instead,
-//! a new thread with its own stack continues the same runs, and the joiner waits for it.
+//! the stack bounds the chain. The joiner must not simply wait then, because the outer runs hold
+//! seats that the item may need. Instead, a new thread with its own stack continues the same runs.
 
 use std::{
     fmt,

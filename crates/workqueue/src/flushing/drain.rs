@@ -1,9 +1,8 @@
 //! Drains, pauses and destroys a queue.
 //!
 //! A *round* of a drain is a flush: it ends when all items that were in flight at its start have
-//! ended. If items queue other items or themselves, a drain takes many rounds. If they never stop,
-//! the drain never ends. The drain itself does not depend on rounds; they are counted only so that
-//! a long drain can be reported.
+//! ended. If items queue other items or themselves, a drain takes many rounds, which are counted
+//! only so that a long drain can be reported.
 
 use std::{
     mem,

@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! Items queued before the flush can be in three places. For each place, the flush has its own way
-//! to distinguish them from later items:
+//! Items queued before the flush can be in three places, and the flush distinguishes them from
+//! later items in a different way in each:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
 //!    it ran. Such an item has a color (`list.rs`). The flush closes the current color of each
@@ -18,17 +18,17 @@
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
-//! item elsewhere in the meantime, it cuts the item out and releases the count. Before that, it
-//! increments `QueueCore::nr_cut`. A flush that finds `nr_cut` changed when all counts are zero
-//! waits for all current helpers.
+//! item elsewhere in the meantime, it increments `QueueCore::nr_cut`, cuts the item out and
+//! releases the count. A flush that finds `nr_cut` changed when all counts are zero waits for all
+//! current helpers.
 //!
-//! A flush therefore does not wait for later items, with three exceptions: these helpers; a
-//! cancelled item that is queued again into its old list position, which has an old color; and
-//! helpers when two flushes overlap, because only two phases can be distinguished.
+//! A flush therefore waits for later items only in three cases: these helpers; a cancelled item
+//! that is queued again into its old list position, which has an old color; and helpers when two
+//! flushes overlap, because only two phases can be distinguished.
 //!
-//! The flusher sleeps on `QueueCore::settled`. It is notified by the thread that releases the last
-//! count of a closed color (`dispatch.rs`), and by the last helper of a phase that a flush waits
-//! for (`active.rs`). Both write their state before they check for waiters.
+//! The flusher sleeps on `QueueCore::settled`, notified by the thread that releases the last count
+//! of a closed color (`dispatch.rs`), and by the last helper of a phase (`active.rs`). Both write
+//! their state before they check for waiters.
 
 use std::fmt;
 

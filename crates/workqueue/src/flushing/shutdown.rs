@@ -1,10 +1,10 @@
 //! Shuts queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with a time limit (`drain.rs` contains the loop): it closes the queue,
-//! waits until it is drained, and at the limit cancels the remaining items. Several queues are shut
-//! down one after another. A queue stays open until those before it have been drained, because
-//! their items may queue items there. At the limit all remaining queues are closed before the first
-//! of them is cancelled, so that a running item cannot refill a cancelled queue.
+//! A shutdown is a drain with a time limit (`drain.rs`): it closes the queue, waits until it is
+//! drained, and at the limit cancels the remaining items. Several queues are shut down one after
+//! another, because the items of one may queue items on the next. At the limit all remaining queues
+//! are closed before the first is cancelled, so that a running item cannot refill a cancelled
+//! queue.
 
 use std::time::Duration;
 

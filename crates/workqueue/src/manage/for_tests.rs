@@ -1,16 +1,15 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
 //! Items run on workers, as in any registry, because an item may block, and a joiner or the
-//! destruction of a queue may wait for it. An executor that ran items on the calling thread would
-//! then deadlock. The test thread fires timers itself, and waits until the workers are at rest.
+//! destruction of a queue may wait for it. The test thread fires timers itself, and waits until the
+//! workers are at rest.
 //!
 //! # At rest
 //!
 //! A pool is at rest if no worker is awake or in an item, and none is needed. Pools and reapers are
-//! checked one after another, so an item of the pool that is checked last may have queued another
-//! item to the pool that was checked first. They are therefore checked twice. If all pools are at
-//! rest both times, and no pool has taken an item in between, all of them were at rest at the
-//! moment between the two checks.
+//! checked one after another, so an item of the last pool may have queued another item to the
+//! first. They are therefore checked twice. If all pools are at rest both times, and no pool has
+//! taken an item in between, all of them were at rest at the moment between the two checks.
 
 use std::{ops::Deref, time::Duration};
 

@@ -3,9 +3,8 @@
 //! The manager sleeps until it has something to do. A producer arms the *monitor* if all workers
 //! that may run are busy when it queues work. While the monitor is armed, the manager samples the
 //! workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for each worker
-//! that sleeps. A pool therefore makes progress even if all its workers block without reporting it.
-//! The sampling interval depends on the results (`concurrency.rs`). When no work has waited for a
-//! while, the monitor disarms itself, so an idle program has no ticks.
+//! that sleeps. The sampling interval depends on the results (`concurrency.rs`). When no work has
+//! waited for a while, the monitor disarms itself, so an idle program has no ticks.
 //!
 //! If no thread can be started, the manager tries again after increasingly long pauses. It also
 //! calls the registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are
@@ -15,9 +14,8 @@
 //!
 //! A thread that waits for work may depend on a worker that the manager has yet to create. The
 //! manager therefore runs no user code except report handlers and topology sources, whose panics
-//! are contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager
-//! joins a worker's thread only after that thread has dropped its thread-locals, because such drops
-//! run user code as well.
+//! are contained. Any other user code is deferred cleanup (`cleanups.rs`). The manager joins a
+//! worker's thread only after that thread has dropped its thread-locals, which may run user code.
 
 use std::{mem, time::Duration};
 

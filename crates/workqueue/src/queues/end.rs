@@ -2,9 +2,9 @@
 //!
 //! # The protocol
 //!
-//! Users have *handles*, which share one [`Lease`]. Dropping the last handle drops the lease, once,
-//! and destroys the queue. Timers and RCU callbacks have a [`WeakQueue`], which keeps nothing
-//! alive. They *visit* the queue to push an item:
+//! Users have *handles*, which share one [`Lease`]. Dropping the last handle drops the lease, and
+//! destroys the queue. Timers and RCU callbacks have a [`WeakQueue`], which keeps nothing alive.
+//! They *visit* the queue to push an item:
 //!
 //! ```text
 //! visitor: closed? then return;  otherwise visitors += 1 (one atomic update);
@@ -12,9 +12,8 @@
 //! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  drain;  remove the pwqs
 //! ```
 //!
-//! A visit is not a handle: it neither keeps the queue open nor prevents a handle from being the
-//! last. The end waits for visitors as it waits for items. No visitor may push after the end has
-//! found the queue drained, because the item would point to freed pwqs. Twin
+//! A visit neither keeps the queue open nor prevents a handle from being the last. No visitor may
+//! push after the end has found the queue drained, because the item would point to freed pwqs. Twin
 //! `queue: a lease without its queue`.
 //!
 //! # Which thread destroys the queue
@@ -32,13 +31,11 @@
 //! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
 //! manager carries out the part of the end that does not block.
 //!
-//! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
-//! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
-//! blocks does not delay the end. A paused queue is resumed first, because a destructor may wait
-//! for an item.
-//!
-//! The end does not unwind, because a partly destroyed queue would be freed while its items still
-//! use it. Twin `queue: an end unwinds`.
+//! The thread that destroys the queue drops the items held by timers, once there are no visitors.
+//! If it is a reaper, another reaper drops them, so that a destructor that blocks does not delay
+//! the end. A paused queue is resumed first, because a destructor may wait for an item. The end
+//! does not unwind, because a partly destroyed queue would be freed while its items still use it.
+//! Twin `queue: an end unwinds`.
 
 use std::{mem, ops::Deref};
 

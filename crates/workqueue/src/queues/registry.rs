@@ -21,13 +21,11 @@ use crate::{
     },
 };
 
-/// A set of worker pools with its own tunables, shared by all queues built on it.
+/// A set of worker pools with its own tunables, shared by all queues built on it. Queues with equal
+/// pods and attributes share pools, so eight queues need no more threads than one.
 ///
-/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the
-/// registry of the whole process. Other registries are for tests, and for comparing tunables.
-///
-/// Queues with equal pods and attributes share pools, so eight queues need no more threads than
-/// one.
+/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the registry of the
+/// whole process. Other registries are for tests, and for comparing tunables.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -216,12 +214,11 @@ impl Registry {
     /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
     /// to test how a program behaves in that case.
     ///
-    /// Work still completes and queues are still destroyed. The existing workers run the items. If
-    /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
-    /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
-    /// An item that the reserved thread runs therefore waits forever if it waits for another item
-    /// of such a pool. [`with_rescuer`](crate::Builder::with_rescuer) gives a queue a
-    /// thread of its own.
+    /// Work still completes and queues are still destroyed. If all workers of a pool sleep or hog
+    /// the CPU, one reserved thread of the registry runs the items, one at a time, so an item that
+    /// waits for another item of such a pool waits forever. Another reserved thread fires foreign
+    /// wakers and drops cancelled work. [`with_rescuer`](crate::Builder::with_rescuer) gives a
+    /// queue a thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads.store(refuse, Ordering::Relaxed);

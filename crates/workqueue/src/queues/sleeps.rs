@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
-//! that armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer, which holds the waker and is in the shard of the CPU that
+//! armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
@@ -17,22 +17,19 @@
 //!           expired;  then fire the wakers
 //! ```
 //!
-//! A poll either finds the timer with a waker and replaces it, so that the manager fires the new
-//! waker, or it finds that the timer has expired and is ready. No wake-up is lost. Wakers are
-//! cloned before the lock is acquired and dropped after it is released. The manager does not access
-//! a timer after it has marked it as expired, so its owner frees it without the lock. The twins are
-//! `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
-//! `sleep: the first wakes no thread` and `sleep: an expiry publishes nothing`.
+//! A poll either replaces the waker, so that the manager fires the new one, or finds that the timer
+//! has expired. No wake-up is lost. Wakers are cloned before the lock is acquired and dropped after
+//! it is released. The manager does not access a timer after it has marked it as expired, so its
+//! owner frees it without the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a
+//! drop leaves the timer`, `sleep: the first wakes no thread` and `sleep: an expiry publishes
+//! nothing`.
 //!
 //! # Slack
 //!
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
-//! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
-//! deadline is not before that firing. If it has fired fewer wakers, it delays no sleep. A paused
-//! clock has no slack.
-//!
-//! # Which thread fires
+//! given by the tunable `sleep_slack_us`, by which a sleep is late at most. A paused clock has no
+//! slack.
 //!
 //! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 

@@ -21,8 +21,7 @@ use crate::{
 /// time. Use [`system_long`] or [`system_unbound`] for a long item.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
-/// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
-/// because the items of other users may take any amount of time.
+/// `fork` builds its own. To wait for your items, flush or join the items and never the queue.
 ///
 /// No user can stop or change a system queue for the others:
 ///

@@ -2,9 +2,9 @@
 //!
 //! Time is divided into ticks, whose length is fixed when the wheel is created. Level 0 has a slot
 //! for each of the next 64 ticks, level 1 one for each of the next 64 times 64 ticks, and so on.
-//! The level of a timer is given by the highest six-bit group in which its tick differs from the
-//! current tick. As time passes, the timers of a slot move down, at most once for each level.
-//! Insertion and removal take constant time, regardless of the number of timers.
+//! The level of a timer is that of the highest six-bit group in which its tick differs from the
+//! current tick. As time passes, timers move down, at most once for each level. Insertion and
+//! removal take constant time.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
 //! of the slots. The next timer to expire is therefore in the first occupied slot of the lowest
