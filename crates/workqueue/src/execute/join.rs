@@ -367,28 +367,21 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the closure to end, and returns its result.
     ///
-    /// If the closure has not started and its queue lets joiners help, it runs on this thread. If
-    /// very many joins are nested, it runs on a new thread with its own stack.
+    /// If the closure has not started and its queue lets joiners help, it runs on this thread, or,
+    /// if very many joins are nested, on a new thread.
     ///
     /// # Blocking
     ///
     /// Blocks until the closure has ended. If a work item calls this, its pool may start another
     /// worker.
     ///
-    /// # Errors
+    /// # Errors and panics
     ///
-    /// - [`JoinError::Panicked`] with the payload if the closure panicked.
-    /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
-    /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
-    /// - [`JoinError::OwnItem`] from inside the closure itself.
-    /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if the joined item has not started and joiners cannot help: the joined
-    ///   item would wait for the caller. The item stays queued, and its result is dropped.
+    /// See [`JoinError`]. After [`JoinError::OwnQueue`], which is returned only if joiners cannot
+    /// help, the item stays queued, and its result is dropped.
     ///
-    /// # Panics
-    ///
-    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
-    /// of the parent.
+    /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
+    /// an item of the parent.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -405,18 +398,10 @@ impl<T> JoinHandle<T> {
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// The same as [`join`](Self::join), for at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join`](Self::join), and [`JoinError::Taken`] if the result has
-    /// already been returned.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`join`](Self::join).
+    /// The same as [`join`](Self::join), for at most `timeout`. Returns [`JoinError::Taken`] if the
+    /// result has already been returned.
     ///
     /// # Examples
     ///
@@ -499,13 +484,12 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will no longer run.
     ///
-    /// A closure that has not started is removed from the queue and dropped on this thread. A
-    /// closure that has started continues, and [`is_cancelled`](crate::is_cancelled) returns `true`
-    /// in it. In this case, and if the closure has ended, `cancel` returns `false`. A future that
-    /// has never been polled is cancelled in the same way. If a future has been polled and has not
-    /// ended, a worker of its queue drops it instead of polling it again, and `cancel` returns
-    /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
-    /// its result.
+    /// A closure that has not started is removed from the queue and dropped on this thread, and so
+    /// is a future that has never been polled. A closure that has started continues, and
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it. In this case, and if the item
+    /// has ended, `cancel` returns `false`. If a future has been polled and has not ended, a worker
+    /// of its queue drops it instead of polling it again, and `cancel` returns `true`. A poll in
+    /// progress may still complete the future; [`join`](Self::join) then returns its result.
     ///
     /// If the drop panics, the panic is propagated to the caller, and the item is still cancelled.
     ///
@@ -689,13 +673,9 @@ impl<T> CancelOnDrop<T> {
 
     /// Waits for the item to end, as [`JoinHandle::join`] does.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
     /// The same as [`JoinHandle::join`].
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         self.keep().join()
     }

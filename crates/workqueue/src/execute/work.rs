@@ -240,19 +240,13 @@ impl Work {
     /// queue is paused, the call waits for a [`resume`](crate::Workqueue::resume). If another work
     /// item calls this, its pool may start a worker.
     ///
-    /// # Errors
+    /// # Errors and panics
     ///
-    /// - [`FlushError::OwnItem`] from inside the item's own run.
-    /// - [`FlushError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if this item waits on that queue and joiners do not help. The item
-    ///   stays queued.
-    /// - [`FlushError::Panicked`] if the most recently completed run panicked, even if that was
-    ///   before this call.
+    /// See [`FlushError`]. After [`FlushError::OwnQueue`] the item stays queued.
+    /// [`FlushError::Panicked`] may be the panic of a run before this call.
     ///
-    /// # Panics
-    ///
-    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
-    /// of the parent.
+    /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
+    /// an item of the parent.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
@@ -333,14 +327,11 @@ impl Work {
     /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
     /// enqueues are rejected, including those by the item itself.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
-    ///
-    /// # Panics
-    ///
-    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. In that case the item is unchanged.
+    /// Blocks until the current run has ended, except inside the item's own run. Panics if
+    /// [`disable`](Self::disable) panics, or inside another item of a bottom-half queue; the item
+    /// is then unchanged.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -353,13 +344,10 @@ impl Work {
     ///
     /// On return the item cannot be pending, but may be running. An item may disable itself.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// The same as [`cancel`](Self::cancel).
-    ///
-    /// # Panics
-    ///
-    /// If the item has already been disabled 65535 times.
+    /// Blocks as [`cancel`](Self::cancel) does. Panics if the item has already been disabled 65535
+    /// times.
     ///
     /// # Examples
     ///
@@ -385,14 +373,9 @@ impl Work {
 
     /// Disables the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
-    ///
-    /// # Panics
-    ///
-    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. In that case the item is unchanged.
+    /// The same as [`cancel_sync`](Self::cancel_sync).
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();

@@ -38,15 +38,10 @@ use crate::{
 /// a clone of the [token](CancellationToken::current) to the scope's items. A bulk cancel
 /// ([`cancel_all`](crate::Workqueue::cancel_all)) does not affect running items.
 ///
-/// # Cost
+/// # Cost and blocking
 ///
 /// The call performs a few loads, which take a few nanoseconds. In an item that has requested its
-/// token or has a hard deadline, the first call of a run also acquires a lock. An item that never
-/// calls this function pays nothing.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// token or has a hard deadline, the first call of a run also briefly acquires a lock.
 ///
 /// # Examples
 ///
@@ -213,13 +208,10 @@ impl CancellationToken {
     /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was
     /// cancelled.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the wait ends, as [`block_on`](crate::block_on) does.
-    ///
-    /// # Panics
-    ///
-    /// If called in an item of a bottom-half queue, or if [`sleep()`](crate::sleep()) panics.
+    /// Blocks until the wait ends, and panics, as [`block_on`](crate::block_on) does. Also panics
+    /// if [`sleep()`](crate::sleep()) does.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

@@ -16,8 +16,8 @@
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
-//! list twice, if an item ends while it is cancelled or after its deadline. An index that has no
-//! handle, or whose item has not ended, is skipped.
+//! list twice, if an item ends while it is cancelled or after its deadline. An index whose item has
+//! left, or has not ended, is skipped.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -301,20 +301,13 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
+    /// Waits for the next item to end, and returns its result, as [`join_next`](Self::join_next)
+    /// does.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until an item ends, as [`block_on`](crate::block_on) does: this thread runs none of
-    /// the items.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_next`](Self::join_next).
-    ///
-    /// # Panics
-    ///
-    /// If called in an item of a bottom-half queue.
+    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. Panics if
+    /// called in an item of a bottom-half queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }
