@@ -122,19 +122,13 @@ impl Workqueue {
     /// - If an item that runs on its joiner's thread is queued on another queue, the flush waits
     ///   for all items that run on joiners' threads when its last item ends.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
     /// Blocks until these items end. If a work item of another queue calls this, its pool may start
     /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
-    /// # Panics
-    ///
-    /// If called inside an item of a bottom-half queue, because such an item must not wait.
-    ///
-    /// # Errors
-    ///
     /// Returns [`OwnQueueError`] from inside an item of this queue, because that item would wait
-    /// for itself.
+    /// for itself. Panics inside an item of a bottom-half queue, which must not wait.
     ///
     /// # Examples
     ///

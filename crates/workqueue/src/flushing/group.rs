@@ -42,21 +42,11 @@ impl Group {
     ///
     /// After an error the queues accept items again, and the remaining items continue.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues. A
-    /// paused queue that has items is not drained until it is resumed.
-    ///
-    /// # Panics
-    ///
-    /// If called inside an item of a bottom-half queue, which must not wait. In that case nothing
-    /// has changed.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
-    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
-    /// items remain.
+    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues
+    /// and for items of the group. A paused queue that has items is not drained until it is
+    /// resumed.
     ///
     /// # Examples
     ///
@@ -94,20 +84,13 @@ impl Group {
     /// Cancels all pending and delayed items of all queues of the group. Returns the number of
     /// cancelled items.
     ///
-    /// For each queue it does the same as
-    /// [`Workqueue::cancel_all`](crate::Workqueue::cancel_all). The items of all queues end before
-    /// a waker is called or a closure is dropped, so a destructor may wait for a cancelled item of
-    /// another queue.
-    ///
-    /// # Cost
-    ///
-    /// The same as one call to [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each
-    /// queue.
+    /// For each queue it does the same as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all),
+    /// including its cost. The items of all queues end before a waker is called or a closure is
+    /// dropped, so a destructor may wait for a cancelled item of another queue.
     ///
     /// # Blocking
     ///
-    /// Like [`Workqueue::cancel_all`](crate::Workqueue::cancel_all), never waits for an item. An
-    /// item of the group may call it.
+    /// Never waits for an item. An item of the group may call it.
     ///
     /// # Examples
     ///

@@ -66,11 +66,8 @@ use crate::{
 pub struct TestRegistry(Registry);
 
 impl Registry {
-    /// Creates a registry with one CPU and a paused clock, for tests of programs.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`RegistryError::Thread`] if its thread cannot be started.
+    /// Creates a registry with one CPU and a paused clock, for tests of programs. Returns
+    /// [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
             // Workers that park at once make the registry idle sooner. The defaults of the other
@@ -90,11 +87,7 @@ impl Registry {
 
 impl TestRegistry {
     /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
-    /// fired, the call waits until the registry is idle.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`run_until_idle`](Self::run_until_idle), at least once.
+    /// fired, blocks until the registry is idle, as [`run_until_idle`](Self::run_until_idle) does.
     #[doc(alias("tick", "sleep"))]
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();
