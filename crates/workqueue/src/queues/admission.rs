@@ -237,11 +237,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). The call costs one atomic update.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork` (see [`Workqueue`]).
+    /// [`reserve`](Self::reserve). The call costs one atomic update. It panics in a child of `fork`
+    /// (see [`Workqueue`]).
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

@@ -428,25 +428,17 @@ impl Builder {
 
     /// Builds the queue on the pools of the whole process.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// The first queue of a process reads the machine's topology and starts three threads, which
-    /// sleep. Workers are created when items are queued.
-    ///
-    /// # Errors
-    ///
-    /// See [`BuildError`].
+    /// sleep. Workers are created when items are queued. For the errors, see [`BuildError`].
     #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the queue on the pools of `registry`, which has its own tunables.
-    ///
-    /// # Errors
-    ///
-    /// See [`BuildError`].
+    /// Builds the queue on the pools of `registry`, which has its own tunables. See [`BuildError`].
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
         registry.check_here()?;
         if self.name.contains('\0') {

@@ -127,14 +127,11 @@ impl Workqueue {
     ///
     /// Returns `Ok(false)` if the item is already pending, even if the queue is full.
     ///
-    /// # Errors
+    /// # Blocking and errors
     ///
-    /// Returns the same errors as [`try_spawn`](Self::try_spawn), and an error if the item is
+    /// Blocks as [`enqueue`](Self::enqueue) does. Returns the same errors as
+    /// [`try_spawn`](Self::try_spawn), and an error if the item is
     /// [disabled](TrySpawnError::is_disabled).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///

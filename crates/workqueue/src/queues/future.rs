@@ -625,10 +625,8 @@ impl CancelHandle {
     /// polled. An item that is executing continues to its end, or to its next `.await`;
     /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns
-    /// `false` for a parent's item.
+    /// Blocks as [`JoinHandle::cancel`](crate::JoinHandle::cancel) does. In a child of `fork`,
+    /// returns `false` for a parent's item.
     #[doc(alias = "abort")]
     pub fn cancel(&self) -> bool {
         self.waker.as_ref().is_some_and(cancel_by)

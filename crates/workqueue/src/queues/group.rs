@@ -231,25 +231,16 @@ impl GroupBuilder {
 
     /// Builds the group for queues of the process-wide registry.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// The same as [`Builder::build`](crate::Builder::build).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
-    /// of range, [`BuildError::Shares`] if the shares are out of range, and
-    /// [`BuildError::Registry`] if the registry cannot be created.
+    /// Blocks as [`Builder::build`](crate::Builder::build) does. Returns the [`BuildError`] of a
+    /// ceiling or of shares out of range, or that of the registry.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the group for queues of `registry`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`build`](Self::build).
+    /// Builds the group for queues of `registry`, as [`build`](Self::build) does.
     pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
         registry.check_here()?;
         let ceiling = self.ceiling.check()?;
@@ -291,28 +282,17 @@ impl Group {
     /// If the ceiling rises, more items start immediately. If it falls, batches that have started
     /// are completed, and no other batch starts until fewer than `max_active` threads run items.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// Briefly acquires pool locks, and may wake workers.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupMaxActive`] if `max_active` is not between 1 and
-    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). In that case nothing has changed.
+    /// Briefly acquires pool locks, and may wake workers. If `max_active` is out of range, returns
+    /// [`BuildError::GroupMaxActive`], and nothing has changed.
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
     }
 
     /// Changes the ceiling to `factor` times the number of CPUs; see
-    /// [`GroupBuilder::max_active_per_cpu`].
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`set_max_active`](Self::set_max_active).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has
+    /// [`GroupBuilder::max_active_per_cpu`]. Blocks as [`set_max_active`](Self::set_max_active)
+    /// does. If the factor is out of range, returns [`BuildError::GroupPerCpu`], and nothing has
     /// changed.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
@@ -324,19 +304,14 @@ impl Group {
         Ok(())
     }
 
-    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
+    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`]. It also
+    /// applies to items that are already waiting.
     ///
-    /// The new share also applies to items that are already waiting.
-    ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
-    /// item.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
-    /// [`MAX_SHARES`](crate::MAX_SHARES). In that case nothing has changed.
+    /// item. If the shares are out of range, returns [`BuildError::Shares`], and nothing has
+    /// changed.
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;
@@ -379,11 +354,8 @@ impl Group {
         self.inner.set_paused(true)
     }
 
-    /// Allows items to start again. Returns `true` if the group was paused.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`pause`](Self::pause). It may wake workers.
+    /// Allows items to start again. Returns `true` if the group was paused. Blocks as
+    /// [`pause`](Self::pause) does, and may wake workers.
     pub fn resume(&self) -> bool {
         self.inner.set_paused(false)
     }

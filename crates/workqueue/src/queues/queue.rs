@@ -208,10 +208,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not
-    /// between 1 and 512, [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for
-    /// an ordered queue, and [`BuildError::System`](crate::BuildError::System) for a process-wide
-    /// queue.
+    /// Returns [`BuildError::MaxActive`] if `max_active` is out of range,
+    /// [`BuildError::OrderedMaxActive`] for an ordered queue, and [`BuildError::System`] for a
+    /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
@@ -242,17 +241,14 @@ impl Workqueue {
         &self.inner.core.name
     }
 
-    /// Returns the queue's counters.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the lock of each of its pools.
+    /// Returns the queue's counters. Briefly acquires the lock of each of its pools.
     pub fn stats(&self) -> QueueStats {
         self.inner.must_be_at_home();
         self.inner.stats()
     }
 
-    /// Returns a description of the queue: its attributes, counters, times and capacity.
+    /// Returns a description of the queue: its attributes, counters, times and capacity. Blocks as
+    /// [`stats`](Self::stats) does.
     ///
     /// # Examples
     ///
@@ -272,10 +268,6 @@ impl Workqueue {
     /// assert_eq!(report.oldest, None, "nothing waits");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`stats`](Self::stats).
     #[doc(alias("wait_times", "run_times", "latency", "lag", "capacity"))]
     pub fn report(&self) -> QueueReport {
         self.inner.must_be_at_home();
@@ -287,15 +279,11 @@ impl Workqueue {
     ///
     /// The share also applies to items that are already waiting.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// Briefly acquires the lock of each of its pools. The first call visits each pending item.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
-    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
-    /// Nothing has changed in these cases.
+    /// Returns [`BuildError::Shares`] if the shares are out of range, and [`BuildError::System`]
+    /// for a process-wide queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -356,13 +344,10 @@ impl Workqueue {
     /// After the first call, workers take the queue's items of both lanes one at a time, which
     /// costs about 100 ns for each item. A queue on which this is never called pays nothing.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// Briefly acquires the lock of each of the queue's pools.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
+    /// Briefly acquires the lock of each of the queue's pools. Returns
+    /// [`BuildError::OrderedUrgent`] for an ordered queue.
     ///
     /// # Examples
     ///
@@ -498,12 +483,9 @@ impl WeakWorkqueue {
     }
 
     /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
+    /// Never blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
         let lease = self.lease.upgrade()?;

@@ -137,11 +137,8 @@ impl Registry {
         &self.inner.machine.params
     }
 
-    /// Returns a report on each queue, in the order in which the queues were built.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the locks of queues and pools.
+    /// Returns a report on each queue, in the order in which the queues were built. Briefly
+    /// acquires the locks of queues and pools.
     pub fn queue_reports(&self) -> Vec<QueueReport> {
         let queues = self.here().queues();
         queues.iter().filter_map(|queue| queue.report()).collect()
@@ -154,11 +151,7 @@ impl Registry {
         followers.iter().filter_map(|it| it.group_record()).collect()
     }
 
-    /// Returns the counters of each pool.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires each pool's lock.
+    /// Returns the counters of each pool. Briefly acquires each pool's lock.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
         self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
@@ -230,17 +223,14 @@ impl Registry {
         self.timers().clock.now()
     }
 
-    /// Waits until all threads of this registry's pools have exited.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the workers have exited, which they do as soon as they get CPU time.
+    /// Waits until all threads of this registry's pools have exited, which they do as soon as they
+    /// get CPU time.
     ///
     /// # Errors
     ///
-    /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
-    /// thread of the registry, which cannot wait for itself. Destructors that the registry runs,
-    /// report handlers, and destructors of a worker's thread-locals run on such threads.
+    /// Returns [`StillInUse`] if queues or clones of the registry remain, and on a thread of the
+    /// registry, which cannot wait for itself. Destructors that the registry runs, report handlers,
+    /// and destructors of a worker's thread-locals run on such threads.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);

@@ -74,18 +74,15 @@ impl Workqueue {
     /// or to [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when its
     /// attributes are set, even to the same values.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Briefly acquires pool locks. For an ordered queue it blocks as [`drain`](Self::drain) does.
+    /// Briefly acquires pool locks. For an ordered queue it blocks and panics as
+    /// [`drain`](Self::drain) does.
     ///
     /// # Cost
     ///
     /// A queue keeps all its former pwqs until it is destroyed, so memory grows with the number of
     /// *different* attributes. A pool without routes ends all its workers.
-    ///
-    /// # Panics
-    ///
-    /// For an ordered queue, the same as [`drain`](Self::drain).
     ///
     /// # Errors
     ///

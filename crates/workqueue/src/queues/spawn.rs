@@ -76,13 +76,10 @@ impl Workqueue {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
-    /// or if it is being drained and the caller is not one of its items. The error contains `func`.
-    /// All rejections are counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error: if the queue's
+    /// [capacity](crate::Builder::capacity) is used up, if the queue was destroyed, or if it is
+    /// being drained and the caller is not one of its items. All rejections are counted (`refused`
+    /// of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -97,10 +94,7 @@ impl Workqueue {
     }
 
     /// Queues `func` to run once, without a handle. This is cheaper than [`spawn`](Self::spawn).
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`try_spawn`](Self::try_spawn).
+    /// The errors are those of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>

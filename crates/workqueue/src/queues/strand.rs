@@ -241,11 +241,8 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand that has the state `state` and runs its closures on this queue.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
+    /// Creates a strand that has the state `state` and runs its closures on this queue. Never
+    /// blocks.
     ///
     /// # Examples
     ///
@@ -298,11 +295,8 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, |handle| handle).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle. If the queue is full or
+    /// closed, the error contains `func`.
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce(&mut S) + Send + 'static,

@@ -55,39 +55,27 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
 ///
-/// It is per-CPU like [`system`], with workers of nice value -20. If this process may not set that
-/// value, the workers run at 0. The queue's [`report`](Workqueue::report) and its row in
-/// `observe::snapshot` contain the value in use.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// It is per-CPU like [`system`], with the same errors, with workers of nice value -20. If this
+/// process may not set that value, the workers run at 0. The queue's [`report`](Workqueue::report)
+/// and its row in `observe::snapshot` contain the value in use.
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events_highpri", true, |queue| queue.per_cpu().highpri_if_permitted())
 }
 
-/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
-///
-/// It is like [`system`], but separate from it, so that short items do not wait for long ones.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`. It is like
+/// [`system`], with the same errors, but separate from it, so that short items do not wait for long
+/// ones.
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events_long", true, Builder::per_cpu)
 }
 
-/// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
-///
-/// Its `max_active` has the maximum value, so that blocked items do not keep others from running.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`. Its
+/// `max_active` has the maximum value, so that blocked items do not keep others from running. The
+/// errors are those of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -99,22 +87,15 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
 /// [`system`] items.
 ///
-/// # Blocking
+/// # Blocking, errors and panics
 ///
 /// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
-/// RCU read-side critical section.
+/// RCU read-side critical section, and panics as [`JoinHandle::join`](crate::JoinHandle::join)
+/// does.
 ///
-/// # Errors
-///
-/// The error contains one of:
-///
-/// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error returned by [`system`]. Nothing has run in these two cases.
-/// - [`JoinError::Panicked`].
-///
-/// # Panics
-///
-/// The same as [`JoinHandle::join`](crate::JoinHandle::join).
+/// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
+/// it, an error returned by [`system`] (nothing has run in these two cases), or
+/// [`JoinError::Panicked`].
 ///
 /// # Examples
 ///
@@ -140,15 +121,8 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// If runs panic, returns the error of the first one, but only after all runs have ended.
-///
-/// # Blocking
-///
-/// The same as [`work_on_cpu`].
-///
-/// # Errors
-///
-/// Returns the same errors as [`work_on_cpu`].
+/// If runs panic, returns the error of the first one, but only after all runs have ended. Blocks,
+/// and returns other errors, as [`work_on_cpu`] does.
 ///
 /// # Examples
 ///

@@ -289,11 +289,8 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error if the queue is
+    /// full or closed.
     pub fn try_spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -337,11 +334,8 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn_async(future).unwrap_or_else(rejected)
     }
 
-    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `future`.
+    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error if the queue
+    /// is full or closed.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -365,11 +359,7 @@ impl<'a> TaskOptions<'a> {
         Ok(self.push_future(name, future, start_by, has_permit, |handle| handle))
     }
 
-    /// Queues `func` as [`Workqueue::spawn_detached`] does.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`Workqueue::spawn_detached`] does, or returns it in the error.
     pub fn spawn_detached<F>(mut self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -387,19 +377,15 @@ impl<'a> TaskOptions<'a> {
     /// and not rejected.
     ///
     /// The closures are pushed in chains of up to 64, with one atomic update to shared memory for
-    /// each chain instead of each closure. A closure may therefore still be waiting to be queued
-    /// when the iterator is asked for the next one. On return, all closures are queued. If `funcs`
-    /// panics, all closures that it has returned are queued. If the queue is closed during the
-    /// call, the remaining closures are rejected.
+    /// each chain. A closure may therefore still be waiting to be queued when the iterator is asked
+    /// for the next one. On return, or if `funcs` panics, all closures that it has returned are
+    /// queued. If the queue is closed during the call, the remaining closures are rejected.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// The same as [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity)
-    /// closures are pushed one by one.
-    ///
-    /// # Panics
-    ///
-    /// If `funcs` panics, or if called in a child of `fork` (see [`Workqueue`]).
+    /// Blocks as [`Workqueue::spawn`] does. On a queue with a
+    /// [capacity](crate::Builder::capacity) closures are pushed one by one. Panics if `funcs` does,
+    /// or in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///
@@ -453,11 +439,7 @@ impl<'a> TaskOptions<'a> {
         self.queue.enqueue_all_at(self.home(), works)
     }
 
-    /// Queues `work` as [`Workqueue::try_enqueue`] does.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed, or if the item is disabled.
+    /// Queues `work` as [`Workqueue::try_enqueue`] does, with the same errors.
     pub fn try_enqueue(mut self, work: &Work) -> Result<bool, TrySpawnError> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

@@ -12,24 +12,22 @@
 //! ```
 //!
 //! No guest may access the work after the owner continues. A ticket that no worker has run is not a
-//! guest: the owner does not wait for it, and a worker that runs it later finds the crew closed.
-//! The owner cancels such tickets when it continues, but correctness does not depend on that. A
-//! leaked handle, a paused queue or a worker that never arrives therefore cannot break the
-//! protocol. A guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks
-//! guests` and `crew: a guest enters after the end`.
+//! guest: a worker that runs it later finds the crew closed. The owner cancels such tickets when it
+//! continues, but correctness does not depend on that. A guest's panic is caught inside `Visit`.
+//! The twins are `crew: the end overlooks guests` and `crew: a guest enters after the end`.
 //!
-//! The number of tickets is limited to about the number of workers that can run at once. At that
-//! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
-//! ticket, but takes no more work. It therefore releases the ticket first, then checks for work:
+//! The number of tickets is limited to about the number of workers that can run at once. A guest
+//! that is about to leave still holds a ticket, but takes no more work. It therefore releases the
+//! ticket first, then checks for work:
 //!
 //! ```text
 //! guest:  no work left;  tickets -= 1;  any work now?
 //! spawn:  add work;  tickets, by an update of the same word;  below the limit? send one
 //! ```
 //!
-//! A sleeping owner is also woken for other reasons, for example if a new item can start. `ASLEEP`
-//! is set and cleared by transitions of the word that counts guests. The waking thread therefore
-//! either sees the flag, or its transition precedes the one that sets it.
+//! A sleeping owner is also woken if a new item can start. `ASLEEP` is set and cleared by
+//! transitions of the word that counts guests, so the waking thread either sees the flag, or its
+//! transition precedes the one that sets it.
 
 use std::panic::resume_unwind;
 

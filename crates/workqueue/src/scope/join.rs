@@ -1,19 +1,17 @@
 //! Runs two closures, the second of which a worker may take.
 //!
 //! Joins nest, and most are small. Beginning a join therefore only adds a node to its thread's
-//! *chain*, which is on the stack. This costs a few nanoseconds. One join of a chain at a time is
-//! *offered* to workers, through a crew with one ticket. It is the outermost join that has not been
-//! offered yet, because that one has the most work. When a worker has used the ticket, the next
-//! join that begins offers the next one:
+//! *chain*, which is on the stack. One join of a chain at a time is *offered* to workers, through a
+//! crew with one ticket: the outermost join that has not been offered yet, because that one has the
+//! most work. When a worker has used the ticket, the next join that begins offers the next one:
 //!
 //! ```text
 //! outermost                                               innermost
 //!   offered, taken ◄─ offered ◄─ noted ◄─ noted ◄─ noted
 //! ```
 //!
-//! Nothing is therefore queued before a worker has taken the previous offer. If no worker has taken
-//! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
-//! the worker, and runs nothing else during the wait.
+//! If no worker has taken the second closure of a join, the owner runs it after the first.
+//! Otherwise the owner waits for the worker, and runs nothing else during the wait.
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
@@ -310,19 +308,15 @@ impl Workqueue {
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
     /// Afterwards the outermost unoffered join is offered, which costs one allocation and one item.
-    ///
     /// If a thread's earlier outermost joins were too short for a worker, which needs 2 µs for each
     /// closure, the thread offers its outermost join later: when `a` joins on this queue more than
     /// 2 µs after it began. Such a join costs about 30 ns if it is short. Otherwise `b` may run
     /// after `a`, so `a` must not wait for `b`.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until both have ended. If an item calls this, its pool can start another worker.
-    ///
-    /// # Panics
-    ///
-    /// Resumes a panic from `a` or `b`; otherwise the same as [`scope`](Self::scope).
+    /// Resumes a panic from `a` or `b`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     ///

@@ -146,14 +146,11 @@ impl Workqueue {
     /// - If `func` panics, no further piece starts. The first panic is resumed after all other
     ///   pieces have ended.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until all pieces have ended. If an item calls this, its pool can start another
-    /// worker.
-    ///
-    /// # Panics
-    ///
-    /// Resumes the first panic from `func`; otherwise the same as [`scope`](Self::scope).
+    /// worker. Resumes the first panic from `func`; otherwise panics as [`scope`](Self::scope)
+    /// does.
     ///
     /// # Examples
     ///
@@ -202,16 +199,8 @@ impl Workqueue {
     /// this queue's workers. A chunk has `size` elements; the last one may be shorter.
     ///
     /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take
-    /// several chunks at a time if these are short, so a small `size` costs little. Everything else
-    /// is the same as for [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// If `size` is 0; otherwise the same as [`for_each_range`](Self::for_each_range).
+    /// several chunks at a time if these are short, so a small `size` costs little. Panics if
+    /// `size` is 0. Everything else is the same as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -255,17 +244,8 @@ impl Workqueue {
     /// reduces the results to one; `None` if the range is empty.
     ///
     /// Pieces have arbitrary sizes, and results are reduced in any order and grouping, so `reduce`
-    /// must be associative and commutative. Everything else is the same as for
-    /// [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// Resumes the first panic from `map` or `reduce`; otherwise the same as
-    /// [`for_each_range`](Self::for_each_range).
+    /// must be associative and commutative. Resumes the first panic from `map` or `reduce`.
+    /// Everything else is the same as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -311,18 +291,8 @@ impl Workqueue {
         result.lock().take()
     }
 
-    /// Calls `func` with the number and the elements of each mutable chunk of `slice`, on this
-    /// thread and this queue's workers. A chunk has `size` elements; the last one may be shorter.
-    ///
-    /// Everything else is the same as for [`for_each_chunk`](Self::for_each_chunk).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`for_each_chunk`](Self::for_each_chunk).
+    /// Calls `func` with the number and the elements of each mutable chunk of `slice`, as
+    /// [`for_each_chunk`](Self::for_each_chunk) does.
     ///
     /// # Examples
     ///

@@ -90,15 +90,13 @@ impl Workqueue {
     /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes a
     /// single item, which lasts as long as the scope has items to start.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until all items have ended. If an item calls this, its pool can start another worker.
     ///
-    /// # Panics
-    ///
-    /// Resumes a panic from `body` or from an item. Panics before calling `body` if called in a
-    /// child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this is
-    /// a bottom-half queue as well. A child forked inside `body` exits when `body` returns.
+    /// Resumes a panic from `body` or from an item. Panics before calling `body` in a child of
+    /// `fork` (see [`Workqueue`]), and inside an item of a bottom-half queue unless this is a
+    /// bottom-half queue as well. A child forked inside `body` exits when `body` returns.
     ///
     /// # Examples
     ///
@@ -155,13 +153,10 @@ impl Workqueue {
 
 impl<'scope> Scope<'scope, '_> {
     /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
+    /// Never waits for a worker: see [`Workqueue`].
     ///
     /// The item cannot be awaited or cancelled, and returns its result through the data that it
     /// borrows.
-    ///
-    /// # Blocking
-    ///
-    /// Never waits for a worker: see [`Workqueue`].
     ///
     /// # Examples
     ///
