@@ -20,25 +20,9 @@
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
 //! each CPU, and starts another one when a worker blocks.
 
-// Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
-//
-// | folder | content |
-// |---|---|
-// | `item` | a work item: its state, its list link, its memory |
-// | `observe` | statistics and reports, as plain data and plain functions |
-// | `limit` | `max_active`: the seats of a queue; its capacity and its shares |
-// | `pools` | pending lists, workers, and the manager that monitors them |
-// | `execute` | running items, and waiting for one |
-// | `route` | the map from a queue and a CPU to a pool |
-// | `queues` | queueing, strands, the registry, timers, destroying a queue |
-// | `flushing` | waiting for all items of a queue |
-// | `scope` | work that borrows from the stack of the thread that waits for it |
-// | `time` | work after a delay or a grace period, or periodic; sleeps, retries, rate limits |
-// | `tasks` | for async programs: sets of items, cancellation tokens, tokio's context |
-// | `manage` | the manager thread; creating a registry |
-//
-// `cleanups.rs` runs deferred cleanup. `internal.rs` is the interface for `crates/raw`.
-// ARCHITECTURE.md follows an item from file to file.
+// ARCHITECTURE.md has the code map, and follows an item from file to file. Code in each folder
+// refers only to folders above it in that map. Its `mod.rs` lists its files and protocols.
+// `internal.rs` is the interface for `crates/raw`.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

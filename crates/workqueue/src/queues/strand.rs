@@ -432,6 +432,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the pwq on which the strand is queued again.
+    #[inline]
     fn next_home(&self) -> &'a Pwq {
         self.base.queue.route_table.routes().here().in_lane(self.base.lane)
     }
@@ -446,19 +447,19 @@ impl<'a> Run<'a> {
         mark.nr_cancels != self.base.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Returns the next closure, without taking it.
-    fn first(&mut self) -> Option<NonNull<Head>> {
+    /// Returns the list of the closures that are left; empty if none has been pushed.
+    fn taken(&mut self) -> &mut List {
         if self.own.taken.is_empty() {
             self.own.taken = self.base.pushed.take(|_| Color::default());
         }
-        self.own.taken.first()
+        &mut self.own.taken
     }
 
     /// Takes the next closure.
     fn next(&mut self) -> Option<NonNull<Head>> {
-        self.first()?;
+        let closure = self.taken().pop_front()?;
         self.own.nr_done += 1;
-        self.own.taken.pop_front()
+        Some(closure)
     }
 
     /// Returns `true` if no closure is counted, so that the run must end.
@@ -552,7 +553,7 @@ impl<S: Send + 'static> Item<S> {
         let mut run = unsafe { Run::of(item) };
         // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
-        while let Some(first) = run.first()
+        while let Some(first) = run.taken().first()
             && run.is_cancelled(first)
             && let Some(closure) = run.next()
         {
