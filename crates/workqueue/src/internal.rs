@@ -149,8 +149,7 @@ impl Origin {
             unsafe { with_events(item.as_ptr(), vtable, self.0, helps, func) };
             before_end();
         };
-        // SAFETY: (1). The frame does not refer to the item, because the item's function may free
-        // it.
+        // SAFETY: (1). The frame does not refer to the item, whose function may free it.
         unsafe { with_current(ptr::null(), self.0, call) };
     }
 }

@@ -97,9 +97,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` and keeps its result. `name` is the name of the user's
-/// function, which `func` may wrap. `has_permit` is set if the caller holds a capacity permit for
-/// the item.
+/// Creates an item that runs `func` and keeps its result. `name` is that of the user's function,
+/// which `func` may wrap. `has_permit` is set if the caller holds a capacity permit for the item.
 #[inline]
 pub(crate) fn joinable<N, F, T, S>(
     name: Name<N>,
@@ -372,7 +371,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
+    /// Blocks until the closure has ended. If an item calls this, its pool may start another
     /// worker.
     ///
     /// # Errors and panics
@@ -393,8 +392,8 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
-    /// has passed.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if that has
+    /// passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
@@ -495,8 +494,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
-    /// pool lock.
+    /// Blocks briefly: from time to time, it removes cancelled items from a list under the pool
+    /// lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -556,8 +555,7 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // The replaced waker is dropped after the lock is released, because it may own a user's
-        // future.
+        // The replaced waker is dropped after the unlock, because it may own a user's future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
@@ -633,8 +631,10 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-// SAFETY: the table belongs to the item, and its handle is not used again.
-sync::on_drop!(JoinHandle[T], it => unsafe { (it.table().leave)(it.item) });
+sync::on_drop!(JoinHandle[T], it => {
+    // SAFETY: the table belongs to the item, and its handle is not used again.
+    unsafe { (it.table().leave)(it.item) };
+});
 
 base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
 

@@ -10,8 +10,7 @@
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
 //! ```
 //!
-//! - *A waiter keeps no seat.* Otherwise it might wait for itself. Twin `group: a waiter keeps its
-//!   seats`.
+//! - *A waiter keeps no seat.* It might wait for itself. Twin `group: a waiter keeps its seats`.
 //! - *A returning thread does not wait for a seat*, because its item may hold a lock that the
 //!   holder of the seat needs. More than `max_active` threads may therefore run, by at most the
 //!   number of threads that have waited. No further item starts until the count has fallen below
@@ -60,8 +59,7 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Returns the home of each run on this stack that has a seat there. Runs that began before a fork
-/// are excluded.
+/// Returns the home of each run on this stack that has a seat there. Omits runs from before a fork.
 fn own_homes<'a>() -> impl Iterator<Item = &'a Pwq> {
     run::own_homes(NR_OF_PARENT.with(Cell::get))
 }

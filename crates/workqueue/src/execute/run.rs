@@ -1,5 +1,4 @@
-//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
-//! helps.
+//! Runs an item that has a state, on a worker that has popped the item, or on a joiner that helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -379,8 +378,7 @@ pub(crate) unsafe fn help_from(
     let seats = match lend::try_help(home, lent) {
         Some(seats) if begin(home, claimed) => seats,
         others => {
-            // Clone the pool, because the queue and the pool may be destroyed once the claim is
-            // released.
+            // Clone the pool, because it and the queue may be destroyed once the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();
@@ -450,8 +448,8 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
-/// claim to end.
+/// Removes a claimed item from its list. Runs no user code, which may wait for the end of the
+/// claim.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -534,8 +532,7 @@ pub(crate) fn cancel_and(
     }
     let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
-        // A waker may wait for capacity or for the count, so both are released before any waker is
-        // called.
+        // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {
             if let Some(capacity) = capacity {
                 capacity.release(1);
@@ -571,8 +568,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic in the item that this thread runs. `unseen` is `Some` if no joiner receives the
-/// panic.
+/// Counts a panic in the item that this thread runs. `unseen` is `Some` if no joiner receives it.
 ///
 /// # Safety
 ///
@@ -588,8 +584,7 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
 /// A run that this thread is in. A frame stays on the stack of its thread.
 #[derive(Clone)]
 struct Frame {
-    /// The enclosing run, on this stack or on that of a thread that waits for this one; null if
-    /// there is none.
+    /// The enclosing run, on this stack or on that of a thread that waits for this one; or null.
     outer: *const Frame,
     /// Null for an item without handles, and once the item has ended, because it may then be freed.
     item: Cell<*const Head>,
@@ -600,8 +595,7 @@ struct Frame {
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`
-    /// is called.
+    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`.
     has_seat: Cell<bool>,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -609,8 +603,7 @@ struct Frame {
 
 impl Frame {
     fn item(&self) -> Option<&Head> {
-        // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is
-        // freed.
+        // SAFETY: the item of a run is alive until the run ends, and forgotten before it is freed.
         unsafe { self.item.get().as_ref() }
     }
 
@@ -752,8 +745,7 @@ pub(crate) fn is_cancelled() -> bool {
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {
-        // An earlier poll of the future requested the token, so this run's frame does not have it
-        // yet.
+        // An earlier poll of the future requested the token, so this frame does not have it yet.
         token.set(item.token());
     }
     // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.

@@ -25,8 +25,8 @@
 //!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - An item that is running, is being cancelled or has a deadline ends without the seat, so the
-//!   waiter sleeps.
+//! - An item that is running, is being cancelled or has a deadline ends without the seat, so it
+//!   sleeps.
 //! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel, is not considered.
@@ -102,8 +102,7 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 }
 
 /// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
-/// any. Returns `true` if it has. `run.rs` or `Work::cancel` wakes this thread. Models never time
-/// out.
+/// any. Returns `true` if it has. `run.rs` or `Work::cancel` wakes it. Models never time out.
 pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
     // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = timeout.map(time::ns_after);
@@ -137,9 +136,8 @@ fn polling_pays_off(head: &Head, seq: u64) -> bool {
     if head.load().is_on_one_cpu() { yield_as_waiter(ended) } else { poll_as_waiter(ended) }
 }
 
-/// The length of the sleep after which a waiter checks again whether it must help. The value is a
-/// guess, because the case is rare: a shorter sleep costs CPU time, and a longer one delays the
-/// waiter.
+/// The sleep after which a waiter checks again whether it must help. The value is a guess, because
+/// the case is rare: a shorter sleep costs CPU time, and a longer one delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The error returned by a wait for an item that cannot start before the waiter itself has ended.
@@ -190,8 +188,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
                 Some(_) => !state.is_running() && !state.has_ended(),
                 None => state.is_pending() && !state.is_claimed(),
             };
-            // If the item is queued elsewhere between the loads, its completion sequence number
-            // changes.
+            // If the item is queued elsewhere between the loads, this number changes.
             let home = head.home.load(Ordering::Relaxed).addr();
             has_to_start
                 && pwq.gate.is_only_seat_for(home)
@@ -216,8 +213,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
 /// If an item with a rescuer is about to wait for an item without one, reports this.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
-        // The state is loaded only here, because a model explores every possible timing of this
-        // load.
+        // The state is loaded only here, because a model explores every timing of this load.
         let state = head.load();
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
@@ -289,8 +285,7 @@ impl Dispatch {
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
-/// The number of runs that fit even on the smallest stack. Most joins therefore skip the size
-/// query.
+/// The number of runs that fit even on the smallest stack. Most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// Calls `help` for `item`, for which the caller has a handle: on another thread, if this thread's
@@ -319,8 +314,7 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
             let (answer, given) = &*theirs;
-            // SAFETY: the thread that created the request has a handle, and waits below for the
-            // answer.
+            // SAFETY: the creator of the request has a handle, and waits below for the answer.
             *answer.lock() = Some(unsafe { request.answer(help) });
             given.notify_all();
         });

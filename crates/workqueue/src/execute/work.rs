@@ -158,8 +158,7 @@ impl Work {
     ///
     /// # Examples
     ///
-    /// The struct holds its item in a cell, because the item is created after the struct is in its
-    /// `Arc`:
+    /// The struct holds its item in a cell, because the item is created after the `Arc`:
     ///
     /// ```
     /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
@@ -226,9 +225,8 @@ impl Work {
 
     /// Waits until all runs of the item that were queued before this call have ended.
     ///
-    /// Returns `true` if the item was queued or running. The call does not wait for runs that are
-    /// queued later. If the item has not started and its queue lets joiners help, it runs on this
-    /// thread.
+    /// Returns `true` if the item was queued or running. The call does not wait for later runs. If
+    /// the item has not started and its queue lets joiners help, it runs on this thread.
     ///
     /// A concurrent cancel also ends the wait, so `true` does not prove that the item has run. It
     /// may be a cancel of this item, such as [`disable_sync`](Self::disable_sync), or of all items
@@ -299,8 +297,7 @@ impl Work {
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this function waits for the end of that
-    /// operation.
+    /// cancelling the item, or is about to run it, this waits for the end of that.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -346,8 +343,7 @@ impl Work {
     ///
     /// # Blocking and panics
     ///
-    /// Blocks as [`cancel`](Self::cancel) does. Panics if the item has already been disabled 65535
-    /// times.
+    /// Blocks as [`cancel`](Self::cancel) does. Panics if the item has been disabled 65535 times.
     ///
     /// # Examples
     ///
@@ -572,7 +568,9 @@ impl Clone for Work {
     }
 }
 
-// SAFETY: the dropped handle belongs to the item.
-sync::on_drop!(Work, it => drop(unsafe { it.revivable().handles.leave(it.item) }));
+sync::on_drop!(Work, it => {
+    // SAFETY: the dropped handle belongs to the item.
+    drop(unsafe { it.revivable().handles.leave(it.item) });
+});
 
 base::internal::impl_debug!(Work, it => state: it.head().load());

@@ -37,9 +37,9 @@ impl Workqueue {
     /// - A future that has been polled has started; cancel it with its handle. Others are dropped
     ///   during the call.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
-    ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
-    ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
-    ///   the queue.
+    ///   wakers of tasks are called, and last, closures are dropped. A waker or a destructor may
+    ///   therefore wait for any of the items, for free capacity, and for a flush or a drain of the
+    ///   queue.
     ///
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing and returns
     /// 0. The queue accepts new items afterwards; to make it reject them, [shut it
@@ -85,8 +85,8 @@ impl Workqueue {
     }
 
     /// Drops this handle without blocking. If it is the last one, a thread of the registry waits
-    /// until all items have run, and destroys the queue. Use it in an async task, whose thread must
-    /// not block.
+    /// until all items have run, and destroys the queue. Use it in async tasks, which must not
+    /// block.
     ///
     /// # Examples
     ///
@@ -121,8 +121,8 @@ impl Workqueue {
     /// single thread calls all destructors, so one that waits for a later one waits until a thread
     /// can be started again.
     ///
-    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this only drops
-    /// the handle.
+    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this drops the
+    /// handle.
     ///
     /// # Blocking and panics
     ///
@@ -160,8 +160,7 @@ impl Inner {
         self.set_paused(false);
         let ((), wakers) = cleanups::with_wakers_aside(|| self.core.token().cancel());
         rest.wakers.extend(wakers);
-        // There is one deferred cleanup for each destructor, so that one that blocks does not delay
-        // the others.
+        // Each destructor is a deferred cleanup, so that one that blocks does not delay the others.
         self.timers.all.leave_wakers(rest.wakers);
         self.manager.leave_boxed_to_reapers(rest.dropped);
     }

@@ -99,8 +99,8 @@ pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     pwqs: Vec<(Arc<Pwq>, UpTo)>,
     /// The gates that may still have helpers, each with its phase when all injectors had been
-    /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
-    /// same phase.
+    /// adopted. A gate without such helpers is removed, because later helpers may be in the same
+    /// phase.
     phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
     /// The value of `QueueCore::nr_cut` when the flush began; `None` once it has been compared.
     nr_cut: Option<u64>,
@@ -112,11 +112,9 @@ impl Workqueue {
     ///
     /// A future counts as one item, from its first poll to its end.
     ///
-    /// The flush does not wait for later items, even if its own items queue them, with three
-    /// exceptions:
+    /// The flush does not wait for later items, even if its own items queue them, except:
     ///
-    /// - An item that is queued again into the list position of a cancelled one may be waited for,
-    ///   once.
+    /// - An item that is queued again into the list position of a cancelled one may be waited for.
     /// - If two flushes overlap, this one may wait for an item that started on its joiner's thread
     ///   before the earlier flush ended.
     /// - If an item that runs on its joiner's thread is queued on another queue, the flush waits

@@ -45,8 +45,7 @@ impl Group {
     /// # Blocking, errors and panics
     ///
     /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues
-    /// and for items of the group. A paused queue that has items is not drained until it is
-    /// resumed.
+    /// and items of the group. A paused queue that has items is not drained until it is resumed.
     ///
     /// # Examples
     ///

@@ -3,8 +3,7 @@
 //! A shutdown is a drain with a time limit (`drain.rs`): it closes the queue, waits until it is
 //! drained, and at the limit cancels the remaining items. Several queues are shut down one after
 //! another, because the items of one may queue items on the next. At the limit all remaining queues
-//! are closed before the first is cancelled, so that a running item cannot refill a cancelled
-//! queue.
+//! are closed before the first is cancelled, so that no item can refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -106,8 +105,8 @@ impl Workqueue {
 /// # Blocking, errors and panics
 ///
 /// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`. Returns [`OwnQueueError`]
-/// from inside an item of one of the queues, and for a process-wide queue. In that case no queue
-/// has changed.
+/// from inside an item of one of the queues, and for a process-wide queue. No queue has then
+/// changed.
 ///
 /// # Examples
 ///
@@ -215,8 +214,8 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread drops the items whose timers are
-    /// cancelled.
+    /// Closes the queue and waits until it is drained. This thread drops items with cancelled
+    /// timers.
     pub(crate) fn destroy(&self) {
         // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
         // queue; a panic is contained by `Dead`.

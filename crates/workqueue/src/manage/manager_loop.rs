@@ -165,8 +165,7 @@ impl ManagerLoop {
     /// Runs the deferred cleanups that remain when the registry has ended, until the last one has
     /// begun, because a cleanup may wait for the next one. The registry has no pools at this point,
     /// so the rescuer may block in a cleanup too. This thread may block only in the last one:
-    /// otherwise it could not try to start threads again, and the cleanups behind that one would
-    /// wait forever.
+    /// otherwise it could not try to start threads again, and the others would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.

@@ -120,12 +120,10 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
-/// of the range.
+/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle.
 ///
 /// The pause is short while sleepers are found, because further sleepers are likely. It grows while
-/// all workers run. An undecided result requests one early sample, but not a second one right after
-/// that.
+/// all workers run. An undecided result requests one early sample, but not a second one.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);

@@ -1,5 +1,4 @@
-//! Statistics: the counts of a worker's runs, histograms of durations, and the ages of pending
-//! items.
+//! Statistics: counts of a worker's runs, histograms of durations, and ages of pending items.
 //!
 //! # The counts of a worker
 //!
@@ -14,9 +13,8 @@
 //!
 //! # The ages of pending items
 //!
-//! An item has no space for a timestamp, and reading the clock for each item would cost more than
-//! queueing it. The pending list is first in, first out, so the arrival time of the nth item
-//! suffices:
+//! An item has no space for a timestamp, and reading the clock would cost more than queueing it.
+//! The pending list is first in, first out, so the arrival time of the nth item suffices:
 //!
 //! ```text
 //! producer: finds the injector empty: records the time     it owns that cache line at this moment
@@ -135,7 +133,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Records that the wait of the batch taken at `now` is recorded. Returns the number of its
+    /// Notes that the wait of the batch taken at `now` is recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);
@@ -247,8 +245,7 @@ impl Tally {
     }
 }
 
-/// The number of spans that a pwq keeps. The value is a guess: enough for a list that was adopted
-/// in many parts.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list adopted in parts.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -366,8 +363,7 @@ pub struct Histogram {
     /// The sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
     /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
-    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
-    /// more.
+    /// durations of zero. The last bucket, the 40th, counts longer durations: 9 minutes and more.
     pub buckets: Vec<u64>,
 }
 

@@ -214,8 +214,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Panics
     ///
-    /// If the future is polled in a child of `fork` (see [`Workqueue`]), or again after it was
-    /// ready.
+    /// If polled in a child of `fork` (see [`Workqueue`]), or again after it was ready.
     ///
     /// # Examples
     ///

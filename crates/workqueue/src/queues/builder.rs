@@ -122,8 +122,7 @@ impl Builder {
     /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) instead. A chain that returns to this
     /// queue through items of another queue may also never end, because a run lends its seat on its
     /// own thread only, and a worker may start an item of the chain before the joiner does. A
-    /// destructor that runs outside of an item, such as that of a cancelled closure, has no seat to
-    /// lend.
+    /// destructor that runs outside of an item, such as a cancelled closure's, has no seat to lend.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active: Some(max_active), ..self }
     }
@@ -202,8 +201,7 @@ impl Builder {
     /// - A running item is not interrupted, so the next item waits until one ends. If items take
     ///   many milliseconds, `max_active` can keep a worker free.
     /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
-    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
-    ///   its pool.
+    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker.
     ///
     /// # Cost
     ///
@@ -302,8 +300,7 @@ impl Builder {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
 
-    /// Runs items one at a time on the CPU that queued them. Corresponds to the kernel's
-    /// `WQ_PERCPU`.
+    /// Runs items one at a time on the CPU that queued them, like the kernel's `WQ_PERCPU`.
     ///
     /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. Each pool
     /// runs one worker at a time, and another one if that worker blocks (see
@@ -313,8 +310,7 @@ impl Builder {
         self.affinity(AffinityScope::Cpu).strict(true).max_active_scope(MaxActiveScope::Cpu)
     }
 
-    /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
-    /// `WQ_HIGHPRI`.
+    /// Runs workers at the nice value -20, ahead of other threads, like the kernel's `WQ_HIGHPRI`.
     ///
     /// This needs a permission that most processes do not have. Without it, [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
@@ -389,8 +385,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. Its stack is reserved at once, and its pages are allocated
-    /// at first use.
+    /// The queue has a sleeping thread. Its stack is reserved at once, and allocated at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }
@@ -400,19 +395,18 @@ impl Builder {
     /// kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
-    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as the
-    /// kernel does.
+    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as in
+    /// Linux.
     ///
     /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
-    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. Joiners never
-    /// help.
+    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. No joiner
+    /// helps.
     ///
     /// # Panics
     ///
     /// A wait in this library inside such an item panics instead of sleeping, as does
     /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
-    /// bottom-half items of its CPU. Dropping the last handle to a queue does not wait in such an
-    /// item.
+    /// bottom-half items of its CPU. Dropping a queue's last handle does not wait in such an item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this queue may block
     /// if their owner may, because the owner runs all of them itself, in turn.

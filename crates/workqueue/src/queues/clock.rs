@@ -10,12 +10,11 @@ use sync::{
 
 use super::wheel::TICK_SHIFT;
 
-/// The longest sleep of a thread that waits for a time on a paused clock. The thread then reads the
-/// clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
-/// test.
+/// The longest sleep of a thread that waits on a paused clock, before it reads the clock again. The
+/// value is a guess: a shorter sleep costs CPU time, and a longer one delays a test.
 const NAP_NS: u64 = 1_000_000;
 
-/// The distance from which a time counts as far away: several times the kernel's longest tick of 10
+/// The distance from which a time counts as far away: several of the kernel's longest ticks of 10
 /// ms.
 const FAR_NS: u64 = 40_000_000;
 
@@ -92,8 +91,7 @@ impl Clock {
         }
     }
 
-    /// Returns the binary logarithm of a wheel's tick in nanoseconds. Timers of a paused clock are
-    /// exact.
+    /// Returns the logarithm to base 2 of a wheel's tick in ns. Timers of a paused clock are exact.
     pub(crate) fn tick_shift(&self) -> u32 {
         if self.is_paused() { 0 } else { TICK_SHIFT }
     }

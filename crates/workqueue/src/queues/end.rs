@@ -247,8 +247,7 @@ impl Inner {
         visit
     }
 
-    /// Waits for a moment at which there are no visitors. Later visitors see the caller's earlier
-    /// writes.
+    /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.
         // Test: armed_timer_is_cancelled_or_has_fired

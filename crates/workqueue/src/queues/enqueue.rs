@@ -76,7 +76,7 @@ impl Claimed<'_> {
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
 /// that needs the list link of one of them waits until it is pushed, so a thread with a chain must
-/// not wait.
+/// not.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
@@ -253,8 +253,7 @@ impl Inner {
         Claimed { home, work, planned, left }
     }
 
-    /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU if `cpu` is
-    /// `None`.
+    /// Returns the pwq for an item that is queued on `cpu`, by default the current CPU.
     pub(super) fn home(&self, cpu: Option<CpuId>, lane: Lane) -> &Pwq {
         let routes = self.route_table.routes();
         cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu)).in_lane(lane)

@@ -89,8 +89,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
-    /// item.
+    /// The stage, accessed first by the run, then by the handle, and last by the thread that frees
+    /// it.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -101,8 +101,8 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
-/// permit for it.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a permit
+/// for it.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,
@@ -425,8 +425,7 @@ fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outc
 }
 
 impl Base {
-    /// Suspends the future after a poll, in its run. The first suspension keeps the run's in-flight
-    /// count.
+    /// Suspends the future after a poll, in its run. The first suspension keeps the run's count.
     fn suspend(&self) -> Ending {
         let keeps_count = self.held_pwq.get().is_none() && !twin::armed("future: no held pwq");
         if keeps_count {
@@ -458,8 +457,7 @@ impl Base {
     }
 }
 
-/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
-/// has ended.
+/// Applies a transition, and pushes the item if necessary. Returns `false` if the future has ended.
 ///
 /// # Safety
 ///

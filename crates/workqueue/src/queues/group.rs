@@ -75,8 +75,7 @@ use crate::{
 /// # Guarantees
 ///
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
-///   threads run items of the group, in the whole process. The `max_active` of each queue also
-///   applies.
+///   threads run items of the group, in the whole process. Each queue's `max_active` also applies.
 /// - If the group is full, its queues take turns in proportion to their shares, regardless of the
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
@@ -93,8 +92,7 @@ use crate::{
 ///   [`blocking`](crate::blocking). Such items must not wait for another item of the group.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
 ///   runs an item of the group itself.
-/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items even if the group is
-///   full.
+/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items of a full group, too.
 ///
 /// # Cost
 ///
@@ -204,8 +202,7 @@ impl GroupBuilder {
     ///
     /// A group competes with other groups and with queues without a group, as a queue competes with
     /// others: see [`Builder::shares`](crate::Builder::shares). Its queues compete with each other
-    /// for the group's time, by their own shares, so a tenant gets no more time by building more
-    /// queues.
+    /// for the group's time, by their own shares, so more queues bring a tenant no more time.
     ///
     /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
@@ -292,8 +289,7 @@ impl Group {
 
     /// Changes the ceiling to `factor` times the number of CPUs; see
     /// [`GroupBuilder::max_active_per_cpu`]. Blocks as [`set_max_active`](Self::set_max_active)
-    /// does. If the factor is out of range, returns [`BuildError::GroupPerCpu`], and nothing has
-    /// changed.
+    /// does. If the factor is out of range, returns [`BuildError::GroupPerCpu`], without a change.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }
@@ -310,8 +306,7 @@ impl Group {
     /// # Blocking and errors
     ///
     /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
-    /// item. If the shares are out of range, returns [`BuildError::Shares`], and nothing has
-    /// changed.
+    /// item. If the shares are out of range, returns [`BuildError::Shares`], without a change.
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;

@@ -31,8 +31,7 @@ use crate::{
 /// Runs work items on worker pools that it shares with other queues.
 ///
 /// An item is queued on the pool of the caller's pod: the group of CPUs that the queue's affinity
-/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys the
-/// queue.
+/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys it.
 ///
 /// # Guarantees
 ///
@@ -132,8 +131,7 @@ pub(super) const COUNTS: u32 = 1 << 30;
 /// Set while the group drains: items of the whole group may queue.
 pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 
-/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
-/// other callers.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects others' items.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
@@ -329,10 +327,8 @@ impl Workqueue {
     /// - An ordered queue has no urgent lane.
     /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
-    ///   urgent item. As in the kernel, a seat is held while an item waits for a worker of its
-    ///   pool.
-    /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
-    ///   arrival.
+    ///   urgent item. As in the kernel, an item that waits for a worker holds a seat.
+    /// - A capacity counts and rejects items of both lanes; waiters get it in order of arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
     /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
@@ -394,8 +390,8 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
-    /// of `fork`.
+    /// Checks that the queue's workers exist, before a caller queues or waits. Panics after a
+    /// `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -482,8 +478,8 @@ impl WeakWorkqueue {
         Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
-    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
-    /// Never blocks.
+    /// Returns a handle, or `None` if the last one was dropped, even if items still run. Never
+    /// blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
     #[must_use]

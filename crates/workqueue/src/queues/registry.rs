@@ -75,8 +75,7 @@ impl Registry {
         self.here().topology()
     }
 
-    /// Replaces the topology after CPUs have been added or removed, or the allowed CPUs have
-    /// changed.
+    /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
     ///
     /// Every queue changes its pools, as with
     /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
@@ -110,8 +109,7 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology)
-    /// does.
+    /// Reads files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology) does.
     pub fn refresh_topology(&self) -> bool {
         self.here().refresh()
     }
@@ -223,8 +221,7 @@ impl Registry {
         self.timers().clock.now()
     }
 
-    /// Waits until all threads of this registry's pools have exited, which they do as soon as they
-    /// get CPU time.
+    /// Waits until all threads of this registry's pools have exited, as soon as they get CPU time.
     ///
     /// # Errors
     ///

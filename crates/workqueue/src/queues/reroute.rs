@@ -35,8 +35,7 @@ impl Inner {
         true
     }
 
-    /// Returns `true` if the queue already has these attributes, and routes for the current
-    /// machine.
+    /// Returns `true` if the queue has these attributes, and routes for the current machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
         let mut attrs = plan.design.attrs.clone();
@@ -121,8 +120,7 @@ impl Workqueue {
             if trace::is_emitting() {
                 return Err(BuildError::OwnQueue);
             }
-            // This check comes first, because the queue may be destroyed while one of its items
-            // runs.
+            // Checked first, because the queue may be destroyed while one of its items runs.
             inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
         if inner.closed.is_destroyed() {

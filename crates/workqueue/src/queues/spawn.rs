@@ -1,5 +1,4 @@
-//! Queues closures and futures, which run once, if the queue admits them. Many closures are queued
-//! in chains.
+//! Queues closures and futures, which run once, if the queue admits them; many of them in chains.
 
 use std::ptr::NonNull;
 
@@ -111,8 +110,7 @@ impl Workqueue {
     ///
     /// The future's wakers queue it on the pool of the pod in which they are called. `max_active`
     /// counts polls, not suspended futures, and an ordered queue polls one future at a time, in the
-    /// order of the wakes. A poll that blocks delays a worker; use [`spawn`](Self::spawn) for such
-    /// work.
+    /// order of the wakes. A poll that blocks delays a worker; use [`spawn`](Self::spawn) for it.
     ///
     /// # Guarantees
     ///
@@ -120,9 +118,8 @@ impl Workqueue {
     /// - Once the future has been polled, a worker drops it, even if the future is
     ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, that happens when
     ///   its turn comes. Its destructor may block, and counts against `max_active` as its polls do.
-    ///   If the future was never polled, the canceller drops it, as it drops a closure. A suspended
-    ///   future that has neither a handle nor wakers left is dropped by the thread that dropped the
-    ///   last of them.
+    ///   If the future was never polled, the canceller drops it, as it drops a closure. The thread
+    ///   that drops the last handle or waker of a suspended future drops it.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
     ///   handle to the queue, wait for suspended futures.
     ///

@@ -114,8 +114,8 @@ const ONE: usize = 2;
 ///
 /// Other operations treat a strand as follows:
 ///
-/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
-///   to one item.
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares treat the strand as one
+///   item.
 /// - [Capacity](crate::Builder::capacity) counts each closure that waits.
 /// - Statistics, and wait and run times, count each run of the strand as one item, regardless of
 ///   the number of its closures.
@@ -128,7 +128,7 @@ const ONE: usize = 2;
 ///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, as with two
+/// - Two closures of different strands that join each other's later closures deadlock, like
 ///   mutexes.
 ///
 /// # Cost
@@ -241,8 +241,7 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand that has the state `state` and runs its closures on this queue. Never
-    /// blocks.
+    /// Creates a strand with the state `state`, whose closures run on this queue. Never blocks.
     ///
     /// # Examples
     ///
@@ -285,8 +284,7 @@ impl<S: Send + 'static> Strand<S> {
     ///
     /// # Blocking
     ///
-    /// The same as [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the
-    /// strand.
+    /// The same as [`Workqueue::enqueue`]. A closure of the strand may call it, too.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -345,8 +343,7 @@ impl<S: Send + 'static> Strand<S> {
 
 impl<S> Strand<S> {
     /// Returns the number of closures that were spawned and have not run. Until the strand is idle
-    /// again, the result can also include closures that have run. It may be outdated at once. Never
-    /// blocks.
+    /// again, the result can also include closures that have run. Never blocks.
     pub fn backlog(&self) -> usize {
         self.base().nr.load(Ordering::Relaxed) / ONE
     }
@@ -471,8 +468,7 @@ impl<'a> Run<'a> {
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
-    /// Runs the next closure as part of the strand's run from `home`. Returns `false` if there is
-    /// none.
+    /// Runs the next closure as part of the run from `home`. Returns `false` if there is none.
     fn run_next(&mut self, home: &Pwq) -> bool {
         let Some(closure) = self.next() else {
             return false;

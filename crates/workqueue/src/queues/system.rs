@@ -65,8 +65,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 }
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`. It is like
-/// [`system`], with the same errors, but separate from it, so that short items do not wait for long
-/// ones.
+/// [`system`], with the same errors, but separate from it, so that short items do not wait.
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -90,8 +89,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// # Blocking, errors and panics
 ///
 /// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
-/// RCU read-side critical section, and panics as [`JoinHandle::join`](crate::JoinHandle::join)
-/// does.
+/// RCU read section, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
 ///
 /// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
 /// it, an error returned by [`system`] (nothing has run in these two cases), or

@@ -102,11 +102,9 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues the work on a pool of the NUMA node `node`: that of the current CPU's pod if the pod
-    /// is in the node, otherwise that of the node's first pod. A pod that spans nodes belongs to
-    /// each of them.
+    /// is in the node, otherwise that of the node's first pod. A pod may belong to several nodes.
     ///
-    /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
-    /// pod.
+    /// If the node is unknown or the queue uses none of its CPUs, it is queued on the first pod.
     #[doc(alias("queue_work_node", "async_schedule_node"))]
     pub fn on_node(self, node: u32) -> Self {
         let cpu = self.queue.inner.route_table.routes().cpu_in(node);
@@ -409,8 +407,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
-    /// of an error.
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` in place of an
+    /// error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -484,8 +482,7 @@ impl<'a> TaskOptions<'a> {
         deadline.map(|deadline| StartBefore::at(self.queue, deadline))
     }
 
-    /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
-    /// permit.
+    /// Checks that the queue accepts the work. Returns `true` if the work holds a capacity permit.
     fn admit(&mut self) -> Result<bool, TrySpawnError> {
         match mem::replace(&mut self.entry, Entry::Try) {
             Entry::Try => self.queue.try_permit(),

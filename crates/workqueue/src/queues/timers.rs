@@ -121,8 +121,8 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
-    /// in last.
+    /// The timer's place, guarded by the lock of the wheel in which the item is, or was last,
+    /// armed.
     place: UnsafeCell<Place>,
 }
 
@@ -341,8 +341,7 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles. They are dropped after the lock is released and the visit has
-        // ended.
+        // These may be last handles. They are dropped after the unlock and the visit.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -582,8 +581,7 @@ impl Due {
         (self.work.head().vtable().name)()
     }
 
-    /// Drops this handle to the item. Returns the item if it must be freed; freeing it runs user
-    /// code.
+    /// Drops this handle. Returns the item if it must be freed; freeing it runs user code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
@@ -601,8 +599,7 @@ impl Due {
     }
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq, if
-    /// it has one. Returns `None` if the item's list link must be cut out first, and `may_cut` is
-    /// not set.
+    /// it has one. Returns `None` if the item's list link must be cut out first, unless `may_cut`.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,

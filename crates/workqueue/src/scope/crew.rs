@@ -126,8 +126,7 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest enters after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed suffices: the ticket published the earlier work, and later work has its own
-        // ordering.
+        // Relaxed suffices: the ticket published earlier work, and later work has its own ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
     }
@@ -200,8 +199,7 @@ impl Crew {
         self.load();
     }
 
-    /// Closes the crew to new guests, and waits until all have left. The last one wakes this
-    /// thread.
+    /// Closes the crew to new guests, and waits until the last one has left and wakes this thread.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
@@ -306,8 +304,8 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
-        // the injector.
+        // Take the newest ticket first: if no worker has taken a batch, it is on top of the
+        // injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

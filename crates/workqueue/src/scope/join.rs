@@ -18,8 +18,7 @@
 //! its shorter closure, minus the first few microseconds. Without credit, a chain makes no first
 //! offer until it is a few microseconds old.
 //!
-//! Only its own thread uses a chain. A guest accesses only a crew, and through it a `Pair` on the
-//! stack.
+//! Only its own thread uses a chain. A guest accesses a crew, and through it a `Pair` on the stack.
 
 use std::{cell::Cell, panic::resume_unwind, ptr};
 
@@ -77,13 +76,11 @@ struct Outermost {
 }
 
 /// The credit of a new thread. With a lower value, the first joins of a thread may be sequential;
-/// with a higher one, a thread with short joins only makes more useless offers. The value is a
-/// guess.
+/// with a higher one, a thread with short joins makes more useless offers. The value is a guess.
 const FIRST_CREDIT: u64 = 200;
 
 /// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered
-/// that no worker can shorten; with a higher one, a chain without credit makes its first offer
-/// later.
+/// that no worker can shorten; with a higher one, a chain without credit offers later.
 const WAKE_US: u64 = 2;
 
 sync::thread_local! {
@@ -139,8 +136,7 @@ impl<B, R> Pair<'_, B, R> {
         resume_unwind(payload)
     }
 
-    /// Waits for the guest of an offered join. Returns the value of the first part, or resumes the
-    /// first panic.
+    /// Waits for the guest of an offered join. Returns the first part's value, or resumes a panic.
     #[cold]
     fn end_offer<Ra>(
         &self,
@@ -233,8 +229,7 @@ fn wake_cycles() -> u64 {
 }
 
 impl Node {
-    /// Sends the ticket for this join. Returns the join's crew, or null if no worker may take the
-    /// ticket.
+    /// Sends the ticket for this join. Returns the join's crew, or null if no worker may take it.
     fn send(&self) -> *const Crew {
         // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
@@ -293,7 +288,7 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
+    /// Calls `a` on this thread, and `b` on this thread or a worker of this queue; returns both
     /// results.
     ///
     /// # Guarantees
@@ -301,8 +296,8 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic from `a`
-    ///   is resumed.
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that from `a` is
+    ///   resumed.
     ///
     /// # Cost
     ///

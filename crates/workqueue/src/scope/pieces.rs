@@ -26,8 +26,7 @@ use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
 
 /// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a
-/// fraction of a percent of this duration. At the end, participants wait about this long for each
-/// other.
+/// fraction of a percent of this duration. Participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -149,8 +148,7 @@ impl Workqueue {
     /// # Blocking and panics
     ///
     /// Blocks until all pieces have ended. If an item calls this, its pool can start another
-    /// worker. Resumes the first panic from `func`; otherwise panics as [`scope`](Self::scope)
-    /// does.
+    /// worker. Resumes a panic from `func`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     ///
@@ -277,8 +275,7 @@ impl Workqueue {
         self.for_each_range(range, |piece| {
             let mut part = map(piece);
             loop {
-                // No user code runs under the lock, because the slot is empty when a part is
-                // stored.
+                // No user code runs under the lock: the slot is empty when a part is stored.
                 let mut slot = result.lock();
                 let Some(other) = slot.take() else {
                     *slot = Some(part);

@@ -54,8 +54,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until the
-    /// scope ends.
+    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until its
+    /// end.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 
@@ -78,8 +78,7 @@ impl Workqueue {
     ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
     ///   queue's statistics. On a bottom-half queue the caller runs all items, so they may block.
     /// - Items start in the order in which they were spawned. On an ordered queue, each item also
-    ///   ends before the next one starts. An item that the caller runs may overlap with other
-    ///   items.
+    ///   ends before the next one starts. An item that the caller runs may overlap others.
     /// - If an item panics, the others still run. Afterwards the first panic is resumed on this
     ///   thread. Each other panic is reported to the queue's panic handler and dropped. A panic in
     ///   `body` takes precedence over panics in items.
@@ -155,8 +154,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
     /// Never waits for a worker: see [`Workqueue`].
     ///
-    /// The item cannot be awaited or cancelled, and returns its result through the data that it
-    /// borrows.
+    /// The item cannot be awaited or cancelled. It returns its result through data that it borrows.
     ///
     /// # Examples
     ///
@@ -235,8 +233,7 @@ impl ScopeState {
         }
     }
 
-    /// As the owner, runs pending items, waits for those of guests, and closes the crew
-    /// permanently.
+    /// As the owner, runs pending items, waits for those of guests, and closes the crew for good.
     pub(super) fn finish(&self, crew: &Crew) {
         whole(|| {
             loop {

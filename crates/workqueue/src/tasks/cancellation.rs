@@ -81,8 +81,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
 ///   earlier writes.
-/// - Wakers are fired with no lock held. A panic in one waker does not prevent the others from
-///   being fired.
+/// - Wakers are fired with no lock held. A panic in one waker does not affect the others.
 ///
 /// # Cost
 ///
@@ -154,8 +153,7 @@ impl CancellationToken {
         Self(run::current_token())
     }
 
-    /// Creates a token that is cancelled with this one. Cancelling the new token does not affect
-    /// this one.
+    /// Creates a token that is cancelled with this one. Cancelling it does not affect this one.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(self.0.child())
@@ -183,8 +181,7 @@ impl CancellationToken {
         Cancelled { token: self.0.clone(), key: None }
     }
 
-    /// Waits for `future` until the token is cancelled. Returns `None` if the token was cancelled
-    /// first.
+    /// Waits for `future` until the token is cancelled; returns `None` if that comes first.
     ///
     /// In that case `future` is dropped. A poll that finds it ready returns its output, even if the
     /// token has been cancelled. The returned future owns a handle to the token.
@@ -205,8 +202,7 @@ impl CancellationToken {
         }
     }
 
-    /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was
-    /// cancelled.
+    /// Waits at most `timeout` until the token is cancelled. Returns `true` if it was.
     ///
     /// # Blocking and panics
     ///

@@ -47,8 +47,8 @@ pub struct Deferred<U> {
 ///   [given](TaskOptions::on_cpu) CPU.
 /// - If all handles to the item are dropped, it is still queued when its delay has passed. If the
 ///   last handle to its queue is dropped, the timer is disarmed: the item is no longer pending, and
-///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
-///   queued.
+///   does not run. A drain does not wait for timers, and timers that fire during a drain queue
+///   their items.
 ///
 /// # Cost
 ///
@@ -218,7 +218,7 @@ impl DelayedWork {
 impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
-    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
+    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if it is
     /// rejected.
     ///
     /// # Blocking
@@ -232,8 +232,7 @@ impl Workqueue {
     /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns
     /// `Ok(true)` if the item was not pending, and `Ok(false)` if it was and has been moved.
     ///
-    /// `true` has the same meaning as for [`enqueue`](Self::enqueue): this call made the item
-    /// pending.
+    /// `true` means the same as for [`enqueue`](Self::enqueue): this call made the item pending.
     ///
     /// Differs from Linux: `mod_delayed_work` returns `true` if the item was pending.
     ///
@@ -308,8 +307,7 @@ impl TaskOptions<'_> {
             match work.timer.arm(&work.work, &self, delay, Some(&mut was_pending)) {
                 Arming::Done => return Ok(!was_pending),
                 Arming::Refused(error) => return Err(error),
-                // Cancel without the timer's lock, because the item may have to be removed from a
-                // list.
+                // Cancel without the timer's lock, because the item may be in a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Another thread is changing the item's state.
                 Arming::Pending => backoff.pause(),

@@ -26,8 +26,7 @@ pub enum MissedTickBehavior {
 }
 
 impl MissedTickBehavior {
-    /// Returns the time at which the next tick is due, after one that was due at `due_ns` and fired
-    /// at `now_ns`.
+    /// Returns the time of the next tick, after one that was due at `due_ns` and fired at `now_ns`.
     pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);

@@ -71,7 +71,7 @@ impl Workqueue {
     ///
     /// # Blocking and errors
     ///
-    /// Blocks as [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is
+    /// Blocks as [`enqueue_after`](Self::enqueue_after). Returns [`ZeroPeriod`] if `period` is
     /// zero.
     ///
     /// # Examples

@@ -40,16 +40,14 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::of(Owner::Process(registry), until_ns)
 }
 
-/// Waits until `deadline`. The future is ready at once if that has passed. Panics as [`sleep()`]
-/// does.
+/// Waits until `deadline`, or not at all if that has passed. Panics as [`sleep()`] does.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let registry = global();
     let at_ns = registry.timers().clock.ns_of(deadline);
     Sleep::of(Owner::Process(registry), at_ns)
 }
 
-/// Returns the registry whose thread wakes the tasks of sleeps that were created without a
-/// registry.
+/// Returns the registry of sleeps that were created without a registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,
@@ -69,17 +67,14 @@ pub(super) fn global() -> &'static Registry {
 ///   share wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
 ///   cannot be represented (584 years or more) never ends.
-/// - Dropping a sleep cancels it, and drops the waker unless the waker is being fired at that
-///   moment.
-/// - A sleep keeps its registry alive, so the registry cannot be shut down until the sleep is
-///   dropped.
+/// - Dropping a sleep cancels it, and drops the waker unless that is being fired at that moment.
+/// - A sleep keeps its registry alive, which cannot be shut down until the sleep is dropped.
 ///
 /// # Cost
 ///
-/// A sleep takes one allocation of 48 bytes while it waits. The first poll, each further poll and
-/// the drop briefly acquire a lock and take constant time. Threads on different CPUs acquire
-/// different locks. Only a sleep that becomes the first to expire on its CPU wakes the registry's
-/// thread.
+/// A sleep takes one allocation of 48 bytes while it waits. Each poll and the drop briefly acquire
+/// a lock and take constant time. Threads on different CPUs acquire different locks. Only a sleep
+/// that becomes the first to expire on its CPU wakes the registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
@@ -245,8 +240,7 @@ impl Registry {
 ///
 /// # Cost
 ///
-/// A future that is ready at its first poll costs nothing. Otherwise the cost is that of a
-/// [`Sleep`].
+/// A future that is ready at its first poll costs nothing. Others cost as much as a [`Sleep`].
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Timeout<F> {
     future: F,
