@@ -74,7 +74,8 @@ macro_rules! into_io_error {
 }
 
 /// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
-/// message, which may show the fields of the variant.
+/// message, which may show the fields of the variant. `source` lists the variants that contain
+/// another error.
 ///
 /// The type parameter of a generic error is the type of the caller's value, which `Debug` does not
 /// show, and the conversion to `io::Error` drops. With `without io`, there is no conversion.
@@ -83,7 +84,17 @@ macro_rules! into_io_error {
 macro_rules! impl_error {
     ($error:ident {
         $($variant:ident $(($($field:tt)+))? => $kind:ident, $text:literal $(, $value:expr)?;)+
-    }) => {
+    } $($source:tt)*) => {
+        $crate::impl_error!(without io $error {
+            $($variant $(($($field)+))?, $text $(, $value)?;)+
+        } $($source)*);
+        $crate::into_io_error!($error, |error| match error {
+            $($error::$variant { .. } => ErrorKind::$kind,)+
+        });
+    };
+    (without io $error:ident {
+        $($variant:ident $(($($field:tt)+))?, $text:literal $(, $value:expr)?;)+
+    } $(source { $($inner:pat => $source:expr,)+ })?) => {
         impl ::std::fmt::Display for $error {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 match self {
@@ -91,10 +102,14 @@ macro_rules! impl_error {
                 }
             }
         }
-        impl ::std::error::Error for $error {}
-        $crate::into_io_error!($error, |error| match error {
-            $($error::$variant { .. } => ErrorKind::$kind,)+
-        });
+        impl ::std::error::Error for $error {
+            $(fn source(&self) -> Option<&(dyn ::std::error::Error + 'static)> {
+                match self {
+                    $($inner => Some($source),)+
+                    _ => None,
+                }
+            })?
+        }
     };
     ($(#[$about:meta])* $error:ident[$param:ident] {
         $($variant:ident $(($($field:tt)+))? => $kind:ident, $text:literal;)+

@@ -31,7 +31,7 @@ use crate::{
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::{
     queues::timers::{Due, Guard, Kind, Node, Timers, Wheel},
-    route::registry_error::RegistryError,
+    route::attrs::RegistryError,
 };
 
 /// The pwq on which an item is to be queued.
@@ -71,12 +71,13 @@ impl<'a> Place<'a> {
     /// Returns the place in `queue` for an item that is queued on a CPU.
     #[inline]
     pub fn at_cpu(queue: &'a Workqueue, cpu: CpuId) -> Self {
-        Self(queue.inner.route_table.at_cpu(cpu))
+        Self(queue.inner.route_table.routes().at_cpu(cpu))
     }
 
     /// Returns the place in `queue` for an item that is queued on a NUMA node.
     pub fn at_node(queue: &'a Workqueue, node: u32) -> Self {
-        Self(queue.inner.route_table.at_node(node))
+        let routes = queue.inner.route_table.routes();
+        Self(routes.at_cpu(routes.cpu_in(node)))
     }
 
     /// Makes an item pending here. The item must not have a tombstone in any list. Returns `true`
@@ -146,8 +147,7 @@ impl Origin {
             unsafe { with_events(item.as_ptr(), vtable, self.0, helps, func) };
             before_end();
         };
-        // SAFETY: (1). The frame does not refer to the item, because the item's function may free
-        // it.
+        // SAFETY: (1). The frame does not refer to the item, whose function may free it.
         unsafe { with_current(ptr::null(), self.0, call) };
     }
 }
@@ -163,7 +163,7 @@ impl Held {
     pub fn visit<R>(&self, cpu: CpuId, body: impl FnOnce(Option<Place<'_>>) -> R) -> R {
         let visit = self.0.visit().filter(|queue| !queue.closed.is_destroyed());
         let queue = visit.as_deref();
-        body(queue.map(|queue| Place(queue.route_table.at_cpu(cpu))))
+        body(queue.map(|queue| Place(queue.route_table.routes().at_cpu(cpu))))
     }
 }
 

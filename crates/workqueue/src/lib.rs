@@ -21,23 +21,9 @@
 //! each CPU, and starts another one when a worker blocks.
 
 // A work item by itself is in the crate `item`, and the limits of a queue are in the crate `limit`.
-// Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
-//
-// | folder | content |
-// |---|---|
-// | `observe` | statistics and reports, as plain data and plain functions |
-// | `pools` | pending lists, workers, and the manager that monitors them |
-// | `execute` | running items, and waiting for one |
-// | `route` | the map from a queue and a CPU to a pool |
-// | `queues` | queueing, strands, the registry, timers, destroying a queue |
-// | `flushing` | waiting for all items of a queue |
-// | `scope` | work that borrows from the stack of the thread that waits for it |
-// | `time` | work after a delay or a grace period, or periodic; sleeps, retries, rate limits |
-// | `tasks` | for async programs: sets of items, cancellation tokens, tokio's context |
-// | `manage` | the manager thread; creating a registry |
-//
+// ARCHITECTURE.md has the code map, and follows an item from file to file. Code in each folder
+// refers only to folders above it in that map. Its `mod.rs` lists its files and protocols.
 // `internal.rs` is the interface for `crates/raw`.
-// ARCHITECTURE.md follows an item from file to file.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
@@ -67,11 +53,9 @@ pub mod model;
 pub use base::internal::panics::join_error::{JoinError, PanicPayload};
 pub use base::internal::params::MaxActiveScope;
 pub use execute::block_on::block_on;
-pub use execute::cancel_on_drop::CancelOnDrop;
-pub use execute::join::JoinHandle;
+pub use execute::join::{CancelOnDrop, JoinHandle};
 pub use execute::work::{Busy, FlushError, Work, current_work};
-pub use flushing::drain::DrainError;
-pub use flushing::drain_async::Drain;
+pub use flushing::drain::{Drain, DrainError};
 pub use flushing::flush::OwnQueueError;
 pub use flushing::shutdown::{shutdown_in_order, shutdown_in_order_async};
 pub use item::internal::panicked::ItemPanic;
@@ -92,8 +76,8 @@ pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::task::TaskOptions;
-pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
-pub use route::registry_error::{RegistryError, TopologyInUse};
+pub use route::attrs::{Attrs, BuildError, RegistryError, TopologyInUse};
+pub use route::attrs::{MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
 pub use route::stats::{GroupStats, PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]

@@ -2,6 +2,7 @@
 
 use super::image::Image;
 
+/// Keeps nothing.
 #[derive(Debug)]
 pub struct Joined;
 

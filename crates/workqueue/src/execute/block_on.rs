@@ -16,8 +16,8 @@ use super::run::while_blocking;
 ///
 /// # Blocking
 ///
-/// Blocks until the future is ready. A future that waits for the item that calls `block_on` never
-/// becomes ready. Neither does a future that waits for an item that needs this item's seat.
+/// Blocks until the future is ready. A future that waits for the item that calls `block_on`, or for
+/// an item that needs this item's seat, never becomes ready.
 /// [`JoinHandle::join`](crate::JoinHandle::join) and [`Workqueue::scope`](crate::Workqueue::scope)
 /// can make progress in that case. If this item has a queue's only seat, a handle to such an item
 /// is ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).

@@ -5,8 +5,7 @@
 //! Cancelling many items takes five steps. Each step is done for all items of all pool workqueues
 //! before the next one begins:
 //!
-//! 1. *Begin.* Each item makes the transition that begins a run, so that no worker or joiner starts
-//!    it.
+//! 1. *Begin.* Each item makes the transition that begins a run, so no worker or joiner starts it.
 //! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it are woken.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
 //!    capacity, a flush or a drain are woken.
@@ -14,9 +13,9 @@
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
 //!
-//! The first three steps run no user code. A waker or a destructor that waits for another of the
-//! items, for capacity or for a flush therefore never waits for a later step of its own thread.
-//! Steps 2 and 3 set aside the wakers that they collect ([`cleanups::with_wakers_aside`]).
+//! The first three steps run no user code, so a waker or a destructor never waits for a later step
+//! of its own thread. Steps 2 and 3 set aside the wakers that they collect
+//! ([`cleanups::with_wakers_aside`]).
 
 use std::{ptr::NonNull, task::Waker};
 
@@ -74,8 +73,7 @@ impl Cancelled {
         let mut nr_ended = [0; NR_COLORS];
         while let Some(item) = cut.items.pop_front() {
             let color = list::color(item);
-            // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its list
-            // link.
+            // SAFETY: the item is linked, or has no state, so it is alive. We hold its only link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
             nr_ended[usize::from(color.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
@@ -84,8 +82,8 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
-    /// lock held.
+    /// Ends the items and releases their capacity and counts. Runs no user code. Call it without a
+    /// lock.
     pub(crate) fn end(self) -> Aftermath {
         let Self { mut parts, mut rest, .. } = self;
         let ((), wakers) = cleanups::with_wakers_aside(|| {

@@ -34,7 +34,6 @@ use sync::{
 };
 
 use super::{
-    cancel_on_drop::CancelOnDrop,
     deadline::{AnyTime, StartBy},
     run::{self, is_blocking, is_current, note_panic, with_current, with_events},
     wait::{self, NeedsOurSeat, must_not_be_lost, reported},
@@ -64,9 +63,8 @@ use crate::pools::pwq::Pwq;
 #[must_use = "dropping the handle discards the result; `spawn_detached` is cheaper"]
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
-    /// The process that spawned the item.
     process: Process,
-    /// The handle returns a `T` but does not contain one, so moving the handle moves no `T`.
+    /// Moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
@@ -97,9 +95,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
-/// `name` is the name of the user's function, which `func` may wrap.
-/// `has_permit` is `true` if the caller holds a capacity permit of the queue for the item.
+/// Creates an item that runs `func` and keeps its result. `name` is that of the user's function,
+/// which `func` may wrap. `has_permit` is set if the caller holds a capacity permit for the item.
 #[inline]
 pub(crate) fn joinable<N, F, T, S>(
     name: Name<N>,
@@ -160,8 +157,7 @@ fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
     JoinHandle { item: item.cast(), process: Process::now(), result: PhantomData }
 }
 
-/// Creates an item that runs `func` and has no handle. Its home must stay valid until the item has
-/// run.
+/// Creates an item without a handle. Its home must stay valid until the item has run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     memory::place(Detached {
@@ -368,28 +364,21 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the closure to end, and returns its result.
     ///
-    /// If the closure has not started and its queue lets joiners help, it runs on this thread. If
-    /// very many joins are nested, it runs on a new thread with its own stack.
+    /// If the closure has not started and its queue lets joiners help, it runs on this thread, or,
+    /// if very many joins are nested, on a new thread.
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
+    /// Blocks until the closure has ended. If an item calls this, its pool may start another
     /// worker.
     ///
-    /// # Errors
+    /// # Errors and panics
     ///
-    /// - [`JoinError::Panicked`] with the payload if the closure panicked.
-    /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
-    /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
-    /// - [`JoinError::OwnItem`] from inside the closure itself.
-    /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if the joined item has not started and joiners cannot help: the joined
-    ///   item would wait for the caller. The item stays queued, and its result is dropped.
+    /// See [`JoinError`]. After [`JoinError::OwnQueue`], which is returned only if joiners cannot
+    /// help, the item stays queued, and its result is dropped.
     ///
-    /// # Panics
-    ///
-    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
-    /// of the parent.
+    /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
+    /// an item of the parent.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -401,23 +390,15 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
-    /// has passed.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if that has
+    /// passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// The same as [`join`](Self::join), for at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join`](Self::join), and [`JoinError::Taken`] if the result has
-    /// already been returned.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`join`](Self::join).
+    /// The same as [`join`](Self::join), for at most `timeout`. Returns [`JoinError::Taken`] if the
+    /// result has already been returned.
     ///
     /// # Examples
     ///
@@ -450,8 +431,7 @@ impl<T> JoinHandle<T> {
         Some(self.take())
     }
 
-    /// If possible, runs the item on this thread before the caller waits for it. Returns `true` if
-    /// the item has run.
+    /// Returns `true` if the item has run on this thread.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -462,8 +442,8 @@ impl<T> JoinHandle<T> {
         wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns the error to report if waiting for this unfinished item without helping would never
-    /// end, unless another thread may help.
+    /// Returns the error to report if a wait for this unfinished item would never end, unless
+    /// another thread may help.
     fn refusal(&self, may_be_helped: bool) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -481,7 +461,7 @@ impl<T> JoinHandle<T> {
 
     /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
-        CancelOnDrop::new(self)
+        CancelOnDrop { handle: Some(self) }
     }
 
     /// Returns the closure's result if the closure has ended. If the deadline has passed and the
@@ -501,20 +481,19 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will no longer run.
     ///
-    /// A closure that has not started is removed from the queue and dropped on this thread. A
-    /// closure that has started continues, and [`is_cancelled`](crate::is_cancelled) returns `true`
-    /// in it. In this case, and if the closure has ended, `cancel` returns `false`. A future that
-    /// has never been polled is cancelled in the same way. If a future has been polled and has not
-    /// ended, a worker of its queue drops it instead of polling it again, and `cancel` returns
-    /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
-    /// its result.
+    /// A closure that has not started is removed from the queue and dropped on this thread, and so
+    /// is a future that has never been polled. A closure that has started continues, and
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it. In this case, and if the item
+    /// has ended, `cancel` returns `false`. If a future has been polled and has not ended, a worker
+    /// of its queue drops it instead of polling it again, and `cancel` returns `true`. A poll in
+    /// progress may still complete the future; [`join`](Self::join) then returns its result.
     ///
     /// If the drop panics, the panic is propagated to the caller, and the item is still cancelled.
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
-    /// pool lock.
+    /// Blocks briefly: from time to time, it removes cancelled items from a list under the pool
+    /// lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -557,8 +536,7 @@ impl<T> JoinHandle<T> {
         is_scheduled || !self.expire(expiry)
     }
 
-    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
-    /// being cancelled. Returns `false` if the item has ended.
+    /// Does the part of [`await_end`](Self::await_end) that does not depend on a deadline.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
@@ -575,8 +553,7 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // The replaced waker is dropped after the lock is released, because it may own a user's
-        // future.
+        // The replaced waker is dropped after the unlock, because it may own a user's future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
@@ -585,8 +562,8 @@ impl<T> JoinHandle<T> {
         waits.is_some()
     }
 
-    /// If the item has a deadline, waits until the item has ended, the deadline has passed, or the
-    /// clock has reached `end_ns`. Expires the item if the deadline has passed.
+    /// Waits for an item with a deadline until it has ended, its deadline has passed, or the clock
+    /// has reached `end_ns`. Expires the item at its deadline.
     fn wait_until_expired(&self, end_ns: u64) {
         let Some(expiry) = &self.table().expiry else {
             return;
@@ -652,17 +629,79 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-impl<T> Drop for JoinHandle<T> {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        // SAFETY: the table belongs to the item, and its handle is not used again.
-        unsafe { (self.table().leave)(self.item) };
+sync::on_drop!(JoinHandle[T], it => {
+    // SAFETY: the table belongs to the item, and its handle is not used again.
+    unsafe { (it.table().leave)(it.item) };
+});
+
+base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
+
+/// A handle that waits for an item as a [`JoinHandle`] does, and cancels the item when the handle
+/// is dropped; created by [`cancel_on_drop`](JoinHandle::cancel_on_drop).
+///
+/// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
+/// worker drops a future that has been polled. An item that has been neither started nor polled is
+/// dropped by the thread that drops the handle; see [`JoinHandle::cancel`].
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// queue.pause();
+/// let (send, receive) = std::sync::mpsc::channel();
+/// drop(queue.spawn(move || send.send(7)).cancel_on_drop());
+/// queue.resume();
+/// // The closure is gone, and was not called.
+/// assert!(receive.recv().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it cancels the item"]
+pub struct CancelOnDrop<T> {
+    /// `None` if dropping this handle no longer cancels the item.
+    handle: Option<JoinHandle<T>>,
+}
+
+impl<T> CancelOnDrop<T> {
+    /// Returns a handle that does not cancel the item when it is dropped.
+    pub fn keep(mut self) -> JoinHandle<T> {
+        self.handle.take().expect("only the drop takes it")
+    }
+
+    /// Waits for the item to end, as [`JoinHandle::join`] does.
+    ///
+    /// # Blocking, errors and panics
+    ///
+    /// The same as [`JoinHandle::join`].
+    pub fn join(self) -> Result<T, JoinError> {
+        self.keep().join()
+    }
+
+    /// Returns `true` if the item has ended or been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
+impl<T> Future for CancelOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let handle = self.handle.as_mut().expect("only the drop takes it");
+        Pin::new(handle).poll(context)
+    }
+}
+
+sync::on_drop!(CancelOnDrop[T], it => if let Some(mut handle) = it.handle.take() {
+    // FOREIGN(cancel-drop): the closure or future, on the thread that drops this handle; a panic is
+    // contained here, because the thread may be unwinding.
+    contain(|| {
+        handle.cancel();
+    });
+});
+
+base::internal::impl_debug!(CancelOnDrop[T], it => handle: it.handle);
 
 /// A closure without a handle. Its state is never read.
 #[repr(C)]

@@ -4,28 +4,25 @@
 //!
 //! A thread has at most one seat in each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in one
-//! of the library's waits. Afterwards it reacquires them without waiting for them:
+//! of the library's waits, and reacquires them afterwards without waiting:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
 //! ```
 //!
-//! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
-//!   group might wait for itself. Twin `group: a waiter keeps its seats`.
-//! - *A returning thread does not wait for a seat.* After its wait, an item may hold a lock that
-//!   the current holder of the seat needs, so waiting for the seat could deadlock. For a while,
-//!   more than `max_active` threads may therefore run. The excess is at most the number of threads
-//!   that have waited. No further item starts until the count has fallen below `max_active`. Twin
-//!   `group: a returning thread asks`.
+//! - *A waiter keeps no seat.* It might wait for itself. Twin `group: a waiter keeps its seats`.
+//! - *A returning thread does not wait for a seat*, because its item may hold a lock that the
+//!   holder of the seat needs. More than `max_active` threads may therefore run, by at most the
+//!   number of threads that have waited. No further item starts until the count has fallen below
+//!   `max_active`. Twin `group: a returning thread asks`.
 //!
 //! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats,
 //! because a group limits the threads that use a disk or a device, and such threads block. The seat
 //! of the queue itself is never lent to another thread, as in the kernel.
 //!
-//! The runs on this stack show which seats the thread has: each run that has a seat in its queue
-//! also has one in the group, either its own or that of an outer run. A thread may continue the
-//! runs of a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a
-//! helper acquires its own.
+//! Each run that has a seat in its queue also has one in the group, either its own or that of an
+//! outer run. A thread may continue the runs of a thread that waits for it (`wait.rs`). The waiting
+//! thread has lent its seats, so a helper acquires its own.
 
 use std::cell::Cell;
 
@@ -62,8 +59,7 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Returns the home of each run on this stack that has a seat there. Runs that began before a fork
-/// are excluded.
+/// Returns the home of each run on this stack that has a seat there. Omits runs from before a fork.
 fn own_homes<'a>() -> impl Iterator<Item = &'a Pwq> {
     run::own_homes(NR_OF_PARENT.with(Cell::get))
 }

@@ -1,5 +1,4 @@
-//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
-//! helps.
+//! Runs an item that has a state, on a worker that has popped the item, or on a joiner that helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -165,7 +164,6 @@ pub(crate) unsafe fn with_events<R>(
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
     pub(super) waker: Option<Foreign<Waker>>,
-    /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
     /// The remaining steps of a bulk cancel that found this item queued again during its run.
     pub(super) cancelled: Option<Box<Aftermath>>,
@@ -307,10 +305,8 @@ pub(crate) unsafe fn pop_and_cancel(
 }
 
 /// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it ran.
-///
-/// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
-/// on a resource that the caller holds.
+/// it ran. The caller must be waiting for this item, because an unrelated one may need a resource
+/// that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     wait::within_a_stack(item, help_here)
@@ -380,8 +376,7 @@ pub(crate) unsafe fn help_from(
     let seats = match lend::try_help(home, lent) {
         Some(seats) if begin(home, claimed) => seats,
         others => {
-            // Clone the pool, because the queue and the pool may be destroyed once the claim is
-            // released.
+            // Clone the pool, because it and the queue may be destroyed once the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();
@@ -434,12 +429,10 @@ pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
     color: Color,
-    /// The wakers of the tasks that the removal must wake.
     wakers: Vec<Foreign<Waker>>,
 }
 
 impl CountToRelease {
-    /// Takes over the in-flight count of an item whose home is `home`.
     fn of(item: NonNull<Head>, home: &Pwq) -> Self {
         let (pool, slot) = (home.pool.clone(), home.slot);
         Self { pool, slot, color: list::color(item), wakers: Vec::new() }
@@ -453,8 +446,8 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
-/// claim to end.
+/// Removes a claimed item from its list. Runs no user code, which may wait for the end of the
+/// claim.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -481,22 +474,19 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     count
 }
 
-/// Expires an item if it has not started, and counts the expiry. Returns `true` if the item
-/// expired.
+/// Expires an item if it has not started, and counts the expiry. Returns `true` if it expired.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
     }) || sync::twin::armed("deadline: expires a started item")
 }
 
-/// Cancels an item if it has not started. Returns `true` if the item was cancelled.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |_| ())
 }
 
-/// Cancels an item if the caller can `claim` it. Returns `true` if the item was cancelled. `note`
-/// is called with the item's home while the item is claimed, before another thread can see that it
-/// has ended.
+/// Cancels an item if the caller can `claim` it. Returns `true` if it was cancelled. `note` is
+/// called with the item's home while the item is claimed, so before another thread can see its end.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -540,8 +530,7 @@ pub(crate) fn cancel_and(
     }
     let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
-        // A waker may wait for capacity or for the count, so both are released before any waker is
-        // called.
+        // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {
             if let Some(capacity) = capacity {
                 capacity.release(1);
@@ -554,13 +543,11 @@ pub(crate) fn cancel_and(
     true
 }
 
-/// Returns `true` if the item is a closure of a strand.
 pub(crate) fn is_in_strand(head: &Head) -> bool {
     let table = head.vtable().handle.as_ref();
     table.is_some_and(|table| table.strand.is_some())
 }
 
-/// Releases the capacity permit of an item that was queued at `home` and now starts.
 fn release_permit(home: &Pwq) {
     if let Some(capacity) = &home.core.capacity {
         capacity.release(1);
@@ -579,8 +566,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic in the item that this thread runs. `unseen` is `Some` if no joiner receives the
-/// panic.
+/// Counts a panic in the item that this thread runs. `unseen` is `Some` if no joiner receives it.
 ///
 /// # Safety
 ///
@@ -596,8 +582,7 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
 /// A run that this thread is in. A frame stays on the stack of its thread.
 #[derive(Clone)]
 struct Frame {
-    /// The enclosing run, on this stack or on that of a thread that waits for this one; null if
-    /// there is none.
+    /// The enclosing run, on this stack or on that of a thread that waits for this one; or null.
     outer: *const Frame,
     /// Null for an item without handles, and once the item has ended, because it may then be freed.
     item: Cell<*const Head>,
@@ -608,8 +593,7 @@ struct Frame {
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`
-    /// is called.
+    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`.
     has_seat: Cell<bool>,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -617,8 +601,7 @@ struct Frame {
 
 impl Frame {
     fn item(&self) -> Option<&Head> {
-        // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is
-        // freed.
+        // SAFETY: the item of a run is alive until the run ends, and forgotten before it is freed.
         unsafe { self.item.get().as_ref() }
     }
 
@@ -638,13 +621,7 @@ impl Frame {
 /// The enclosing run. Dropping this makes it the innermost run again.
 struct Outer(*const Frame);
 
-impl Drop for Outer {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            INNERMOST.with(|innermost| innermost.set(self.0));
-        }
-    }
-}
+sync::on_drop!(Outer, it => INNERMOST.with(|innermost| innermost.set(it.0)));
 
 sync::thread_local! {
     /// The innermost run; null outside of runs.
@@ -717,7 +694,6 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     frames().any(|frame| frame.has_seat.get() && frame.home().is_some_and(&test))
 }
 
-/// Returns `true` if this thread is running an item of any queue in the group with this gate.
 pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     runs_from(|home| home.is_in(group))
 }
@@ -747,7 +723,6 @@ pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
     let Some(frame) = innermost() else {
         return false;
@@ -764,21 +739,19 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item` has been cancelled, even by the item itself. `item` is the
-/// item of `frame`, and has a token.
+/// Returns `true` if the token of `item`, the item of `frame`, has been cancelled, even by itself.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {
-        // An earlier poll of the future requested the token, so this run's frame does not have it
-        // yet.
+        // An earlier poll of the future requested the token, so this frame does not have it yet.
         token.set(item.token());
     }
     // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run of this thread. The token is a child of its queue's
-/// token. Outside of runs, returns a new token.
+/// Returns the token of the innermost run, a child of its queue's token. Outside of runs, it is
+/// new.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = innermost();
     let Some(home) = frame.and_then(Frame::home) else {
@@ -801,8 +774,7 @@ pub(crate) fn is_bottom_half() -> bool {
     runs_from(|home| home.core.bh)
 }
 
-/// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
-/// any.
+/// Calls `body` with the pwq of the innermost run for which `chosen` returns `true`, if any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     if let Some(home) = frames().filter_map(Frame::home).find(|home| chosen(home)) {
         body(home);

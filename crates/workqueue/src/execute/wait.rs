@@ -3,48 +3,39 @@
 //! # Checks before a wait
 //!
 //! An item must not wait for itself, and an item with a rescuer must not depend on an item without
-//! one.
-//!
-//! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
-//! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
-//! is therefore checked here first, and such a wait is reported once for each pair of waiter and
-//! item. The kernel's `check_flush_dependency` does the same.
-//!
-//! ## How the queue of an item is found
+//! one. Items of a `with_rescuer` queue run even if no thread can be created; if one waits for an
+//! item or a flush of a queue without a rescuer, it depends on a new thread after all. Such a wait
+//! is reported once for each pair of waiter and item, as by the kernel's `check_flush_dependency`.
 //!
 //! A waiter holds a handle, which keeps the item alive but not its queue. Before the waiter reads
-//! the item's home, the run may have ended and the queue may have been destroyed. A flag of the
-//! item's state therefore records whether the queue has a rescuer (`Rules::reclaim`). To name the
-//! queue, a report searches the pools for the item. It compares addresses and does not dereference
-//! the item.
+//! the item's home, the queue may have been destroyed. A flag of the item's state therefore records
+//! whether the queue has a rescuer (`Rules::reclaim`). To name the queue, a report searches the
+//! pools for the item's address.
 //!
 //! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
 //! not checked either, as in Linux.
 //!
 //! ## An item that needs its waiter's seat
 //!
-//! A queue with one seat, such as every ordered queue, starts nothing while one of its items runs.
-//! If that item waits for a later item of the same queue, neither ever ends. The waiter checks for
-//! this before it sleeps, and returns an error instead:
+//! A queue with one seat starts nothing while one of its items runs. If that item waits for a later
+//! item of the same queue, neither ever ends. The waiter checks for this before it sleeps, and
+//! returns an error instead:
 //!
-//! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
-//!   has a single seat, held by this thread. It does not dereference the home, which may have been
-//!   freed.
+//! - The waiter compares the address of the item's home, which may have been freed, with those of
+//!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
-//!   seat, so the waiter sleeps.
-//! - The same holds if a closure of a strand waits for a later closure of that strand: the waiter
+//! - An item that is running, is being cancelled or has a deadline ends without the seat, so it
+//!   sleeps.
+//! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
-//! - A limit that is raised later, or a later cancel by another thread, is not considered, because
-//!   the waiter cannot know of it.
+//! - A limit that is raised later, or a later cancel, is not considered.
 //!
 //! # Joins that are nested too deeply for one stack
 //!
 //! A joiner that helps runs an item on its own stack. If that item joins another one, and so on,
-//! the stack bounds the chain. Beyond some depth, a joiner can no longer help on its own stack. It
-//! must not simply wait either, because the outer runs hold seats that the item may need. Instead,
-//! a new thread with its own stack continues the same runs, and the joiner waits for it.
+//! the stack bounds the chain. The joiner must not simply wait then, because the outer runs hold
+//! seats that the item may need. Instead, a new thread with its own stack continues the same runs.
 
 use std::{
     fmt,
@@ -82,7 +73,6 @@ use crate::{
 /// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
 
-/// Records that this process has a registry, and may have workers.
 pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
@@ -101,10 +91,7 @@ pub fn must_have_workers() {
 }
 
 /// Checks an item that this process may have inherited from its parent, before the item is used.
-///
-/// # Panics
-///
-/// If `is_lost` is `true`, which means that the item was not idle when the process was forked.
+/// Panics if it was not idle when the process was forked.
 #[inline]
 #[track_caller]
 pub(crate) fn must_not_be_lost(is_lost: bool) {
@@ -115,11 +102,7 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 }
 
 /// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
-/// any. Returns `true` if the item has reached `seq`. Models never time out.
-///
-/// # Blocking
-///
-/// Blocks until `run.rs` or `Work::cancel` ends the run, for at most `timeout`.
+/// any. Returns `true` if it has. `run.rs` or `Work::cancel` wakes it. Models never time out.
 pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
     // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = timeout.map(time::ns_after);
@@ -153,9 +136,8 @@ fn polling_pays_off(head: &Head, seq: u64) -> bool {
     if head.load().is_on_one_cpu() { yield_as_waiter(ended) } else { poll_as_waiter(ended) }
 }
 
-/// The length of the sleep after which a waiter checks again whether it must help. The value is a
-/// guess, because the case is rare: a shorter sleep costs CPU time, and a longer one delays the
-/// waiter.
+/// The sleep after which a waiter checks again whether it must help. The value is a guess, because
+/// the case is rare: a shorter sleep costs CPU time, and a longer one delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The error returned by a wait for an item that cannot start before the waiter itself has ended.
@@ -168,12 +150,8 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     error
 }
 
-/// If possible, runs the item on this thread, as [`run::help`] does, before the caller waits for
-/// it. Returns `true` if the item has run.
-///
-/// # Errors
-///
-/// Returns [`NeedsOurSeat`] if the caller would wait forever.
+/// If possible, runs the item on this thread, as [`run::help`] does. Returns `true` if it has run,
+/// or an error if the caller would wait forever.
 pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -210,8 +188,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
                 Some(_) => !state.is_running() && !state.has_ended(),
                 None => state.is_pending() && !state.is_claimed(),
             };
-            // If the item is queued elsewhere between the loads, its completion sequence number
-            // changes.
+            // If the item is queued elsewhere between the loads, this number changes.
             let home = head.home.load(Ordering::Relaxed).addr();
             has_to_start
                 && pwq.gate.is_only_seat_for(home)
@@ -219,8 +196,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
         })
 }
 
-/// Returns `true` if the item is a closure that has to wait for the strand that this thread is
-/// running.
+/// Returns `true` if the item is a closure that waits for the strand that this thread runs.
 fn is_of_our_strand(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -237,8 +213,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
 /// If an item with a rescuer is about to wait for an item without one, reports this.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
-        // The state is loaded only here, because a model explores every possible timing of this
-        // load.
+        // The state is loaded only here, because a model explores every timing of this load.
         let state = head.load();
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
@@ -310,14 +285,11 @@ impl Dispatch {
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
-/// The number of runs that fit even on the smallest stack. Most joins therefore skip the size
-/// query.
+/// The number of runs that fit even on the smallest stack. Most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
-/// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
-/// thread's stack already contains many runs, another thread calls `help`.
-///
-/// If no thread can be started, this thread calls `help` after all.
+/// Calls `help` for `item`, for which the caller has a handle: on another thread, if this thread's
+/// stack already contains many runs and the other thread can be started.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {
@@ -342,8 +314,7 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     let started = thread::spawn("aw/deep", move || {
         or_abort("a helper of a nested join panicked", || {
             let (answer, given) = &*theirs;
-            // SAFETY: the thread that created the request has a handle, and waits below for the
-            // answer.
+            // SAFETY: the creator of the request has a handle, and waits below for the answer.
             *answer.lock() = Some(unsafe { request.answer(help) });
             given.notify_all();
         });

@@ -2,7 +2,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
@@ -91,27 +90,15 @@ pub enum FlushError {
     Panicked,
 }
 
-impl fmt::Display for FlushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OwnItem => "a work item cannot wait for its own end",
-            Self::OwnQueue => {
-                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
-            }
-            Self::Panicked => "the work item panicked",
-        })
-    }
-}
+base::internal::impl_error!(FlushError {
+    OwnItem => Other, "a work item cannot wait for its own end";
+    OwnQueue => Other, "the work item cannot start before the item that waits for it has ended: their queue has one seat";
+    Panicked => Other, "the work item panicked";
+});
 
-impl std::error::Error for FlushError {}
-
-base::internal::into_io_error!(FlushError, |_| ErrorKind::Other);
-
-/// The item behind the handles.
-///
-/// The item has its own box, outside of the slab. Otherwise, adjacent items that are queued on one
-/// CPU and run on another would share cache lines, and batches of `afterwork-lab bench workqueue`
-/// in the system scope would be a third slower.
+/// The item behind the handles, in a box of its own: in the slab, adjacent items that are queued on
+/// one CPU and run on another would share cache lines, and batches of `afterwork-lab bench
+/// workqueue` in the system scope would be a third slower.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
@@ -120,8 +107,7 @@ struct Reusable<F> {
 
 impl Work {
     /// Creates an item that runs `func`.
-    #[doc(alias = "INIT_WORK")]
-    #[doc(alias = "DECLARE_WORK")]
+    #[doc(alias("INIT_WORK", "DECLARE_WORK"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::named(Name::of(&func), move |_| func())
     }
@@ -172,8 +158,7 @@ impl Work {
     ///
     /// # Examples
     ///
-    /// The struct holds its item in a cell, because the item is created after the struct is in its
-    /// `Arc`:
+    /// The struct holds its item in a cell, because the item is created after the `Arc`:
     ///
     /// ```
     /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
@@ -240,9 +225,8 @@ impl Work {
 
     /// Waits until all runs of the item that were queued before this call have ended.
     ///
-    /// Returns `true` if the item was queued or running. The call does not wait for runs that are
-    /// queued later. If the item has not started and its queue lets joiners help, it runs on this
-    /// thread.
+    /// Returns `true` if the item was queued or running. The call does not wait for later runs. If
+    /// the item has not started and its queue lets joiners help, it runs on this thread.
     ///
     /// A concurrent cancel also ends the wait, so `true` does not prove that the item has run. It
     /// may be a cancel of this item, such as [`disable_sync`](Self::disable_sync), or of all items
@@ -254,19 +238,13 @@ impl Work {
     /// queue is paused, the call waits for a [`resume`](crate::Workqueue::resume). If another work
     /// item calls this, its pool may start a worker.
     ///
-    /// # Errors
+    /// # Errors and panics
     ///
-    /// - [`FlushError::OwnItem`] from inside the item's own run.
-    /// - [`FlushError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if this item waits on that queue and joiners do not help. The item
-    ///   stays queued.
-    /// - [`FlushError::Panicked`] if the most recently completed run panicked, even if that was
-    ///   before this call.
+    /// See [`FlushError`]. After [`FlushError::OwnQueue`] the item stays queued.
+    /// [`FlushError::Panicked`] may be the panic of a run before this call.
     ///
-    /// # Panics
-    ///
-    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
-    /// of the parent.
+    /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
+    /// an item of the parent.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
@@ -319,8 +297,7 @@ impl Work {
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this function waits for the end of that
-    /// operation.
+    /// cancelling the item, or is about to run it, this waits for the end of that.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -347,14 +324,11 @@ impl Work {
     /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
     /// enqueues are rejected, including those by the item itself.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
-    ///
-    /// # Panics
-    ///
-    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. In that case the item is unchanged.
+    /// Blocks until the current run has ended, except inside the item's own run. Panics if
+    /// [`disable`](Self::disable) panics, or inside another item of a bottom-half queue; the item
+    /// is then unchanged.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -367,13 +341,9 @@ impl Work {
     ///
     /// On return the item cannot be pending, but may be running. An item may disable itself.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// The same as [`cancel`](Self::cancel).
-    ///
-    /// # Panics
-    ///
-    /// If the item has already been disabled 65535 times.
+    /// Blocks as [`cancel`](Self::cancel) does. Panics if the item has been disabled 65535 times.
     ///
     /// # Examples
     ///
@@ -399,14 +369,9 @@ impl Work {
 
     /// Disables the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
-    ///
-    /// # Panics
-    ///
-    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. In that case the item is unchanged.
+    /// The same as [`cancel_sync`](Self::cancel_sync).
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -415,13 +380,9 @@ impl Work {
         was_pending
     }
 
-    /// Checks, before the item is disabled, that this thread may wait for it. A later panic would
-    /// leave the item disabled.
-    ///
-    /// # Panics
-    ///
-    /// If called inside another item of a bottom-half queue, or in a child of `fork` in which the
-    /// item's run never ends.
+    /// Checks, before the item is disabled, that this thread may wait for it, because a later panic
+    /// would leave the item disabled. Panics inside another item of a bottom-half queue, and in a
+    /// child of `fork` in which the item's run never ends.
     pub(crate) fn must_be_free_to_wait(&self) {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
@@ -432,7 +393,6 @@ impl Work {
         }
     }
 
-    /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
         // The item can no longer be queued, so there is at most one run to wait for.
@@ -608,14 +568,9 @@ impl Clone for Work {
     }
 }
 
-impl Drop for Work {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        // SAFETY: the dropped handle belongs to the item.
-        drop(unsafe { self.revivable().handles.leave(self.item) });
-    }
-}
+sync::on_drop!(Work, it => {
+    // SAFETY: the dropped handle belongs to the item.
+    drop(unsafe { it.revivable().handles.leave(it.item) });
+});
 
 base::internal::impl_debug!(Work, it => state: it.head().load());

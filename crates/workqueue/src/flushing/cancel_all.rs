@@ -6,7 +6,7 @@
 //! wheel or found in a pool.
 
 use item::internal::cleanups;
-use sync::{atomic::Ordering, twin};
+use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
 use crate::{
     execute::cancel_cut::Cancelled,
@@ -22,45 +22,39 @@ impl Workqueue {
     /// queued again in the meantime, that enqueue is cancelled. Periodic work started by
     /// [`every`](Self::every) ends permanently: if it is running, this run is its last.
     ///
-    /// The result counts the items that were queued or delayed and did not run. Three kinds are
-    /// cancelled but not counted: a running item that was queued again, an item that waits for a
-    /// grace period, and an item that a worker or a joiner had just taken and then could not start.
-    /// The items of a [`scope`](Self::scope) are neither cancelled nor counted, because their owner
-    /// runs them.
+    /// The result counts the items that were queued or delayed and did not run. It does not count a
+    /// running item that was queued again, an item that waits for a grace period, and an item that
+    /// a worker or a joiner had just taken and then could not start. The items of a
+    /// [`scope`](Self::scope) are not cancelled, because their owner runs them.
     ///
     /// # Guarantees
     ///
     /// - Every item queued before the call is cancelled, or has started by the time this returns.
     ///   Items queued after the return are not affected. Items queued during the call may or may
     ///   not be cancelled.
-    /// - The queue may be paused, ordered, full, or being drained. A drain then waits for the
+    /// - The queue may be paused, ordered, full, or being drained, and a drain then waits for the
     ///   remaining items only.
-    /// - A future that has been polled has started and continues; cancel it with its handle. A
-    ///   future that has not been polled is dropped during the call.
+    /// - A future that has been polled has started; cancel it with its handle. Others are dropped
+    ///   during the call.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
-    ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
-    ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
-    ///   the queue.
+    ///   wakers of tasks are called, and last, closures are dropped. A waker or a destructor may
+    ///   therefore wait for any of the items, for free capacity, and for a flush or a drain of the
+    ///   queue.
     ///
-    /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing
-    /// and returns 0, because the items belong to all users of the queue.
-    ///
-    /// The queue accepts new items afterwards. To make it reject them,
-    /// [shut it down](Self::shutdown_background) instead.
+    /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing and returns
+    /// 0. The queue accepts new items afterwards; to make it reject them, [shut it
+    /// down](Self::shutdown_background).
     ///
     /// # Cost
     ///
     /// The call walks over all pending items of the queue's pools, including those of other queues,
     /// under the lock of each pool. It also drops the cancelled items.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Never waits for an item. It waits for the locks of the queue's pools, and for a timer that
-    /// is firing. An item of the queue may call it.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`. A panic in a destructor is caught and discarded.
+    /// Never waits for an item, only for the locks of the queue's pools, and for a timer that is
+    /// firing. An item of the queue may call it. Panics in a child of `fork`. A panic in a
+    /// destructor is caught and discarded.
     ///
     /// # Examples
     ///
@@ -90,16 +84,9 @@ impl Workqueue {
         nr_items
     }
 
-    /// Drops this handle without blocking. If it is the last one, the queue is destroyed in the
-    /// background.
-    ///
-    /// Dropping the last handle blocks the thread until all items have run, which in an async task
-    /// delays the other tasks of the thread. This method leaves that wait to a thread of the
-    /// registry. All queued items still run.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
+    /// Drops this handle without blocking. If it is the last one, a thread of the registry waits
+    /// until all items have run, and destroys the queue. Use it in async tasks, which must not
+    /// block.
     ///
     /// # Examples
     ///
@@ -112,7 +99,11 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close_in_background(self) {
-        self.end_in_background();
+        let Self { inner, lease, .. } = self;
+        drop(inner);
+        if let Some(mut lease) = Arc::into_inner(lease) {
+            lease.in_background = true;
+        }
     }
 
     /// Shuts the queue down without waiting: rejects new items, cancels the items that have not
@@ -126,21 +117,17 @@ impl Workqueue {
     /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can call
     /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
-    /// A destructor that blocks does not delay the others. However, while thread creation fails, a
-    /// single thread calls all destructors, one after the other. In that case, a destructor that
-    /// waits for a later one waits until a thread can be started again.
+    /// A destructor that blocks does not delay the others. While thread creation fails, however, a
+    /// single thread calls all destructors, so one that waits for a later one waits until a thread
+    /// can be started again.
     ///
-    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this
-    /// only drops the handle.
+    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this drops the
+    /// handle.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Never waits for an item. It blocks for the same reasons as [`cancel_all`](Self::cancel_all),
-    /// except that it does not drop the items itself.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`. The queue is then unchanged.
+    /// Never waits for an item. Blocks and panics as [`cancel_all`](Self::cancel_all) does, except
+    /// that it does not drop the items itself.
     ///
     /// # Examples
     ///
@@ -161,7 +148,7 @@ impl Workqueue {
         }
         self.inner.closed.destroy();
         self.inner.cancel_in_background();
-        self.end_in_background();
+        self.close_in_background();
     }
 }
 
@@ -173,8 +160,7 @@ impl Inner {
         self.set_paused(false);
         let ((), wakers) = cleanups::with_wakers_aside(|| self.core.token().cancel());
         rest.wakers.extend(wakers);
-        // There is one deferred cleanup for each destructor, so that one that blocks does not delay
-        // the others.
+        // Each destructor is a deferred cleanup, so that one that blocks does not delay the others.
         self.timers.all.leave_wakers(rest.wakers);
         self.manager.leave_boxed_to_reapers(rest.dropped);
     }
@@ -201,7 +187,6 @@ impl Inner {
         }
     }
 
-    /// Takes all pending items.
     pub(super) fn take_items(&self, cancelled: &mut Cancelled) {
         let mut cuts = Vec::new();
         let wakers = self.for_each_pwq(|pwq| cuts.push(pwq.pool.cut(pwq)));

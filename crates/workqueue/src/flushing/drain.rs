@@ -1,14 +1,19 @@
 //! Drains, pauses and destroys a queue.
 //!
 //! A *round* of a drain is a flush: it ends when all items that were in flight at its start have
-//! ended. If items queue other items or themselves, a drain takes many rounds. If they never stop,
-//! the drain never ends. The drain itself does not depend on rounds; they are counted only so that
-//! a long drain can be reported.
+//! ended. If items queue other items or themselves, a drain takes many rounds, which are counted
+//! only so that a long drain can be reported.
 
-use std::{fmt, mem, task::Waker, time::Duration};
+use std::{
+    mem,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use base::internal::panics::Foreign;
 use item::internal::cleanups;
+use limit::internal::settled::TaskSeat;
 use sync::{
     atomic::{Ordering, fence},
     time, twin,
@@ -23,7 +28,7 @@ use crate::{
         report::{ItemName, Report},
     },
     pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Inner, Workqueue},
+    queues::queue::{Draining, Inner, Workqueue},
     route::plan::Plan,
 };
 
@@ -37,20 +42,9 @@ pub enum DrainError {
     StillBusy(StillBusy),
 }
 
-impl fmt::Display for DrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OwnQueue(error) => error.fmt(f),
-            Self::StillBusy(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DrainError {}
-
-base::internal::into_io_error!(DrainError, |error| match error {
-    DrainError::OwnQueue(_) => ErrorKind::Other,
-    DrainError::StillBusy(_) => ErrorKind::TimedOut,
+base::internal::impl_error!(DrainError {
+    OwnQueue(error) => Other, "{error}";
+    StillBusy(error) => TimedOut, "{error}";
 });
 
 impl From<OwnQueueError> for DrainError {
@@ -65,7 +59,20 @@ impl From<StillBusy> for DrainError {
     }
 }
 
-/// The two passes of a drain check.
+/// A future that drains a queue, created by [`Workqueue::drain_async`].
+#[must_use = "a future does nothing until it is polled"]
+pub struct Drain<'a> {
+    queue: &'a Workqueue,
+    /// Set from the first poll until the drain ends.
+    under_way: Option<UnderWay<'a>>,
+}
+
+struct UnderWay<'a> {
+    seat: TaskSeat,
+    rounds: Rounds<'a>,
+    _draining: Draining<'a>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
     First,
@@ -86,33 +93,23 @@ pub(super) fn passes_agree<C: PartialEq>(mut read: impl FnMut(Pass) -> Option<C>
 
 impl Workqueue {
     /// Waits until the queue has no queued, running or suspended item. During the wait, the queue
-    /// accepts items only from its own items.
-    ///
-    /// Other enqueues are rejected and counted (`refused` of
-    /// [`QueueStats`](crate::QueueStats)). An enqueue that races with the start of the
-    /// drain may still succeed. [`flush`](Self::flush) waits without rejecting items.
+    /// accepts items only from its own items. Others are rejected and counted (`refused` of
+    /// [`QueueStats`](crate::QueueStats)), except that one may still succeed while the drain
+    /// starts. [`flush`](Self::flush) waits without rejecting items.
     ///
     /// # Blocking
     ///
     /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
-    /// is reported ([`Report::LongDrain`]). Nor does it end if an item of the queue waits for the
-    /// caller, for example by joining an item of another queue that calls `drain`. The same holds
-    /// while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout) names that
-    /// future. A thread that must not block uses [`drain_async`](Self::drain_async). See also
-    /// [`pause`](Self::pause).
+    /// is reported ([`Report::LongDrain`](crate::Report::LongDrain)). Nor does it end if an item of
+    /// the queue waits for the caller, or while a suspended future is not woken;
+    /// [`drain_timeout`](Self::drain_timeout) names that future. A thread that must not block uses
+    /// [`drain_async`](Self::drain_async). See also [`pause`](Self::pause).
     ///
-    /// [`Report::LongDrain`]: crate::Report::LongDrain
-    ///
-    /// # Panics
-    ///
-    /// If called inside an item of a bottom-half queue, which must not wait. In that case the queue
-    /// is unchanged.
-    ///
-    /// # Errors
+    /// # Errors and panics
     ///
     /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and
-    /// from inside an item of this queue, because the drain would wait for itself. In that case the
-    /// queue is unchanged.
+    /// from inside an item of this queue. Panics inside an item of a bottom-half queue, which must
+    /// not wait. The queue is then unchanged.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -129,20 +126,10 @@ impl Workqueue {
     /// program down, stop adding work, call this, and then call [`cancel_all`](Self::cancel_all) or
     /// [`shutdown_background`](Self::shutdown_background) for the remaining items.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
     /// The same as [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked
-    /// once.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`drain`](Self::drain).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide
-    /// queue; in that case the queue is unchanged. Returns [`DrainError::StillBusy`] if the queue
-    /// is not drained within `timeout`.
+    /// once. Returns [`DrainError::StillBusy`] if the queue is not drained within `timeout`.
     ///
     /// # Examples
     ///
@@ -175,20 +162,68 @@ impl Workqueue {
         }
     }
 
+    /// Returns a future that drains the queue as [`drain`](Self::drain) does, for async tasks.
+    ///
+    /// From the first poll on, the queue rejects enqueues from outside its items.
+    ///
+    /// # Guarantees
+    ///
+    /// - The future is woken only when the queue may have been drained. It does not spin.
+    /// - Dropping the future stops the drain: the queue accepts items again, and its items
+    ///   continue. A [`timeout`](crate::timeout()) can therefore limit a drain. If it elapses,
+    ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout, which never blocks for items,
+    ///   returns the remaining ones.
+    ///
+    /// # Blocking, errors and panics
+    ///
+    /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
+    /// long drain as `drain` does. Returns [`OwnQueueError`] for a process-wide queue, or if polled
+    /// inside an item or a future of this queue. A poll panics in a child of `fork` (see
+    /// [`Workqueue`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Elapsed, Workqueue, block_on, timeout};
+    /// # use std::time::Duration;
+    /// let requests = Workqueue::builder("requests").build()?;
+    /// let tasks = Workqueue::builder("tasks").build()?;
+    /// let answer = requests.spawn(|| 42);
+    /// let shutdown = tasks.spawn_async(async move {
+    ///     requests.drain_async().await?;
+    ///     requests.close_in_background();
+    ///     Ok::<_, afterwork::workqueue::OwnQueueError>(())
+    /// });
+    /// shutdown.join()??;
+    /// assert!(answer.is_finished());
+    ///
+    /// // With a time limit, and the names of the remaining items.
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let mut handle = queue.spawn_async(std::future::pending::<()>());
+    /// let drained = block_on(timeout(Duration::from_millis(1), queue.drain_async()));
+    /// assert_eq!(drained, Err(Elapsed));
+    /// println!("{}", queue.drain_timeout(Duration::ZERO).unwrap_err());
+    /// # handle.cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "drain_workqueue")]
+    pub fn drain_async(&self) -> Drain<'_> {
+        Drain { queue: self, under_way: None }
+    }
+
     /// Pauses the queue: no item starts until [`resume`](Self::resume). Returns `true` if the queue
     /// was not paused.
     ///
     /// Items can still be queued. Running items continue, and workers finish their local batches;
     /// to wait for that, poll `nr_active` of [`stats`](Self::stats). An item of the queue may still
-    /// run an item that it joins.
+    /// run an item that it joins. Dropping the last handle to the queue resumes it.
     ///
-    /// A process-wide queue, such as [`system`](crate::system), is never paused: this
-    /// does nothing and returns `false`.
+    /// A process-wide queue, such as [`system`](crate::system), is never paused: this does nothing
+    /// and returns `false`.
     ///
     /// # Blocking
     ///
-    /// Never blocks. A waiter for a queued item waits until the queue is resumed. Dropping the last
-    /// handle to the queue resumes it.
+    /// Never blocks. A waiter for a queued item waits until the queue is resumed.
     ///
     /// # Examples
     ///
@@ -202,8 +237,7 @@ impl Workqueue {
     /// assert_eq!(handle.join()?, "thawed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "freeze_workqueues_begin")]
-    #[doc(alias("WQ_FREEZABLE", "system_freezable_wq"))]
+    #[doc(alias("freeze_workqueues_begin", "WQ_FREEZABLE", "system_freezable_wq"))]
     pub fn pause(&self) -> bool {
         self.inner.must_be_at_home();
         !self.inner.for_all && self.inner.set_paused(true)
@@ -316,7 +350,6 @@ impl Inner {
         }
     }
 
-    /// Lists the remaining items, and the `others`.
     pub(super) fn left_and(&self, others: Vec<LeftItems>) -> StillBusy {
         let left = self.left_items().into_iter().chain(others);
         StillBusy::new("workqueue", &self.core.name, left)
@@ -339,6 +372,58 @@ impl Inner {
         left
     }
 }
+
+impl Future for Drain<'_> {
+    type Output = Result<(), OwnQueueError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let inner = &this.queue.inner;
+        inner.may_be_stopped()?;
+        inner.may_be_awaited()?;
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind into the caller of the poll.
+        let waker = Foreign::new(context.waker().clone());
+        let settled = &inner.core.settled;
+        let under_way = this.under_way.get_or_insert_with(|| UnderWay {
+            seat: TaskSeat::default(),
+            rounds: Rounds::new(inner),
+            _draining: inner.closed.while_draining(),
+        });
+        let mut waker = Some(waker);
+        let late = twin::armed("drain: registers its waker after the check");
+        let mut leave =
+            || waker.take().map(|waker| settled.leave_waker(&mut under_way.seat, waker));
+        if !late {
+            // Drops the previous waker with no lock held.
+            drop(leave());
+        }
+        if under_way.rounds.have_ended() {
+            this.under_way_is_over();
+            return Poll::Ready(Ok(()));
+        }
+        drop(leave());
+        Poll::Pending
+    }
+}
+
+impl Drain<'_> {
+    /// Removes the waker, and lets the queue accept items again.
+    fn under_way_is_over(&mut self) {
+        if let Some(mut under_way) = self.under_way.take()
+            // In a child of `fork` the lock may never be released.
+            && self.queue.inner.is_at_home()
+        {
+            let waker = self.queue.inner.core.settled.take_waker(&mut under_way.seat);
+            drop(under_way);
+            drop(waker);
+        }
+    }
+}
+
+sync::on_drop!(Drain<'_>, it => it.under_way_is_over());
+
+base::internal::impl_debug!(Drain<'_>, it => queue: it.queue.name(), is_under_way: it.under_way.is_some());
 
 /// A drain that has not yet found the queue empty.
 pub(crate) struct Rounds<'a> {

@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! Items queued before the flush can be in three places. For each place, the flush has its own way
-//! to distinguish them from later items:
+//! Items queued before the flush can be in three places, and the flush distinguishes them from
+//! later items in a different way in each:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
 //!    it ran. Such an item has a color (`list.rs`). The flush closes the current color of each
@@ -18,17 +18,17 @@
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
-//! item elsewhere in the meantime, it cuts the item out and releases the count. Before that, it
-//! increments `QueueCore::nr_cut`. A flush that finds `nr_cut` changed when all counts are zero
-//! waits for all current helpers.
+//! item elsewhere in the meantime, it increments `QueueCore::nr_cut`, cuts the item out and
+//! releases the count. A flush that finds `nr_cut` changed when all counts are zero waits for all
+//! current helpers.
 //!
-//! A flush therefore does not wait for later items, with three exceptions: these helpers; a
-//! cancelled item that is queued again into its old list position, which has an old color; and
-//! helpers when two flushes overlap, because only two phases can be distinguished.
+//! A flush therefore waits for later items only in three cases: these helpers; a cancelled item
+//! that is queued again into its old list position, which has an old color; and helpers when two
+//! flushes overlap, because only two phases can be distinguished.
 //!
-//! The flusher sleeps on `QueueCore::settled`. It is notified by the thread that releases the last
-//! count of a closed color (`dispatch.rs`), and by the last helper of a phase that a flush waits
-//! for (`active.rs`). Both write their state before they check for waiters.
+//! The flusher sleeps on `QueueCore::settled`, notified by the thread that releases the last count
+//! of a closed color (`dispatch.rs`), and by the last helper of a phase (`active.rs`). Both write
+//! their state before they check for waiters.
 
 use std::fmt;
 
@@ -54,12 +54,10 @@ pub struct OwnQueueError {
     refusal: Refusal,
 }
 
-/// The reason for an [`OwnQueueError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
     OwnQueue,
     OwnGroup,
-    /// The queue is process-wide.
     ForAll,
 }
 
@@ -101,8 +99,8 @@ pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     pwqs: Vec<(Arc<Pwq>, UpTo)>,
     /// The gates that may still have helpers, each with its phase when all injectors had been
-    /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
-    /// same phase.
+    /// adopted. A gate without such helpers is removed, because later helpers may be in the same
+    /// phase.
     phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
     /// The value of `QueueCore::nr_cut` when the flush began; `None` once it has been compared.
     nr_cut: Option<u64>,
@@ -114,29 +112,21 @@ impl Workqueue {
     ///
     /// A future counts as one item, from its first poll to its end.
     ///
-    /// The flush does not wait for later items, even if its own items queue them, with three
-    /// exceptions:
+    /// The flush does not wait for later items, even if its own items queue them, except:
     ///
-    /// - An item that is queued again into the list position of a cancelled one may be waited for,
-    ///   once.
+    /// - An item that is queued again into the list position of a cancelled one may be waited for.
     /// - If two flushes overlap, this one may wait for an item that started on its joiner's thread
     ///   before the earlier flush ended.
     /// - If an item that runs on its joiner's thread is queued on another queue, the flush waits
     ///   for all items that run on joiners' threads when its last item ends.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
     /// Blocks until these items end. If a work item of another queue calls this, its pool may start
     /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
-    /// # Panics
-    ///
-    /// If called inside an item of a bottom-half queue, because such an item must not wait.
-    ///
-    /// # Errors
-    ///
     /// Returns [`OwnQueueError`] from inside an item of this queue, because that item would wait
-    /// for itself.
+    /// for itself. Panics inside an item of a bottom-half queue, which must not wait.
     ///
     /// # Examples
     ///
@@ -152,8 +142,7 @@ impl Workqueue {
     /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "flush_workqueue")]
-    #[doc(alias = "async_synchronize_full")]
+    #[doc(alias("flush_workqueue", "async_synchronize_full"))]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         wait::before_flushing(&self.inner.core);
@@ -165,22 +154,15 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Checks that this thread may wait for the queue. Call this before any change.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork` or inside an item of a bottom-half queue.
+    /// Checks, before any change, that this thread may wait for the queue. Panics in a child of
+    /// `fork`, and inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.may_be_awaited()?;
         report::must_be_free_to_sleep();
         Ok(())
     }
 
-    /// Checks that a task may wait for the queue without blocking. Call this before any change.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`.
+    /// Checks, before any change, that a task may await the queue. Panics in a child of `fork`.
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {

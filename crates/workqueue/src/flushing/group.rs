@@ -3,23 +3,19 @@
 //! # Draining
 //!
 //! A drain of a group closes all its queues, and waits for them one after another. Items of one
-//! queue may queue items on a queue that has already been drained. When all have been drained once,
-//! the drain therefore checks all of them, as the drain of one queue checks its pools (`drain.rs`):
-//! two passes over all queues must find nothing in flight, and count the same number of items in
-//! each queue. Twin `group drain: checks each queue once`.
+//! queue may queue items on one that has already been drained. The drain therefore checks all of
+//! them at last, as the drain of one queue checks its pools (`drain.rs`): two passes over all
+//! queues must find nothing in flight, and count the same number of items in each queue. Twin
+//! `group drain: checks each queue once`.
 //!
-//! A queue that joins during the drain is closed before its builder returns a handle. If an item of
-//! the group builds the queue, that item delays the drain until the queue has joined.
-//!
-//! A queue may be destroyed during the drain, because the drain has no handle to it. Its pwqs no
-//! longer exist in that case, and it counts as drained.
+//! A queue that joins during the drain is closed before its builder returns a handle. A queue may
+//! be destroyed during the drain, which has no handle to it; it counts as drained.
 //!
 //! # Cancelling
 //!
-//! `execute/cancel_cut.rs` describes the order of a cancel. Here the order covers the items of all
-//! queues: first all items are taken, then all end, then wakers are called and closures are
-//! dropped. A destructor that waits for an item of another queue of the group therefore finds that
-//! this item has ended. Twin `group cancel: notifies before all are taken`.
+//! The order of a cancel (`execute/cancel_cut.rs`) covers the items of all queues: first all items
+//! are taken, then all end, then wakers are called and closures are dropped. Twin `group cancel:
+//! notifies before all are taken`.
 
 use std::time::Duration;
 
@@ -46,21 +42,10 @@ impl Group {
     ///
     /// After an error the queues accept items again, and the remaining items continue.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues. A
-    /// paused queue that has items is not drained until it is resumed.
-    ///
-    /// # Panics
-    ///
-    /// If called inside an item of a bottom-half queue, which must not wait. In that case nothing
-    /// has changed.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
-    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
-    /// items remain.
+    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues
+    /// and items of the group. A paused queue that has items is not drained until it is resumed.
     ///
     /// # Examples
     ///
@@ -98,20 +83,13 @@ impl Group {
     /// Cancels all pending and delayed items of all queues of the group. Returns the number of
     /// cancelled items.
     ///
-    /// For each queue it does the same as
-    /// [`Workqueue::cancel_all`](crate::Workqueue::cancel_all). The items of all queues end before
-    /// a waker is called or a closure is dropped, so a destructor may wait for a cancelled item of
-    /// another queue.
-    ///
-    /// # Cost
-    ///
-    /// The same as one call to [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each
-    /// queue.
+    /// For each queue it does the same as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all),
+    /// including its cost. The items of all queues end before a waker is called or a closure is
+    /// dropped, so a destructor may wait for a cancelled item of another queue.
     ///
     /// # Blocking
     ///
-    /// Like [`Workqueue::cancel_all`](crate::Workqueue::cancel_all), never waits for an item. An
-    /// item of the group may call it.
+    /// Never waits for an item. An item of the group may call it.
     ///
     /// # Examples
     ///
@@ -163,7 +141,6 @@ impl GroupInner {
         }
     }
 
-    /// Returns `true` if no item of any queue is queued or running.
     fn is_drained(&self) -> bool {
         // Both passes read the same queues.
         let mut queues = Vec::new();

@@ -1,10 +1,9 @@
 //! Shuts queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with a time limit (`drain.rs` contains the loop): it closes the queue,
-//! waits until it is drained, and at the limit cancels the remaining items. Several queues are shut
-//! down one after another. A queue stays open until those before it have been drained, because
-//! their items may queue items there. At the limit all remaining queues are closed before the first
-//! of them is cancelled, so that a running item cannot refill a cancelled queue.
+//! A shutdown is a drain with a time limit (`drain.rs`): it closes the queue, waits until it is
+//! drained, and at the limit cancels the remaining items. Several queues are shut down one after
+//! another, because the items of one may queue items on the next. At the limit all remaining queues
+//! are closed before the first is cancelled, so that no item can refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -27,38 +26,24 @@ impl Workqueue {
     /// The call first closes the queue, which other handles cannot undo. Only the queue's own items
     /// may still queue items there, but without a delay. A paused queue is resumed. Items that wait
     /// for a timer or a grace period are cancelled: a flush of such an item returns `Ok(false)`,
-    /// and the item can be queued on another queue.
+    /// and the item can be queued on another queue. To run a delayed item before the queue ends,
+    /// first call [`reschedule`](Self::reschedule) with a delay of zero.
     ///
     /// The error lists the items that remained at the time limit, and the delayed items that the
     /// call cancelled. Of the items that remained, the ones that had not started are cancelled as
     /// if by [`shutdown_background`](Self::shutdown_background): they have ended when this returns,
     /// and threads of the registry drop them. A running item continues, and
-    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it.
-    ///
-    /// After an error, dropping the last handle still waits for the running items and suspended
-    /// futures. [`close_in_background`](Self::close_in_background) does not wait.
-    ///
-    /// To run a delayed item before the queue ends, first call [`reschedule`](Self::reschedule)
-    /// with a delay of zero. It then counts as an item that `timeout` waits for.
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it. Dropping the last handle still
+    /// waits for the running items and suspended futures;
+    /// [`close_in_background`](Self::close_in_background) does not.
     ///
     /// If `timeout` is [`Duration::MAX`], there is no time limit: the call waits for all items, and
     /// drops the cancelled delayed items itself before it waits.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// The same as [`drain`](Self::drain), for at most `timeout`. If `timeout` is zero, the queue
-    /// is checked once.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`DrainError::StillBusy`] if items remained. If all items have ended in time, the
-    /// result is `Ok`, even if delayed items were cancelled. Returns [`DrainError::OwnQueue`] from
-    /// inside an item of this queue, and for a process-wide queue; in that case nothing has
-    /// changed.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`drain`](Self::drain).
+    /// The same as [`drain_timeout`](Self::drain_timeout), except that the queue stays closed. If
+    /// all items have ended in time, the result is `Ok`, even if delayed items were cancelled.
     ///
     /// # Examples
     ///
@@ -87,19 +72,12 @@ impl Workqueue {
 
     /// Shuts the queue down as [`shutdown`](Self::shutdown) does, for async tasks.
     ///
-    /// If the future is dropped, the queue stays closed, and its items continue.
-    ///
-    /// # Blocking
-    ///
-    /// A poll never waits for an item.
+    /// If the future is dropped, the queue stays closed, and its items continue. A poll never waits
+    /// for an item, and panics in a child of `fork`.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`shutdown`](Self::shutdown).
-    ///
-    /// # Panics
-    ///
-    /// A poll panics in a child of `fork`.
     ///
     /// # Examples
     ///
@@ -124,18 +102,11 @@ impl Workqueue {
 /// their own queue first. At the time limit, all remaining queues are closed and cancelled, and the
 /// result has one entry for each of them that had items, pending or delayed.
 ///
-/// # Blocking
+/// # Blocking, errors and panics
 ///
-/// The same as [`Workqueue::drain`], for at most `timeout`.
-///
-/// # Errors
-///
-/// Returns [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide
-/// queue. In that case no queue has changed.
-///
-/// # Panics
-///
-/// The same as [`Workqueue::drain`].
+/// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`. Returns [`OwnQueueError`]
+/// from inside an item of one of the queues, and for a process-wide queue. No queue has then
+/// changed.
 ///
 /// # Examples
 ///
@@ -178,19 +149,12 @@ pub fn shutdown_in_order(
 
 /// Shuts several queues down as [`shutdown_in_order`] does, for async tasks.
 ///
-/// If the future is dropped, the queues that it has closed stay closed, and their items continue.
-///
-/// # Blocking
-///
-/// A poll never waits for an item.
+/// If the future is dropped, the queues that it has closed stay closed, and their items continue. A
+/// poll never waits for an item, and panics in a child of `fork`.
 ///
 /// # Errors
 ///
 /// Returns the same errors as [`shutdown_in_order`].
-///
-/// # Panics
-///
-/// A poll panics in a child of `fork`.
 pub async fn shutdown_in_order_async(
     queues: &[&Workqueue],
     timeout: Duration,
@@ -250,8 +214,8 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread drops the items whose timers are
-    /// cancelled.
+    /// Closes the queue and waits until it is drained. This thread drops items with cancelled
+    /// timers.
     pub(crate) fn destroy(&self) {
         // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
         // queue; a panic is contained by `Dead`.

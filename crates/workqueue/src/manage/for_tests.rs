@@ -1,16 +1,15 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
 //! Items run on workers, as in any registry, because an item may block, and a joiner or the
-//! destruction of a queue may wait for it. An executor that ran items on the calling thread would
-//! then deadlock. The test thread fires timers itself, and waits until the workers are at rest.
+//! destruction of a queue may wait for it. The test thread fires timers itself, and waits until the
+//! workers are at rest.
 //!
 //! # At rest
 //!
 //! A pool is at rest if no worker is awake or in an item, and none is needed. Pools and reapers are
-//! checked one after another, so an item of the pool that is checked last may have queued another
-//! item to the pool that was checked first. They are therefore checked twice. If all pools are at
-//! rest both times, and no pool has taken an item in between, all of them were at rest at the
-//! moment between the two checks.
+//! checked one after another, so an item of the last pool may have queued another item to the
+//! first. They are therefore checked twice. If all pools are at rest both times, and no pool has
+//! taken an item in between, all of them were at rest at the moment between the two checks.
 
 use std::{ops::Deref, time::Duration};
 
@@ -20,7 +19,7 @@ use topology::{CpuId, Topology};
 
 use crate::{
     queues::{clock::Clock, registry::Registry},
-    route::registry_error::RegistryError,
+    route::attrs::RegistryError,
 };
 
 /// A registry for tests, with a clock that only the test advances; created by
@@ -67,11 +66,8 @@ use crate::{
 pub struct TestRegistry(Registry);
 
 impl Registry {
-    /// Creates a registry with one CPU and a paused clock, for tests of programs.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`RegistryError::Thread`] if its thread cannot be started.
+    /// Creates a registry with one CPU and a paused clock, for tests of programs. Returns
+    /// [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
             // Workers that park at once make the registry idle sooner. The defaults of the other
@@ -91,11 +87,7 @@ impl Registry {
 
 impl TestRegistry {
     /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
-    /// fired, the call waits until the registry is idle.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`run_until_idle`](Self::run_until_idle), at least once.
+    /// fired, blocks until the registry is idle, as [`run_until_idle`](Self::run_until_idle) does.
     #[doc(alias("tick", "sleep"))]
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();

@@ -3,9 +3,8 @@
 //! The manager sleeps until it has something to do. A producer arms the *monitor* if all workers
 //! that may run are busy when it queues work. While the monitor is armed, the manager samples the
 //! workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for each worker
-//! that sleeps. A pool therefore makes progress even if all its workers block without reporting it.
-//! The sampling interval depends on the results (`concurrency.rs`). When no work has waited for a
-//! while, the monitor disarms itself, so an idle program has no ticks.
+//! that sleeps. The sampling interval depends on the results (`concurrency.rs`). When no work has
+//! waited for a while, the monitor disarms itself, so an idle program has no ticks.
 //!
 //! If no thread can be started, the manager tries again after increasingly long pauses. It also
 //! calls the registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are
@@ -15,9 +14,8 @@
 //!
 //! A thread that waits for work may depend on a worker that the manager has yet to create. The
 //! manager therefore runs no user code except report handlers and topology sources, whose panics
-//! are contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager
-//! joins a worker's thread only after that thread has dropped its thread-locals, because such drops
-//! run user code as well.
+//! are contained. Any other user code is deferred cleanup (`cleanups.rs`). The manager joins a
+//! worker's thread only after that thread has dropped its thread-locals, which may run user code.
 
 use std::{mem, time::Duration};
 
@@ -44,7 +42,6 @@ use crate::{
 /// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
@@ -112,15 +109,14 @@ impl Cleanup for Scan {
 }
 
 impl Manager {
-    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
-        let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
-    }
-
     /// Creates all requested workers. Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
-        wanted.into_iter().filter(|pool| !self.spawn_worker(pool)).collect()
+        let start = |pool: &Arc<WorkerPool>| {
+            let body = pool.clone();
+            self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
+        };
+        wanted.into_iter().filter(|pool| !start(pool)).collect()
     }
 }
 
@@ -168,13 +164,10 @@ impl ManagerLoop {
         }
     }
 
-    /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
-    /// one has begun, because a cleanup may wait for the next one. Only then is the fallback reaper
-    /// joined.
-    ///
-    /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
-    /// thread may block only in the last cleanup. If it blocked in an earlier one, it could not try
-    /// to start threads again, and the cleanups behind that one would wait forever.
+    /// Runs the deferred cleanups that remain when the registry has ended, until the last one has
+    /// begun, because a cleanup may wait for the next one. The registry has no pools at this point,
+    /// so the rescuer may block in a cleanup too. This thread may block only in the last one:
+    /// otherwise it could not try to start threads again, and the others would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
@@ -261,9 +254,8 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. This is called only on ticks, so that an idle program
-    /// performs no refreshes. A late refresh is harmless, because the kernel moves a worker whose
-    /// CPUs went offline.
+    /// Refreshes the machine's topology. Called only on ticks, so that an idle program performs no
+    /// refreshes. A late refresh is harmless: the kernel moves a worker whose CPUs went offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);
@@ -287,7 +279,6 @@ impl ManagerLoop {
     }
 }
 
-/// Parks until the time `end_ns`, or without a time limit if it is `None`.
 fn park_until(parker: &mut Parker, end_ns: Option<u64>, now_ns: u64) {
     match end_ns {
         Some(end_ns) => {

@@ -8,7 +8,7 @@ use super::manager_loop;
 use crate::{
     execute::wait,
     queues::{clock::Clock, registry::Registry},
-    route::registry_error::{RegistryError, TopologyInUse},
+    route::attrs::{RegistryError, TopologyInUse},
 };
 
 impl Registry {
@@ -49,12 +49,8 @@ impl Registry {
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
     /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If `source`
-    /// panics, the topology counts as unchanged, and `source` is called again later. It must not
-    /// wait for queues of this registry.
-    ///
-    /// # Errors
-    ///
-    /// See [`new`](Self::new).
+    /// panics, the topology counts as unchanged. It must not wait for queues of this registry. The
+    /// errors are those of [`new`](Self::new).
     #[doc(hidden)]
     pub fn watching(
         topology: Topology,
@@ -74,24 +70,20 @@ impl Registry {
     }
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
-    /// may use at that time, with the tunables from the environment
-    /// (`AFTERWORK`). A child of `fork` creates its own.
+    /// may use at that time, with the tunables from the environment (`AFTERWORK`). A child of
+    /// `fork` creates its own. After an error ([`RegistryError`]), the next call tries again.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
-    /// queues](crate::system) are `'static`. If its threads must end earlier, create a
-    /// separate registry and call [`shutdown`](Self::shutdown).
+    /// queues](crate::system) are `'static`. If its threads must end earlier, create a separate
+    /// registry and call [`shutdown`](Self::shutdown).
     ///
     /// Isolated CPUs get no workers, unless the process may use no others. A thread that queues
     /// from an isolated CPU uses the first pod.
     ///
-    /// A machine that exposes only parts of sysfs and procfs, or neither, is not an error. In that
-    /// case the registry uses the CPUs of the affinity mask, and one line on stderr names the first
+    /// A machine that exposes only parts of sysfs and procfs, or neither, is not an error: the
+    /// registry then uses the CPUs of the affinity mask, and one line on stderr names the first
     /// missing file. [`Topology::detect`] describes the assumptions. A program that knows its
     /// machine better can pass a topology to [`set_global_topology`](Self::set_global_topology).
-    ///
-    /// # Errors
-    ///
-    /// See [`RegistryError`]. The next call tries again.
     pub fn global() -> Result<&'static Registry, RegistryError> {
         static GLOBAL: PerProcess<Registry> = PerProcess::new();
         if let Some(registry) = GLOBAL.get() {
@@ -99,7 +91,6 @@ impl Registry {
         }
         let mut params = Params::from_env().map_err(RegistryError::Params)?;
         if let Err(error) = enable_stacks(params.stall_signal) {
-            /// Set to 1 once the missing stack traces have been reported.
             static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
             params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
             params.stall_signal = 0;
@@ -120,20 +111,16 @@ impl Registry {
     /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
     /// then use it instead of detecting one. CPUs that are added or removed later are not noticed.
     ///
-    /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
+    /// Use this if the machine cannot be detected or is detected incorrectly, as in sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
     /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
     /// a pool that serves all CPUs of the topology has the affinity mask of the process's first
     /// thread.
     ///
-    /// # Blocking
-    ///
-    /// Never blocks.
-    ///
     /// # Errors
     ///
     /// If the process already has a topology, because one was set, or because a part of the library
-    /// already uses one.
+    /// already uses one. Never blocks.
     ///
     /// # Examples
     ///

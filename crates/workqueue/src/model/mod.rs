@@ -90,7 +90,7 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// Counts a nonexistent worker of each pool as awake and busy. If `busy` is not set, reverts
+    /// If `busy`, counts a nonexistent worker of each pool as awake and busy; otherwise reverts
     /// that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
@@ -130,8 +130,7 @@ impl Machine {
         self.parker.try_park()
     }
 
-    /// Waits until the manager is notified, or the unparker of [`notifier`](Self::notifier) is
-    /// used.
+    /// Waits until the manager is notified, or [`notifier`](Self::notifier)'s unparker is used.
     pub fn wait(&mut self) {
         self.parker.park();
     }

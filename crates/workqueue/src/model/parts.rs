@@ -26,8 +26,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// A number that is written before the push. A model checks that the thread that takes the item
-    /// sees it.
+    /// A number written before the push. A model checks that the thread that takes the item sees
+    /// it.
     number: UnsafeCell<usize>,
 }
 
@@ -51,8 +51,7 @@ unsafe impl Sync for Pushed {}
 impl Pushed {
     /// Frees an item that has been taken; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
-        // SAFETY: created by `make`, and taken from the injector, which hands each item to one
-        // thread.
+        // SAFETY: created by `make`, and taken from the injector, so this thread owns it.
         let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
         // SAFETY: this thread owns the item; loom checks that.
         let number = item.number.with(|place| unsafe { *place });

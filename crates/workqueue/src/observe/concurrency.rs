@@ -11,7 +11,6 @@
 pub(crate) struct Activity {
     /// The state word of its local batch.
     pub(crate) local_batch: u64,
-    /// The number of runs that it has completed.
     pub(crate) nr_done: u32,
 }
 
@@ -43,7 +42,6 @@ impl Away {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     pub(crate) activity: Activity,
-    /// The CPU time that its thread has used.
     pub(crate) cpu_ns: u64,
     pub(crate) at_ns: u64,
 }
@@ -57,7 +55,6 @@ pub(crate) struct Seen {
     still_ns: u64,
 }
 
-/// The result of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Runs,
@@ -123,12 +120,10 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
-/// of the range.
+/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle.
 ///
 /// The pause is short while sleepers are found, because further sleepers are likely. It grows while
-/// all workers run. An undecided result requests one early sample, but not a second one right after
-/// that.
+/// all workers run. An undecided result requests one early sample, but not a second one.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);
@@ -150,43 +145,35 @@ mod tests {
         Sample { activity: Activity::default(), cpu_ns: cpu_us * 1000, at_ns: at_us * 1000 }
     }
 
-    /// Judges each sample by the earlier ones; `runnable` is the state of the thread at each query.
-    fn verdicts(samples: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
-        let mut known = None;
-        samples
-            .iter()
-            .map(|&(cpu_us, at_us)| {
+    #[test]
+    fn each_sample_is_judged_by_the_earlier_ones() {
+        use Verdict::{Asleep, Hogs, Starved, Unclear};
+        type Case<'a> = (&'a str, &'a [(u64, u64)], Option<bool>, &'a [Verdict]);
+        // The name, the samples (CPU time and time), the state at each query, and the verdicts.
+        let cases: [Case<'_>; 7] = [
+            ("first sample", &[(0, 0)], Some(false), &[Unclear]),
+            ("not runnable", &[(5, 0), (5, 250)], Some(false), &[Unclear, Asleep]),
+            ("waits for a CPU", &[(5, 0), (5, 1000), (5, 11_000)], Some(true), &[Unclear; 3]),
+            ("waits for long", &[(5, 0), (5, 12_000)], Some(true), &[Unclear, Starved]),
+            ("unknown", &[(5, 0), (5, 4000), (5, 5000)], None, &[Unclear, Unclear, Asleep]),
+            ("runs in part", &[(0, 0), (400, 1000)], Some(true), &[Unclear; 2]),
+            (
+                "hogs by its own CPU time",
+                &[(70_000, 0), (79_999, 50_000), (80_000, 50_001)],
+                None,
+                &[Unclear, Unclear, Hogs],
+            ),
+        ];
+        for (name, samples, runnable, expected) in cases {
+            let mut known = None;
+            let verdicts = samples.iter().map(|&(cpu_us, at_us)| {
                 let now = sample(cpu_us, at_us);
                 let (seen, verdict) = judge(known.as_ref(), now, HOG_NS, || runnable);
                 known = Some(seen);
                 verdict
-            })
-            .collect()
-    }
-
-    #[test]
-    fn first_sample_of_an_item_is_unclear() {
-        assert_eq!(verdicts(&[(0, 0)], Some(false)), [Verdict::Unclear]);
-    }
-
-    #[test]
-    fn a_thread_that_did_not_run_and_is_not_runnable_sleeps() {
-        let all = verdicts(&[(5, 0), (5, 250)], Some(false));
-        assert_eq!(all, [Verdict::Unclear, Verdict::Asleep]);
-    }
-
-    #[test]
-    fn a_thread_that_waits_for_a_cpu_does_not_sleep() {
-        let all = verdicts(&[(5, 0), (5, 1000), (5, 2000), (5, 11_000)], Some(true));
-        assert!(!all.contains(&Verdict::Asleep));
-        let all = verdicts(&[(5, 0), (5, 12_000)], Some(true));
-        assert_eq!(all[1], Verdict::Starved);
-    }
-
-    #[test]
-    fn thread_of_unknown_state_counts_as_asleep_after_a_while() {
-        let all = verdicts(&[(5, 0), (5, 4000), (5, 5000)], None);
-        assert_eq!(all, [Verdict::Unclear, Verdict::Unclear, Verdict::Asleep]);
+            });
+            assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{name}");
+        }
     }
 
     #[test]
@@ -194,18 +181,6 @@ mod tests {
         let known = judge(None, sample(0, 0), HOG_NS, || None).0;
         let (_, verdict) = judge(Some(&known), sample(900, 1000), HOG_NS, || panic!("asked"));
         assert_eq!(verdict, Verdict::Runs);
-    }
-
-    #[test]
-    fn partly_running_thread_is_sampled_again() {
-        let all = verdicts(&[(0, 0), (400, 1000)], Some(true));
-        assert_eq!(all[1], Verdict::Unclear);
-    }
-
-    #[test]
-    fn an_item_hogs_by_its_own_cpu_time_alone() {
-        let all = verdicts(&[(70_000, 0), (79_999, 50_000), (80_000, 50_001)], None);
-        assert_eq!(all[1..], [Verdict::Unclear, Verdict::Hogs]);
     }
 
     #[test]

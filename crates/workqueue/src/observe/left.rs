@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// The error returned if a drain does not complete in time. Lists the items that were left in the
-/// queue.
+/// The error returned if a drain does not complete in time. Lists the items that were left.
 ///
 /// After a drain, the queue accepts items again, and the items that are left continue. After a
 /// shutdown, it stays closed: see [`shutdown`](crate::Workqueue::shutdown).
@@ -40,8 +39,7 @@ pub struct LeftItems {
 pub enum Doing {
     /// A thread is executing it.
     Runs,
-    /// It is a future that has been polled and is not being polled now: it sleeps, or waits for a
-    /// poll.
+    /// It is a future that has been polled and is not being polled: it sleeps, or waits for a poll.
     Waits,
     /// It is queued and has not started.
     IsQueued,

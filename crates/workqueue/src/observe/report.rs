@@ -10,16 +10,14 @@ use topology::CpuSet;
 pub enum Report {
     /// A pool takes no items even though some are waiting.
     Stall(Stall),
-    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
-    /// waited.
+    /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while work waited.
     CpuIntensive {
         /// The name of the item and its queue.
         item: ItemName,
         /// The number of detections of this kind of item. The 1st, 2nd, 4th, 8th, … are reported.
         count: u64,
     },
-    /// A drain or the destruction of a queue does not complete, because items keep queueing new
-    /// items.
+    /// A drain or the destruction of a queue does not complete, because items keep queueing items.
     LongDrain {
         /// The queue.
         queue: String,

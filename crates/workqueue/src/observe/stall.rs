@@ -16,17 +16,15 @@ pub(crate) struct StallDetector {
     /// The number of items that had been taken at the last sample.
     nr_taken: u64,
     checked_ns: u64,
-    /// Set if items waited at the last sample. Items queued later have not waited since that
-    /// sample.
+    /// Set if items waited at the last sample. Items queued later have not waited since.
     waited: bool,
     age_ns: u64,
     report_ns: u64,
 }
 
 impl StallDetector {
-    /// Records a sample of a pool, in which items may wait. Returns the age of the stall if it must
-    /// be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0 disables
-    /// reports.
+    /// Records a sample of a pool. Returns the age of the stall if it must be reported: after
+    /// `thresh_ns`, twice that, four times that, … A threshold of 0 disables reports.
     pub(crate) fn sample(
         &mut self,
         waits: bool,
@@ -56,8 +54,7 @@ impl StallDetector {
     }
 }
 
-/// Returns `true` if the `count`th occurrence of an event must be reported: the 1st, 2nd, 4th, 8th,
-/// …
+/// Returns `true` if the `count`th occurrence is to be reported: the 1st, 2nd, 4th, 8th, …
 pub(crate) fn worth_reporting(count: u64) -> bool {
     count.is_power_of_two()
 }
@@ -69,8 +66,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const THRESH_NS: u64 = 30_000 * MS;
 
-    /// Once a second, samples a pool in which items wait. Returns the seconds at which a report was
-    /// due.
+    /// Samples a pool in which items wait once a second. Returns the seconds of the reports.
     fn reported(
         stall_detector: &mut StallDetector,
         nr_taken: u64,

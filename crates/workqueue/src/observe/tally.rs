@@ -1,5 +1,4 @@
-//! Statistics: the counts of a worker's runs, histograms of durations, and the ages of pending
-//! items.
+//! Statistics: counts of a worker's runs, histograms of durations, and ages of pending items.
 //!
 //! # The counts of a worker
 //!
@@ -14,9 +13,8 @@
 //!
 //! # The ages of pending items
 //!
-//! An item has no space for a timestamp, and reading the clock for each item would cost more than
-//! queueing it. The pending list is first in, first out, so the arrival time of the nth item
-//! suffices:
+//! An item has no space for a timestamp, and reading the clock would cost more than queueing it.
+//! The pending list is first in, first out, so the arrival time of the nth item suffices:
 //!
 //! ```text
 //! producer: finds the injector empty: records the time     it owns that cache line at this moment
@@ -43,15 +41,13 @@ use sync::{
 /// clock costs 0.03 % of this time.
 const TICK_US: u64 = 1_000;
 
-/// The items that a worker has taken and run since it last recorded times at a pwq.
-///
-/// Recording each batch would move the cache lines of the pwq's histograms between workers. At
-/// intervals, a worker therefore records one batch. That batch represents all batches since the
-/// last record: the items taken are counted with the wait of this batch, and the items run with the
-/// duration of its first item. The moment of recording does not depend on any measured value, so
-/// each batch is equally likely to be sampled. If the worker switches to another pwq, the former
-/// pwq keeps the state for its next worker. If some counts have not been recorded when the
-/// statistics are read, they are recorded with the last wait.
+/// The items that a worker has taken and run since it last recorded times at a pwq. Recording each
+/// batch would move the cache lines of the pwq's histograms between workers, so a worker records
+/// one batch at intervals, on behalf of all since the last record: the items taken are counted with
+/// the wait of this batch, and the items run with the duration of its first item. The moment does
+/// not depend on a measured value, so each batch is equally likely to be sampled. If the worker
+/// switches to another pwq, the former pwq keeps the state for its next worker. Counts that have
+/// not been recorded when the statistics are read are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -62,7 +58,6 @@ pub(crate) struct Sampling {
     is_due: bool,
 }
 
-/// The number of items that have run, and their total duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) count: u64,
@@ -87,7 +82,6 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Adds the state of another worker.
     fn add(&mut self, other: Self) {
         if other.at >= self.at {
             (self.at, self.rest.waited) = (other.at, other.rest.waited);
@@ -97,7 +91,6 @@ impl Kept {
         self.rest.ran.cycles += other.rest.ran.cycles;
     }
 
-    /// Takes the state, and leaves it without counts.
     fn take(&mut self) -> Self {
         Self { at: self.at, rest: self.take_rest() }
     }
@@ -140,8 +133,8 @@ impl Sampling {
         self.is_due
     }
 
-    /// Records that the wait of the batch that was taken at the time `now` is being recorded.
-    /// Returns the number of its items.
+    /// Notes that the wait of the batch taken at `now` is recorded. Returns the number of its
+    /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);
         std::mem::take(&mut self.state.rest.nr_taken)
@@ -182,7 +175,6 @@ pub(crate) struct Tally {
     first_cycles: AtomicU64,
     /// The duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
-    /// The last reading of the CPU clock.
     cpu_ns: AtomicU64,
 }
 
@@ -223,12 +215,10 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that have been taken but not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes the counts. `thread` is the worker's thread.
     pub(crate) fn take(&self, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
@@ -255,8 +245,7 @@ impl Tally {
     }
 }
 
-/// The number of spans that a pwq keeps. The value is a guess: enough for a list that was adopted
-/// in many parts.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list adopted in parts.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -374,8 +363,7 @@ pub struct Histogram {
     /// The sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
     /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
-    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
-    /// more.
+    /// durations of zero. The last bucket, the 40th, counts longer durations: 9 minutes and more.
     pub buckets: Vec<u64>,
 }
 
@@ -446,7 +434,6 @@ impl Default for Cycles {
     }
 }
 
-/// Returns the index of the count for `cycles`.
 fn place(cycles: u64) -> usize {
     let power = (cycles | 1).ilog2();
     let place = match power.checked_sub(PARTS_LOG2) {

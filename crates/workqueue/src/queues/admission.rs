@@ -1,11 +1,9 @@
 //! Queues work on a queue with a capacity: rejects work, waits for capacity, and reserves permits.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
-//! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
-//! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
-//! without loss. It is not counted, because its amount is bounded anyway: items queued by
-//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
-//! refer to work on the owner's stack.
+//! holds a capacity permit (`limit/src/capacity.rs`) until it starts or is cancelled. Work that cannot
+//! be rejected without loss is not counted, because its amount is bounded anyway: items queued by
+//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope.
 
 use std::{
     fmt, io,
@@ -19,10 +17,11 @@ use base::internal::{
     wake::{report, sleeper::on_turn_of_task},
 };
 use limit::internal::capacity::Capacity;
-use sync::{atomic::Ordering, time};
+use sync::time;
 
 use super::{
-    queue::{Admission, COUNTS, GROUP_DRAINS, Inner, Workqueue},
+    queue::{Inner, Workqueue},
+    spawn::Admission,
     task::TaskOptions,
 };
 
@@ -56,6 +55,12 @@ enum Reason {
     Disabled,
 }
 
+base::internal::impl_error!(Reason {
+    Full => WouldBlock, "the workqueue is full";
+    Closed => BrokenPipe, "the workqueue is being drained, or is shut down";
+    Disabled => Other, "the work item is disabled";
+});
+
 // SAFETY: no function or trait of the error accesses the work by a shared reference.
 unsafe impl<F> Sync for TrySpawnError<F> {}
 
@@ -64,7 +69,6 @@ impl TrySpawnError {
     pub(super) const CLOSED: Self = Self { reason: Reason::Closed, work: () };
     pub(super) const DISABLED: Self = Self { reason: Reason::Disabled, work: () };
 
-    /// Adds the rejected work.
     pub(super) fn with<F>(self, work: F) -> TrySpawnError<F> {
         TrySpawnError { reason: self.reason, work }
     }
@@ -111,22 +115,13 @@ impl<F> TrySpawnError<F> {
         let error = if self.is_full() { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
     }
-
-    fn describe(&self) -> (io::ErrorKind, &'static str) {
-        use io::ErrorKind::{BrokenPipe, Other, WouldBlock};
-        match self.reason {
-            Reason::Full => (WouldBlock, "the workqueue is full"),
-            Reason::Closed => (BrokenPipe, "the workqueue is being drained, or is shut down"),
-            Reason::Disabled => (Other, "the work item is disabled"),
-        }
-    }
 }
 
 base::internal::impl_debug!(TrySpawnError[F], it => reason: it.reason);
 
 impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.describe().1)
+        self.reason.fmt(f)
     }
 }
 
@@ -137,8 +132,7 @@ impl<F> std::error::Error for TrySpawnError<F> {}
 /// [`Other`](io::ErrorKind::Other).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        let (kind, message) = error.describe();
-        io::Error::new(kind, message)
+        error.reason.into()
     }
 }
 
@@ -147,7 +141,6 @@ impl<F> From<TrySpawnError<F>> for io::Error {
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
-    /// Creates the permit that the caller acquired, if `has_permit` is set.
     pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
         Self(queue.core.capacity.as_deref().filter(|_| has_permit))
     }
@@ -211,20 +204,17 @@ impl<'a> TaskOptions<'a> {
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
     /// queue. A permit counts as a waiting item, and dropping the options releases it. Options that
-    /// already hold a permit keep it, and do not wait. On a queue without a capacity nothing is
-    /// reserved.
+    /// already hold a permit keep it. On a queue without a capacity nothing is reserved.
     ///
     /// # Guarantees
     ///
-    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If the
-    /// future has already been granted capacity, dropping it passes the capacity on to the next
-    /// waiter. A future that was granted capacity and is not polled again keeps it until the future
-    /// is dropped.
+    /// Dropping the future loses only its position in the wait queue. A future that has been
+    /// granted capacity keeps it until it is polled or dropped; its drop passes the capacity on to
+    /// the next waiter.
     ///
     /// # Panics
     ///
-    /// If the future is polled in a child of `fork` (see [`Workqueue`]), or again after it was
-    /// ready.
+    /// If polled in a child of `fork` (see [`Workqueue`]), or again after it was ready.
     ///
     /// # Examples
     ///
@@ -246,11 +236,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). The call costs one atomic update.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork` (see [`Workqueue`]).
+    /// [`reserve`](Self::reserve). The call costs one atomic update. It panics in a child of `fork`
+    /// (see [`Workqueue`]).
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
@@ -258,29 +245,13 @@ impl<'a> TaskOptions<'a> {
             return Some(self);
         }
         let capacity = inner.core.capacity.as_deref();
-        // Create the permit only once its capacity has been acquired, because dropping the permit
-        // releases that capacity.
+        // Dropping a permit releases its capacity, so it is created only after that is acquired.
         let has_permit = capacity.is_none_or(Capacity::try_take);
         has_permit.then(|| self.with_permit(Permit(capacity)))
     }
 }
 
 impl Workqueue {
-    /// Acquires a capacity permit if the queue has a capacity. The result is `true` if the new item
-    /// holds a permit.
-    #[inline]
-    pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
-        match self.admission() {
-            Admission::Open => Ok(false),
-            Admission::Counted(capacity) if capacity.try_take() => Ok(true),
-            Admission::Counted(_) => {
-                self.inner.note_refused();
-                Err(TrySpawnError::FULL)
-            }
-            Admission::Closed => Err(TrySpawnError::CLOSED),
-        }
-    }
-
     /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does. If none is free, sleeps
     /// until there is one, or until the time `until`. Items of this queue do not wait.
     pub(super) fn wait_for_place(
@@ -306,47 +277,5 @@ impl Workqueue {
             return Err(TrySpawnError::CLOSED);
         }
         Ok(permit.use_up())
-    }
-
-    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
-    #[inline]
-    pub(crate) fn admits(&self) -> bool {
-        !matches!(self.admission(), Admission::Closed)
-    }
-
-    /// Checks whether the caller may queue items, and counts a rejection.
-    #[inline]
-    pub(crate) fn admission(&self) -> Admission<'_> {
-        let closed = &self.inner.closed;
-        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
-            return Admission::Open;
-        }
-        self.inner.admission_else()
-    }
-}
-
-impl Inner {
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
-    #[cold]
-    fn admission_else(&self) -> Admission<'_> {
-        self.must_be_at_home();
-        let accepts = match self.closed.word.load(Ordering::Relaxed) & !COUNTS {
-            0 => true,
-            GROUP_DRAINS => self.group.as_ref().is_some_and(|group| group.runs_here()),
-            _ => self.runs_here(),
-        };
-        if !accepts {
-            self.note_refused();
-            return Admission::Closed;
-        }
-        match &self.core.capacity {
-            Some(capacity) => Admission::Counted(capacity),
-            None => Admission::Open,
-        }
-    }
-
-    pub(crate) fn note_refused(&self) {
-        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 }

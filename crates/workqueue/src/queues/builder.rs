@@ -52,7 +52,6 @@ pub struct Builder {
     pub(super) with_rescuer: bool,
     pub(super) bh: bool,
     pub(super) on_panic: Option<PanicHandler>,
-    /// `true` for a process-wide queue, which no handle can stop.
     pub(super) for_all: bool,
 }
 
@@ -94,8 +93,8 @@ impl Builder {
 
     /// Keeps workers on the CPUs of their pod at all times; off by default.
     ///
-    /// Workers of a non-strict queue start on the CPUs of their pod, too. They may run on other
-    /// CPUs while work waits and their own CPUs give them no time.
+    /// Workers of a non-strict queue start on the CPUs of their pod, too, but may run on other CPUs
+    /// while work waits and their own CPUs give them no time.
     ///
     /// Differs from Linux: the kernel moves a non-strict worker back to its pod at each wake-up,
     /// which user space cannot do without a system call.
@@ -112,16 +111,15 @@ impl Builder {
     /// process. The value may be at most 512; the default is the registry's
     /// [`max_active`](base::params::Params::max_active).
     ///
-    /// An item that waits for another item of its own queue keeps its seat while it waits. If
-    /// joiners may help, it lends the seat to the item for which it waits, even if that item was
-    /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
-    /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
-    /// no seat for the last one and never ends, as in the kernel. If `max_active` is 1, the wait
-    /// returns an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that
-    /// returns to this queue through items of another queue may also never end, because a run lends
-    /// its seat on its own thread only, and a worker may start an item of the chain before the
-    /// joiner does. A destructor that runs outside of an item, such as that of a cancelled closure,
-    /// has no seat to lend, so an item that it waits for acquires a seat of its own.
+    /// An item that waits for another item of its own queue keeps its seat. If joiners may help, it
+    /// lends the seat to the item for which it waits, even if that was queued on another node or
+    /// CPU, for which [`max_active_scope`](Self::max_active_scope) provides separate seats. If
+    /// joiners may not help, a chain of `max_active` such waits leaves no seat for the last one and
+    /// never ends, as in the kernel; if `max_active` is 1, the wait returns
+    /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) instead. A chain that returns to this
+    /// queue through items of another queue may also never end, because a run lends its seat on its
+    /// own thread only, and a worker may start an item of the chain before the joiner does. A
+    /// destructor that runs outside of an item, such as a cancelled closure's, has no seat to lend.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active: Some(max_active), ..self }
     }
@@ -149,13 +147,12 @@ impl Builder {
     ///   scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
-    /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
-    /// rejected. A paused queue fills up, and stays full until it is resumed.
+    /// `wait_for_capacity` does not wait there. A drain rejects the work of other callers. A paused
+    /// queue stays full until it is resumed.
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
-    /// nothing.
+    /// Each item costs two atomic updates to a shared word.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity: Some(capacity), ..self }
@@ -165,11 +162,10 @@ impl Builder {
     /// 1 to [`MAX_SHARES`](crate::MAX_SHARES). It can be
     /// [changed](Workqueue::set_shares) while the queue is in use.
     ///
-    /// Without shares a pool runs items in the order in which they were queued, across all queues.
-    /// A queue that floods the pool makes the items of other queues wait behind all of its own.
-    /// `max_active` is a poor remedy, because it also applies while the other queues are idle. With
-    /// shares, queues that have work get CPU time in proportion to their shares, and time that a
-    /// queue does not use goes to the others.
+    /// Without shares a pool runs items of all queues in the order of queueing, so a queue that
+    /// floods the pool makes other queues wait behind all of its items. (`max_active` also applies
+    /// while the others are idle.) With shares, queues that have work get CPU time in proportion to
+    /// their shares, and time that a queue does not use goes to the others.
     ///
     /// ```
     /// use afterwork::workqueue::Workqueue;
@@ -194,8 +190,7 @@ impl Builder {
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
     ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
-    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
-    ///   program that builds a queue for each item gains no time.
+    ///   time. A new queue starts at the average of the queues that have work for the pool.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
     ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
@@ -203,24 +198,20 @@ impl Builder {
     /// - A running item is not interrupted, so the next item waits until one ends. If items take
     ///   many milliseconds, `max_active` can keep a worker free.
     /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
-    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
-    ///   its pool. With a small `max_active`, items in other pools therefore wait for that worker,
-    ///   too.
+    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker.
     ///
     /// # Cost
     ///
     /// In a pool to which shares apply, a worker changes a sorted set of the waiting queues a few
-    /// times per batch, under the pool's lock, and releases its seat afterwards. The time is
-    /// logarithmic in the number of these queues. If a program has thousands of states, use
-    /// [strands](crate::Workqueue::strand) instead of queues.
+    /// times per batch, under the pool's lock, in time logarithmic in their number. For thousands
+    /// of states, use [strands](crate::Workqueue::strand) instead of queues.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(self, shares: u32) -> Self {
         Self { shares: Some(shares), ..self }
     }
 
-    /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
-    /// together, and give them a share of CPU time. The default is no group. A queue stays in its
-    /// group.
+    /// Puts the queue into `group` for good. A group can limit, pause, drain and cancel all its
+    /// queues together, and give them a share of CPU time. The default is no group.
     pub fn group(self, group: &Group) -> Self {
         Self { group: Some(group.clone()), ..self }
     }
@@ -242,8 +233,7 @@ impl Builder {
     /// `afterwork top` shows, and the Prometheus text.
     ///
     /// Use it for thousands of queues, whose lines would bury the others. [`Workqueue::stats`] and
-    /// the statistics of its pools still count the queue. For thousands of small serial queues,
-    /// [strands](Workqueue::strand) are cheaper.
+    /// the statistics of its pools still count the queue.
     ///
     /// # Examples
     ///
@@ -261,10 +251,9 @@ impl Builder {
 
     /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
     ///
-    /// By default it may, unless the queue is strict or ordered. Helping makes it at least ten
-    /// times faster to wait for one item at a time. It also means that an item may run on its
-    /// joiner's thread, with that thread's stack and thread-locals. A helped run counts against
-    /// `max_active` like any other run.
+    /// By default it may, unless the queue is strict or ordered. This makes it at least ten times
+    /// faster to wait for one item at a time. An item may then run with the stack and thread-locals
+    /// of its joiner's thread. A helped run counts against `max_active` like any other run.
     pub fn help(self, help: bool) -> Self {
         Self { help: Some(help), ..self }
     }
@@ -301,26 +290,24 @@ impl Builder {
     ///
     /// The panic has already been caught and counted, and the worker keeps running. The handler
     /// runs on the thread that ran the item, as part of that run. If the handler panics, its
-    /// payload is dropped. The handler is dropped by the thread that destroys the queue, after all
-    /// items have ended. Without a handler, a panic is only caught and counted. To end the process,
-    /// call [`std::process::abort`] in the handler.
+    /// payload is dropped. The thread that destroys the queue drops the handler, after all items
+    /// have ended. Without a handler, a panic is only caught and counted. To end the process, call
+    /// [`std::process::abort`].
     pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
 
-    /// Runs items one at a time on the CPU that queued them. Corresponds to the kernel's
-    /// `WQ_PERCPU`.
+    /// Runs items one at a time on the CPU that queued them, like the kernel's `WQ_PERCPU`.
     ///
-    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool
-    /// of each CPU runs one worker at a time. If that worker blocks (see
-    /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
+    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. Each pool
+    /// runs one worker at a time, and another one if that worker blocks (see
+    /// [`blocking`](crate::blocking)) or hogs the CPU.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.affinity(AffinityScope::Cpu).strict(true).max_active_scope(MaxActiveScope::Cpu)
     }
 
-    /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
-    /// `WQ_HIGHPRI`.
+    /// Runs workers at the nice value -20, ahead of other threads, like the kernel's `WQ_HIGHPRI`.
     ///
     /// This needs a permission that most processes do not have. Without it, [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
@@ -348,7 +335,6 @@ impl Builder {
     /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool
     /// runs at once. Corresponds to the kernel's `WQ_CPU_INTENSIVE`.
     ///
-    /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
     /// `max_active` bounds the number of CPU-intensive items that run. An item of any queue that
     /// has used the CPU for 10 ms while others wait is treated the same way from then on (see
     /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
@@ -362,16 +348,13 @@ impl Builder {
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
     /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
-    /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking).
-    /// Set [`max_active`](Self::max_active) to bound its threads.
+    /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking). It
+    /// includes [`cpu_intensive`](Self::cpu_intensive). Set [`max_active`](Self::max_active) to
+    /// bound its threads.
     ///
     /// # Cost
     ///
     /// Workers take one item at a time, and start another worker while items wait.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which this includes.
     ///
     /// # Examples
     ///
@@ -394,13 +377,12 @@ impl Builder {
     /// # Guarantees
     ///
     /// While thread creation fails, an item of this queue starts within about 10 ms after the
-    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time.
-    /// An item that waits for another item of its own queue then waits forever, as in the kernel.
+    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time,
+    /// so an item that waits for another item of its own queue waits forever, as in the kernel.
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
-    /// pages are allocated at first use.
+    /// The queue has a sleeping thread. Its stack is reserved at once, and allocated at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }
@@ -410,19 +392,18 @@ impl Builder {
     /// kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
-    /// after the items queued there earlier. The thread yields its CPU after ten batches or two
-    /// milliseconds, as the kernel does.
+    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as in
+    /// Linux.
     ///
-    /// Differs from Linux: there items run in the interrupted context, at the end of the interrupt.
-    /// Here they run on a thread of their own that must be woken, at nice -20 if the process may
-    /// set it and otherwise at 0. Joiners never help.
+    /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
+    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. No joiner
+    /// helps.
     ///
     /// # Panics
     ///
     /// A wait in this library inside such an item panics instead of sleeping, as does
     /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
-    /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
-    /// to a queue does not wait in such an item.
+    /// bottom-half items of its CPU. Dropping a queue's last handle does not wait in such an item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this queue may block
     /// if their owner may, because the owner runs all of them itself, in turn.
@@ -431,40 +412,34 @@ impl Builder {
     ///
     /// [`build`](Self::build) returns [`BuildError::Bh`] if the queue is also `ordered`,
     /// `cpu_intensive` or `with_rescuer`, or is in a group.
-    #[doc(alias("WQ_BH", "tasklet_struct"))]
-    #[doc(alias("tasklet_schedule", "system_bh_wq"))]
+    #[doc(alias("WQ_BH", "tasklet_struct", "tasklet_schedule", "system_bh_wq"))]
     pub fn bh(self) -> Self {
         Self { bh: true, ..self }
     }
 
     /// Builds the queue on the pools of the whole process.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// The first queue of a process reads the machine's topology and starts three threads, which
-    /// sleep. Workers are created when items are queued.
-    ///
-    /// # Errors
-    ///
-    /// See [`BuildError`].
+    /// sleep. Workers are created when items are queued. For the errors, see [`BuildError`].
     #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the queue on the pools of `registry`, which has its own tunables.
-    ///
-    /// # Errors
-    ///
-    /// See [`BuildError`].
+    /// Builds the queue on the pools of `registry`, which has its own tunables. See [`BuildError`].
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
         registry.check_here()?;
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
         if self.bh {
-            self = self.checked_bh()?;
+            if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
+                return Err(BuildError::Bh);
+            }
+            self = self.per_cpu().help(false).highpri_if_permitted();
         }
         let params = registry.params();
         let (mut max_active, mut affinity) = (params.max_active, params.default_affinity_scope);
@@ -472,7 +447,12 @@ impl Builder {
             max_active = MAX_ACTIVE;
         }
         if self.ordered {
-            self.check_ordered()?;
+            if let Some(max_active) = self.max_active.filter(|&it| it != 1) {
+                return Err(BuildError::OrderedMaxActive(max_active));
+            }
+            if self.help == Some(true) {
+                return Err(BuildError::OrderedHelp);
+            }
             (max_active, affinity) = (1, AffinityScope::System);
         }
         let max_active = self.max_active.unwrap_or(max_active);
@@ -492,15 +472,12 @@ impl Builder {
         }
         let attrs = Attrs { affinity, strict: self.strict, cpus: self.cpus, nice: self.nice };
         attrs.check(self.ordered)?;
-        let rescuer = self
-            .with_rescuer
-            .then(|| Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ()));
         let max_active_scope = match self.max_active_scope {
             _ if self.ordered => MaxActiveScope::System,
-            None => params.max_active_scope,
-            Some(scope) => scope,
+            scope => scope.unwrap_or(params.max_active_scope),
         };
-        let rescuer = rescuer.transpose().map_err(BuildError::Rescuer)?;
+        let start = || Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ());
+        let rescuer = self.with_rescuer.then(start).transpose().map_err(BuildError::Rescuer)?;
         let design = Design {
             attrs,
             max_active,
@@ -523,26 +500,6 @@ impl Builder {
         };
         future::note_wakers();
         Ok(Workqueue::new(core, design, group, rescuer, self.for_all, registry))
-    }
-
-    fn check_ordered(&self) -> Result<(), BuildError> {
-        match (self.max_active, self.affinity) {
-            (None | Some(1), None | Some(AffinityScope::System)) => {}
-            (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
-            (Some(max_active), _) => return Err(BuildError::OrderedMaxActive(max_active)),
-        }
-        if self.help == Some(true) {
-            return Err(BuildError::OrderedHelp);
-        }
-        Ok(())
-    }
-
-    /// Checks the settings of a bottom-half queue, and makes it per CPU.
-    pub(crate) fn checked_bh(self) -> Result<Self, BuildError> {
-        if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
-            return Err(BuildError::Bh);
-        }
-        Ok(self.per_cpu().help(false).highpri_if_permitted())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
-//! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
-//! clock governs all of them. Blocking waits with a timeout read the system clock.
+//! Timers, sleeps, ticks and start deadlines read the time only here. Blocking waits with a timeout
+//! read the system clock.
 
 use sync::{
     atomic::{AtomicU64, Ordering},
@@ -10,12 +10,11 @@ use sync::{
 
 use super::wheel::TICK_SHIFT;
 
-/// The longest sleep of a thread that waits for a time on a paused clock. The thread then reads the
-/// clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
-/// test.
+/// The longest sleep of a thread that waits on a paused clock, before it reads the clock again. The
+/// value is a guess: a shorter sleep costs CPU time, and a longer one delays a test.
 const NAP_NS: u64 = 1_000_000;
 
-/// The distance from which a time counts as far away: several times the kernel's longest tick of 10
+/// The distance from which a time counts as far away: several of the kernel's longest ticks of 10
 /// ms.
 const FAR_NS: u64 = 40_000_000;
 
@@ -78,7 +77,6 @@ impl Clock {
         }
     }
 
-    /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => Instant::now(),
@@ -86,7 +84,6 @@ impl Clock {
         }
     }
 
-    /// Sets the time of a paused clock.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn set_ns(&self, now_ns: u64) {
         if let Self::Paused(paused) = self {
@@ -94,8 +91,7 @@ impl Clock {
         }
     }
 
-    /// Returns the binary logarithm of a wheel's tick in nanoseconds. Timers of a paused clock are
-    /// exact.
+    /// Returns the logarithm to base 2 of a wheel's tick in ns. Timers of a paused clock are exact.
     pub(crate) fn tick_shift(&self) -> u32 {
         if self.is_paused() { 0 } else { TICK_SHIFT }
     }

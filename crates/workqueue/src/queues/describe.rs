@@ -25,7 +25,6 @@ use crate::{
     },
 };
 
-/// The counters and times of all pwqs of a queue.
 #[derive(Default)]
 struct Gathered {
     counts: Counts,

@@ -2,9 +2,9 @@
 //!
 //! # The protocol
 //!
-//! Users have *handles*, which share one [`Lease`]. Dropping the last handle drops the lease, once,
-//! and destroys the queue. Timers and RCU callbacks have a [`WeakQueue`], which keeps nothing
-//! alive. They *visit* the queue to push an item:
+//! Users have *handles*, which share one [`Lease`]. Dropping the last handle drops the lease, and
+//! destroys the queue. Timers and RCU callbacks have a [`WeakQueue`], which keeps nothing alive.
+//! They *visit* the queue to push an item:
 //!
 //! ```text
 //! visitor: closed? then return;  otherwise visitors += 1 (one atomic update);
@@ -12,9 +12,8 @@
 //! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  drain;  remove the pwqs
 //! ```
 //!
-//! A visit is not a handle: it neither keeps the queue open nor prevents a handle from being the
-//! last. The end waits for visitors as it waits for items. No visitor may push after the end has
-//! found the queue drained, because the item would point to freed pwqs. Twin
+//! A visit neither keeps the queue open nor prevents a handle from being the last. No visitor may
+//! push after the end has found the queue drained, because the item would point to freed pwqs. Twin
 //! `queue: a lease without its queue`.
 //!
 //! # Which thread destroys the queue
@@ -27,18 +26,16 @@
 //! - a library thread on which other threads depend ([`cleanups::note_depended_on`]);
 //! - a worker outside of an item: in a waker or in a thread hook that it calls;
 //! - a thread in a `tracing` subscriber that the library calls;
-//! - a caller of [`Workqueue::close_in_background`].
+//! - a caller of [`Workqueue::close_in_background`](crate::Workqueue::close_in_background).
 //!
 //! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
 //! manager carries out the part of the end that does not block.
 //!
-//! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
-//! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
-//! blocks does not delay the end. A paused queue is resumed first, because a destructor may wait
-//! for an item.
-//!
-//! The end does not unwind, because a partly destroyed queue would be freed while its items still
-//! use it. Twin `queue: an end unwinds`.
+//! The thread that destroys the queue drops the items held by timers, once there are no visitors.
+//! If it is a reaper, another reaper drops them, so that a destructor that blocks does not delay
+//! the end. A paused queue is resumed first, because a destructor may wait for an item. The end
+//! does not unwind, because a partly destroyed queue would be freed while its items still use it.
+//! Twin `queue: an end unwinds`.
 
 use std::{mem, ops::Deref};
 
@@ -58,10 +55,7 @@ use sync::{
     unmodelled::{Arc, Weak},
 };
 
-use super::{
-    queue::{Inner, Workqueue},
-    registry::Registry,
-};
+use super::{queue::Inner, registry::Registry};
 use crate::execute::run::depth;
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
@@ -69,7 +63,7 @@ pub(crate) struct Lease {
     pub(super) inner: Arc<Inner>,
     pub(super) registry: Registry,
     /// Set if the thread that drops the lease must not wait.
-    pub(super) in_background: bool,
+    pub(crate) in_background: bool,
 }
 
 /// The end of a queue that remains to be carried out.
@@ -90,7 +84,6 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue {
     inner: Weak<Inner>,
-    /// The lane of the handle from which this reference was created.
     pub(super) lane: Lane,
 }
 
@@ -99,17 +92,6 @@ pub(crate) struct WeakQueue {
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
-}
-
-impl Workqueue {
-    /// Drops this handle. If it was the last, a reaper destroys the queue.
-    pub(crate) fn end_in_background(self) {
-        let Self { inner, lease, .. } = self;
-        drop(inner);
-        if let Some(mut lease) = Arc::into_inner(lease) {
-            lease.in_background = true;
-        }
-    }
 }
 
 sync::on_drop!(Lease, lease => {
@@ -134,14 +116,41 @@ impl End {
     /// Waits until the last visit has ended, and returns the items held by timers, to be dropped by
     /// a thread that may block.
     fn sweep(&self) -> Vec<Dead> {
-        whole(|| self.inner.sweep())
+        let inner = &*self.inner;
+        whole(|| {
+            // No later call pauses the queue again. The items held by timers are dropped after
+            // this, and their destructors may wait for queued items.
+            inner.pass_pauses();
+            if !twin::armed("queue: a lease without its queue") {
+                inner.core.settled.wait_until(|| inner.visits.nr_visitors() == 0);
+            }
+            inner.timers.sweep()
+        })
     }
 
     /// Destroys the queue, after [`sweep`](Self::sweep). Returns the user's handler, to be dropped
     /// by a thread that may block.
     fn carry_out(&self) -> Option<Handler> {
-        whole(|| self.inner.end(&self.registry));
-        self.inner.core.take_handler()
+        let inner = &*self.inner;
+        whole(|| {
+            inner.drain();
+            // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
+            let rescuer = inner.rescuer.lock().take();
+            drop(rescuer);
+            let machine = self.registry.machine();
+            machine.remove_queue(inner);
+            let pwqs = inner.plan.lock().end();
+            for pwq in pwqs {
+                pwq.pool.lock().remove_pwq(pwq.slot);
+                machine.release(&pwq.pool);
+            }
+            // Last, because a change of the group's shares reaches the accounts of the pools
+            // through the members.
+            if let Some(group) = &inner.group {
+                group.remove(inner);
+            }
+        });
+        inner.core.take_handler()
     }
 
     /// Returns `true` if the end would not block. Does not wait.
@@ -240,8 +249,7 @@ impl Inner {
         visit
     }
 
-    /// Waits for a moment at which there are no visitors. Later visitors see the caller's earlier
-    /// writes.
+    /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.
         // Test: armed_timer_is_cancelled_or_has_fired
@@ -265,37 +273,6 @@ impl Inner {
         let others_depend = || trace::is_emitting() || others_depend();
         let may_wait = || report::may_wait_for_users() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
-    }
-
-    fn sweep(&self) -> Vec<Dead> {
-        // No later call pauses the queue again. The items held by timers are dropped after this,
-        // and their destructors may wait for queued items.
-        self.pass_pauses();
-        if !twin::armed("queue: a lease without its queue") {
-            let settled = &self.core.settled;
-            settled.wait_until(|| self.visits.nr_visitors() == 0);
-        }
-        self.timers.sweep()
-    }
-
-    /// Waits until all items have run, and releases the pools.
-    fn end(self: &Arc<Self>, registry: &Registry) {
-        self.drain();
-        // The rescuer may access a pwq, so it is stopped before the pwqs are removed.
-        let rescuer = self.rescuer.lock().take();
-        drop(rescuer);
-        let machine = registry.machine();
-        machine.remove_queue(Arc::<Inner>::as_ptr(self));
-        let pwqs = self.plan.lock().end();
-        for pwq in pwqs {
-            pwq.pool.lock().remove_pwq(pwq.slot);
-            machine.release(&pwq.pool);
-        }
-        // Last, because a change of the group's shares reaches the accounts of the pools through
-        // the members.
-        if let Some(group) = &self.group {
-            group.remove(Arc::<Inner>::as_ptr(self));
-        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Queues reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
-//! lock and push after they release it. If the item held an in-flight count on another pwq, they
-//! also release that count only after they have unlocked, because the release can wake tasks that
-//! await a drain.
+//! lock and push after they release it. They then also release the item's in-flight count on
+//! another pwq, if it has one, because that can wake tasks that await a drain.
 
 use std::ptr::NonNull;
 
@@ -34,7 +33,6 @@ enum Planned {
     Push,
     /// The list link is already on the right list.
     InPlace,
-    /// The item is pending already.
     Pending,
     /// The item is disabled, or the queue was destroyed.
     Disabled,
@@ -77,12 +75,11 @@ impl Claimed<'_> {
 }
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
-/// that needs the list link of one of them, because the item was cancelled, waits until it is
-/// pushed. A thread with a chain must therefore not wait.
+/// that needs the list link of one of them waits until it is pushed, so a thread with a chain must
+/// not.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
-    /// Adds a pending item that its user keeps alive.
     fn add(&mut self, item: NonNull<Head>) {
         self.0 = Some(match self.0 {
             None => (item, item),
@@ -102,10 +99,10 @@ impl Chain {
 
 impl Workqueue {
     /// Queues `work` on the worker pool of the current CPU's pod. Returns `false` if the item is
-    /// already pending or is disabled; it is disabled while a thread is in [`Work::cancel_sync`].
-    /// Also returns `false` if the queue was destroyed, or if it is being drained and the caller is
-    /// not one of its items. [`try_enqueue`](Self::try_enqueue) returns an error in these cases.
-    /// The item does not count toward the queue's capacity.
+    /// already pending or is disabled (as while a thread is in [`Work::cancel_sync`]), if the queue
+    /// was destroyed, or if it is being drained and the caller is not one of its items.
+    /// [`try_enqueue`](Self::try_enqueue) returns an error in these cases. The item does not count
+    /// toward the queue's capacity.
     ///
     /// # Blocking
     ///
@@ -130,14 +127,11 @@ impl Workqueue {
     ///
     /// Returns `Ok(false)` if the item is already pending, even if the queue is full.
     ///
-    /// # Errors
+    /// # Blocking and errors
     ///
-    /// Returns the same errors as [`try_spawn`](Self::try_spawn), and an error if the item is
+    /// Blocks as [`enqueue`](Self::enqueue) does. Returns the same errors as
+    /// [`try_spawn`](Self::try_spawn), and an error if the item is
     /// [disabled](TrySpawnError::is_disabled).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///
@@ -259,10 +253,9 @@ impl Inner {
         Claimed { home, work, planned, left }
     }
 
-    /// Returns the pwq for an item that is queued on `cpu`, or on the current CPU if `cpu` is
-    /// `None`.
+    /// Returns the pwq for an item that is queued on `cpu`, by default the current CPU.
     pub(super) fn home(&self, cpu: Option<CpuId>, lane: Lane) -> &Pwq {
-        let routes = &self.route_table;
+        let routes = self.route_table.routes();
         cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu)).in_lane(lane)
     }
 

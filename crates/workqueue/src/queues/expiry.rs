@@ -1,12 +1,9 @@
 //! Closures that must start by a deadline.
 //!
 //! A task that awaits the handle registers its waker in the wheel (`sleeps.rs`), to be fired at the
-//! deadline; another waker is fired when the item ends. The task then polls the handle again, and
-//! that poll lets the item expire, as a joiner does (`execute/deadline.rs`). The wheel makes no
-//! decision, and does not access items. A poll whose timer has already fired also lets the item
-//! expire. An item that no task awaits has no timer.
-//!
-//! The twin is `deadline: the wheel wakes no task`.
+//! deadline. The task then polls the handle again, and that poll lets the item expire, as a joiner
+//! does (`execute/deadline.rs`). The wheel makes no decision, and does not access items. An item
+//! that no task awaits has no timer. Twin `deadline: the wheel wakes no task`.
 //!
 //! An item with a hard deadline has another timer, which exists while the item runs. Its waker
 //! cancels the token of the item (`item/token.rs`).
@@ -30,8 +27,8 @@ pub(crate) struct StartBefore {
     at_ns: u64,
     /// The queue whose wheel has the timer. This reference does not keep the queue open.
     inner: Arc<Inner>,
-    /// The timer, created when a task first awaits the handle. It is accessed by the handle, and
-    /// later by the thread that frees the item.
+    /// The timer, created when a task first awaits the handle; accessed by the handle, and later by
+    /// the thread that frees the item.
     timer: RefCell<Option<SleepTimer>>,
 }
 
@@ -77,7 +74,6 @@ sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() && it.inn
     it.inner.timers.all.end_sleep(timer);
 });
 
-/// The waker of a hard deadline.
 struct AtEnd(Arc<Token>);
 
 impl Wake for AtEnd {

@@ -1,38 +1,34 @@
 //! Futures as work items: an item that runs whenever its waker queues it, until it is ready.
-//!
 //! A waker may be called by any thread, at any time and any number of times, and must cause another
-//! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
+//! poll. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
 //!   the future again. Waking a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
-//!   instead of polling it. A worker therefore drops it, once, within the queue's limits, and never
-//!   during a poll.
+//!   instead of polling it. A worker therefore drops it, once, within the queue's limits.
 //! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled like a
-//!   closure: the canceller claims it, ends it, and drops it. No worker is needed, so neither its
-//!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by
-//!   one thread while another joins it. The canceller therefore moves the future out and stores the
-//!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
-//!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
-//!   `future: a cancel forgets its task`.
+//!   closure: the canceller claims it, ends it, and drops it, without a worker. Unlike a closure, a
+//!   future may be cancelled by one thread while another joins it. The canceller therefore moves
+//!   the future out and stores the outcome before it ends the claim, and wakes the task that awaits
+//!   the handle. Twins `future: a cancel moves a polled future`, `future: a cancel ends it without
+//!   an outcome` and `future: a cancel forgets its task`.
 //! - **The queue stays alive.** From its first suspension until it ends, a future keeps one
 //!   in-flight count of the pwq on which it ran at that time (`held_pwq`). A wake that makes it
 //!   pending therefore finds an existing queue, because the future cannot end before it is pushed.
 //!   Other wakes do not access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
 //!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
-//!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
-//!   again; the thread that dropped the last of them drops it.
+//!   frees the item. A suspended future that has neither wakers nor a handle is dropped by the
+//!   thread that dropped the last of them.
 //!
-//! A [`CancelHandle`] contains a waker. A future counts its wakers, so the additional one costs the
-//! others nothing. The item of a closure has a single, uncounted handle, and its canceller writes
-//! the outcome without synchronization. A closure with a cancel handle is therefore queued as a
-//! future with a single poll.
+//! A [`CancelHandle`] contains a waker. The item of a closure has a single, uncounted handle, and
+//! its canceller writes the outcome without synchronization, so a closure with a cancel handle is
+//! queued as a future with a single poll.
 //!
-//! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
-//! The closest equivalent is a work item that queues itself again.
+//! The state transitions are in `head/task.rs`. The kernel's closest equivalent is a work item that
+//! queues itself again.
 
 use std::{
     cell::{Cell, UnsafeCell},
@@ -92,8 +88,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
-    /// item.
+    /// The stage, accessed first by the run, then by the handle, and last by the thread that frees
+    /// it.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -104,8 +100,8 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
-/// permit for it.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a permit
+/// for it.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,
@@ -428,8 +424,7 @@ fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outc
 }
 
 impl Base {
-    /// Suspends the future after a poll. The first suspension keeps the in-flight count of the run.
-    /// The caller runs the item.
+    /// Suspends the future after a poll, in its run. The first suspension keeps the run's count.
     fn suspend(&self) -> Ending {
         let keeps_count = self.held_pwq.get().is_none() && !twin::armed("future: no held pwq");
         if keeps_count {
@@ -442,8 +437,8 @@ impl Base {
         Ending::Suspended { keeps_count }
     }
 
-    /// Returns `true` in a child of `fork` if the future belongs to the parent. No worker polls it
-    /// here, and its state may be inconsistent, so it is not used, and nothing in it is dropped.
+    /// Returns `true` in a child of `fork` if the future belongs to the parent. It is not used
+    /// there, and nothing in it is dropped, because its state may be inconsistent.
     fn is_absent(&self) -> bool {
         fork::is_child() && !self.queue.is_at_home()
     }
@@ -461,8 +456,7 @@ impl Base {
     }
 }
 
-/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
-/// has ended.
+/// Applies a transition, and pushes the item if necessary. Returns `false` if the future has ended.
 ///
 /// # Safety
 ///
@@ -501,7 +495,7 @@ unsafe fn push(item: NonNull<Head>) {
     // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
     // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
-    let home = queue.route_table.here().in_lane(lane);
+    let home = queue.route_table.routes().here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
     home.push(item);
 }
@@ -624,14 +618,12 @@ impl CancelHandle {
     /// Cancels the item; returns `true` if it had not ended.
     ///
     /// A closure that has not started, or a future that was never polled, is dropped by this call,
-    /// and a panic in the drop is propagated to the caller. A worker of the queue drops a future
-    /// that was polled. An item that is executing continues to its end, or to its next `.await`;
+    /// and a panic in the drop is propagated to the caller. A worker drops a future that was
+    /// polled. An item that is executing continues to its end, or to its next `.await`;
     /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns
-    /// `false` for a parent's item.
+    /// Blocks as [`JoinHandle::cancel`](crate::JoinHandle::cancel) does. In a child of `fork`,
+    /// returns `false` for a parent's item.
     #[doc(alias = "abort")]
     pub fn cancel(&self) -> bool {
         self.waker.as_ref().is_some_and(cancel_by)

@@ -2,10 +2,9 @@
 //!
 //! # The protocol
 //!
-//! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat in both. A pause, a drain and a change of shares affect every queue in the
-//! group. Each is applied to the group first, and then to each member. A new member does the
-//! opposite:
+//! The ceiling of a group is a gate, as in a queue. `pools/seats.rs` describes how a pwq gets a
+//! seat in both. A pause, a drain and a change of shares are applied to the group first, and then
+//! to each member. A new member does the opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
@@ -15,13 +14,11 @@
 //! ```
 //!
 //! If a pause copies the list before the addition, the joiner finds `paused`. Otherwise the pause
-//! finds the joiner. The same holds for shares. The lock of the shares is held until all members
-//! have them, so that the last change is also the last one that each member receives. Twins `group:
-//! a pause overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who
-//! joins`.
+//! finds the joiner. The same holds for shares, whose lock is held until all members have them, so
+//! that the last change is also the last one that each member receives. Twins `group: a pause
+//! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
 //!
-//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
-//! the thread that drops its last handle waits for its items.
+//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own.
 
 use std::ptr;
 
@@ -78,29 +75,24 @@ use crate::{
 /// # Guarantees
 ///
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
-///   threads run items of the group, in the whole process. The `max_active` of each queue also
-///   applies.
+///   threads run items of the group, in the whole process. Each queue's `max_active` also applies.
 /// - If the group is full, its queues take turns in proportion to their shares, regardless of the
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
-/// - A queue requests its seat in the group when its turn in the pool comes. If the group is full
-///   at that time, the queue waits for a seat. Once it has a seat, the next worker of the pool that
-///   ends a batch runs its items. The queue keeps the seat until then. If all workers of the pool
-///   run long items of other queues, one seat of the group is therefore idle until one of them
-///   ends.
+/// - A queue requests its seat in the group when its turn in the pool comes. If it has to wait
+///   for the seat, the next worker of the pool that ends a batch runs its items, and the seat is
+///   held until then. If all workers of the pool run long items of other queues, one seat of the
+///   group is therefore idle.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
-///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
-///   the wait has ended, the item continues at once, even if the group is full. More than
-///   `max_active` threads may then run items. The excess is at most the number of threads that have
-///   waited, and no other item starts until the excess is gone.
+///   toward the group's `max_active`, so items of one group may wait for each other. Afterwards it
+///   continues at once, even if the group is full. The excess is at most the number of threads that
+///   have waited, and no other item starts until it is gone.
 /// - An item that blocks in any other way still counts: on I/O, on a lock, or in
-///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
-///   has run, none of them makes progress.
+///   [`blocking`](crate::blocking). Such items must not wait for another item of the group.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
 ///   runs an item of the group itself.
-/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items even if the group is
-///   full.
+/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items of a full group, too.
 ///
 /// # Cost
 ///
@@ -123,9 +115,9 @@ pub(crate) struct GroupInner {
     pub(crate) gate: GroupGate,
     /// I
     machine: Arc<Machine>,
-    /// I: the process that built the group.
+    /// I
     process: Process,
-    /// A: set while the group is paused.
+    /// A
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
@@ -136,7 +128,6 @@ pub(crate) struct GroupInner {
 #[derive(Default)]
 struct Members {
     queues: Queues<Inner>,
-    /// The number of drains in progress.
     nr_drains: u32,
 }
 
@@ -144,7 +135,6 @@ struct Members {
 /// from outside of the group.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
-/// The `max_active` of a group.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Ceiling {
     None,
@@ -210,10 +200,9 @@ impl GroupBuilder {
     /// Sets the group's share of the CPU time of each pool in which its queues have items, from 1
     /// to [`MAX_SHARES`](crate::MAX_SHARES).
     ///
-    /// A group competes with other groups, and with queues without a group, as a queue competes
-    /// with others: see [`Builder::shares`](crate::Builder::shares). The queues of the group
-    /// compete with each other for the group's time, by their own shares. A tenant therefore gets
-    /// no more time if it builds more queues.
+    /// A group competes with other groups and with queues without a group, as a queue competes with
+    /// others: see [`Builder::shares`](crate::Builder::shares). Its queues compete with each other
+    /// for the group's time, by their own shares, so more queues bring a tenant no more time.
     ///
     /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
@@ -239,25 +228,16 @@ impl GroupBuilder {
 
     /// Builds the group for queues of the process-wide registry.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// The same as [`Builder::build`](crate::Builder::build).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
-    /// of range, [`BuildError::Shares`] if the shares are out of range, and
-    /// [`BuildError::Registry`] if the registry cannot be created.
+    /// Blocks as [`Builder::build`](crate::Builder::build) does. Returns the [`BuildError`] of a
+    /// ceiling or of shares out of range, or that of the registry.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the group for queues of `registry`.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`build`](Self::build).
+    /// Builds the group for queues of `registry`, as [`build`](Self::build) does.
     pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
         registry.check_here()?;
         let ceiling = self.ceiling.check()?;
@@ -299,29 +279,17 @@ impl Group {
     /// If the ceiling rises, more items start immediately. If it falls, batches that have started
     /// are completed, and no other batch starts until fewer than `max_active` threads run items.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// Briefly acquires pool locks, and may wake workers.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupMaxActive`] if `max_active` is not between 1 and
-    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). In that case nothing has changed.
+    /// Briefly acquires pool locks, and may wake workers. If `max_active` is out of range, returns
+    /// [`BuildError::GroupMaxActive`], and nothing has changed.
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
     }
 
     /// Changes the ceiling to `factor` times the number of CPUs; see
-    /// [`GroupBuilder::max_active_per_cpu`].
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`set_max_active`](Self::set_max_active).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has
-    /// changed.
+    /// [`GroupBuilder::max_active_per_cpu`]. Blocks as [`set_max_active`](Self::set_max_active)
+    /// does. If the factor is out of range, returns [`BuildError::GroupPerCpu`], without a change.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }
@@ -332,19 +300,13 @@ impl Group {
         Ok(())
     }
 
-    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
+    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`]. It also
+    /// applies to items that are already waiting.
     ///
-    /// The new share also applies to items that are already waiting.
-    ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
-    /// item.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
-    /// [`MAX_SHARES`](crate::MAX_SHARES). In that case nothing has changed.
+    /// item. If the shares are out of range, returns [`BuildError::Shares`], without a change.
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;
@@ -387,11 +349,8 @@ impl Group {
         self.inner.set_paused(true)
     }
 
-    /// Allows items to start again. Returns `true` if the group was paused.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`pause`](Self::pause). It may wake workers.
+    /// Allows items to start again. Returns `true` if the group was paused. Blocks as
+    /// [`pause`](Self::pause) does, and may wake workers.
     pub fn resume(&self) -> bool {
         self.inner.set_paused(false)
     }
@@ -443,12 +402,10 @@ impl GroupInner {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if this thread is inside an item of the group.
     pub(crate) fn runs_here(&self) -> bool {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));
@@ -514,7 +471,6 @@ impl GroupInner {
         waiters.into_iter().for_each(WaitingPwq::take_seat);
     }
 
-    /// Checks that queues of `registry` may join.
     pub(crate) fn check_registry(&self, registry: &Registry) -> Result<(), BuildError> {
         if Arc::ptr_eq(&self.machine, registry.machine()) {
             Ok(())
@@ -523,9 +479,6 @@ impl GroupInner {
         }
     }
 
-    /// # Panics
-    ///
-    /// If called in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(

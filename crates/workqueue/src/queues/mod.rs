@@ -2,7 +2,7 @@
 //!
 //! `queue.rs` contains the queue, with its urgent lane and CPU shares, and its weak handles.
 //! `builder.rs` contains its builder, and `system.rs` the kernel's queues. `enqueue.rs` claims an
-//! item and pushes it. `spawn.rs` queues closures and futures, and `spawn_all.rs` many closures.
+//! item and pushes it. `spawn.rs` queues closures and futures, if the queue admits them.
 //! `future.rs` contains the items of futures, and handles that can only cancel. `task.rs` queues
 //! work with options, such as a capacity (`admission.rs`) or a deadline (`expiry.rs`). `strand.rs`
 //! runs closures one after the other, with a state. `group.rs` contains groups of queues.
@@ -33,7 +33,6 @@ pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod reroute;
 pub(crate) mod sleeps;
-pub(crate) mod spawn_all;
 pub(crate) mod strand;
 pub(crate) mod system;
 pub(crate) mod timers;

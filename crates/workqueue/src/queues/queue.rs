@@ -3,7 +3,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use base::internal::wake::lane::Lane;
-use limit::internal::{capacity::Capacity, queue_core::QueueCore};
+use limit::internal::queue_core::QueueCore;
 use sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
@@ -31,14 +31,13 @@ use crate::{
 /// Runs work items on worker pools that it shares with other queues.
 ///
 /// An item is queued on the pool of the caller's pod: the group of CPUs that the queue's affinity
-/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys the
-/// queue.
+/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys it.
 ///
 /// # Guarantees
 ///
-/// - Workers pop the items that one thread queued on one pod in the order in which they were
-///   queued. Several workers pop at the same time, and a joiner may run its own item, so items can
-///   start and end in a different order. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
+///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
+///   a different order, except in an ordered queue.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
@@ -51,11 +50,11 @@ use crate::{
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
 /// deadlock: inside an item of the queue or of a bottom-half queue, in a callback of RCU or of a
-/// sleepable domain, and on the library's own threads. In these cases the queue is destroyed after
-/// its last item has ended.
+/// sleepable domain, and on the library's own threads. There the queue is destroyed after its last
+/// item has ended.
 ///
 /// A thread that must not block, such as a thread of an async runtime, drops its handle with
-/// [`close_in_background`](Self::close_in_background), which never waits, or with
+/// [`close_in_background`](Self::close_in_background), or with
 /// [`shutdown_background`](Self::shutdown_background), which also cancels items that have not
 /// started. After [`drain_async`](Self::drain_async) a drop waits only if items are queued again.
 ///
@@ -65,11 +64,11 @@ use crate::{
 /// such a queue, or waits for it or its items. The child has no workers, and locks that the workers
 /// held at the fork stay held.
 ///
-/// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
-/// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
-/// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
-/// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from the item or handler, it prints a line on stderr and exits with status 1.
+/// An item that was idle at the fork may be queued on a queue built in the child. All other items
+/// are lost in the child: queueing one or waiting for it panics, and cancelling one does nothing
+/// and returns `false`. A waker of a future of the parent does nothing. An item or a handler that
+/// forks must end the child itself, by `_exit` or `exec`; if the child returns from the item or
+/// handler, it prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -89,7 +88,7 @@ use crate::{
 pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
     /// The lease of all handles. Futures keep `inner` alive for longer, and other users briefly.
-    pub(super) lease: Arc<Lease>,
+    pub(crate) lease: Arc<Lease>,
     /// I: the lane in which items queued by this handle wait.
     pub(crate) lane: Lane,
 }
@@ -132,17 +131,7 @@ pub(super) const COUNTS: u32 = 1 << 30;
 /// Set while the group drains: items of the whole group may queue.
 pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 
-pub(crate) enum Admission<'a> {
-    /// The queue accepts the item.
-    Open,
-    /// The queue accepts the item if there is free capacity.
-    Counted(&'a Capacity),
-    /// The queue rejects the item, and has counted the rejection.
-    Closed,
-}
-
-/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
-/// other callers.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects others' items.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
@@ -217,10 +206,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not
-    /// between 1 and 512, [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for
-    /// an ordered queue, and [`BuildError::System`](crate::BuildError::System) for a process-wide
-    /// queue.
+    /// Returns [`BuildError::MaxActive`] if `max_active` is out of range,
+    /// [`BuildError::OrderedMaxActive`] for an ordered queue, and [`BuildError::System`] for a
+    /// process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
@@ -251,17 +239,14 @@ impl Workqueue {
         &self.inner.core.name
     }
 
-    /// Returns the queue's counters.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the lock of each of its pools.
+    /// Returns the queue's counters. Briefly acquires the lock of each of its pools.
     pub fn stats(&self) -> QueueStats {
         self.inner.must_be_at_home();
         self.inner.stats()
     }
 
-    /// Returns a description of the queue: its attributes, counters, times and capacity.
+    /// Returns a description of the queue: its attributes, counters, times and capacity. Blocks as
+    /// [`stats`](Self::stats) does.
     ///
     /// # Examples
     ///
@@ -281,10 +266,6 @@ impl Workqueue {
     /// assert_eq!(report.oldest, None, "nothing waits");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`stats`](Self::stats).
     #[doc(alias("wait_times", "run_times", "latency", "lag", "capacity"))]
     pub fn report(&self) -> QueueReport {
         self.inner.must_be_at_home();
@@ -296,15 +277,11 @@ impl Workqueue {
     ///
     /// The share also applies to items that are already waiting.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
     /// Briefly acquires the lock of each of its pools. The first call visits each pending item.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
-    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
-    /// Nothing has changed in these cases.
+    /// Returns [`BuildError::Shares`] if the shares are out of range, and [`BuildError::System`]
+    /// for a process-wide queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -350,11 +327,8 @@ impl Workqueue {
     /// - An ordered queue has no urgent lane.
     /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
-    ///   urgent item.
-    /// - A seat is held, as in the kernel, while an item waits for a worker of its pool. With a
-    ///   small `max_active`, items in other pools wait for that worker, too.
-    /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
-    ///   arrival.
+    ///   urgent item. As in the kernel, an item that waits for a worker holds a seat.
+    /// - A capacity counts and rejects items of both lanes; waiters get it in order of arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
     /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
@@ -363,17 +337,13 @@ impl Workqueue {
     ///
     /// # Cost
     ///
-    /// After the first call, workers take the queue's items of both lanes one at a time. This costs
-    /// about 100 ns for each item, which is not measurable for items of a microsecond or more. A
-    /// queue on which this is never called pays nothing.
+    /// After the first call, workers take the queue's items of both lanes one at a time, which
+    /// costs about 100 ns for each item. A queue on which this is never called pays nothing.
     ///
-    /// # Blocking
+    /// # Blocking and errors
     ///
-    /// Briefly acquires the lock of each of the queue's pools.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
+    /// Briefly acquires the lock of each of the queue's pools. Returns
+    /// [`BuildError::OrderedUrgent`] for an ordered queue.
     ///
     /// # Examples
     ///
@@ -420,11 +390,8 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before the caller queues or waits.
-    ///
-    /// # Panics
-    ///
-    /// Panics in a child of `fork`, which has no workers.
+    /// Checks that the queue's workers exist, before a caller queues or waits. Panics after a
+    /// `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -434,7 +401,6 @@ impl Inner {
         );
     }
 
-    /// Sets the shares that the queue's group has in the CPU time of the queue's pools.
     pub(super) fn set_group_shares(&self, shares: u32) {
         // The lock has the same purpose as in `set_shares`.
         let plan = self.plan.lock();
@@ -478,8 +444,7 @@ base::internal::impl_debug!(Workqueue, it =>
 /// A handle that does not keep its queue alive.
 ///
 /// Use it for values that are owned by a queue and also queue there, such as an item that queues
-/// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
-/// would keep the queue alive forever.
+/// itself again. With a [`Workqueue`] of its own, such a value would keep the queue alive forever.
 #[derive(Clone)]
 #[must_use = "it keeps no queue alive, and does nothing by itself"]
 pub struct WeakWorkqueue {
@@ -513,13 +478,10 @@ impl WeakWorkqueue {
         Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
-    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
+    /// Returns a handle, or `None` if the last one was dropped, even if items still run. Never
+    /// blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
         let lease = self.lease.upgrade()?;

@@ -15,20 +15,17 @@ use crate::{
     observe::report::Report,
     pools::manager::Manager,
     route::{
-        attrs::BuildError,
+        attrs::{BuildError, RegistryError},
         machine::Machine,
-        registry_error::RegistryError,
         stats::{PoolStats, QueueReport},
     },
 };
 
-/// A set of worker pools with its own tunables, shared by all queues built on it.
+/// A set of worker pools with its own tunables, shared by all queues built on it. Queues with equal
+/// pods and attributes share pools, so eight queues need no more threads than one.
 ///
-/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the
-/// registry of the whole process. Other registries are for tests, and for comparing tunables.
-///
-/// Queues with equal pods and attributes share pools, so eight queues need no more threads than
-/// one.
+/// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the registry of the
+/// whole process. Other registries are for tests, and for comparing tunables.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -78,8 +75,7 @@ impl Registry {
         self.here().topology()
     }
 
-    /// Replaces the topology after CPUs have been added or removed, or the allowed CPUs have
-    /// changed.
+    /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
     ///
     /// Every queue changes its pools, as with
     /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
@@ -113,8 +109,7 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology)
-    /// does.
+    /// Reads files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology) does.
     pub fn refresh_topology(&self) -> bool {
         self.here().refresh()
     }
@@ -140,11 +135,8 @@ impl Registry {
         &self.inner.machine.params
     }
 
-    /// Returns a report on each queue, in the order in which the queues were built.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the locks of queues and pools.
+    /// Returns a report on each queue, in the order in which the queues were built. Briefly
+    /// acquires the locks of queues and pools.
     pub fn queue_reports(&self) -> Vec<QueueReport> {
         let queues = self.here().queues();
         queues.iter().filter_map(|queue| queue.report()).collect()
@@ -157,11 +149,7 @@ impl Registry {
         followers.iter().filter_map(|it| it.group_record()).collect()
     }
 
-    /// Returns the counters of each pool.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires each pool's lock.
+    /// Returns the counters of each pool. Briefly acquires each pool's lock.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
         self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
@@ -217,12 +205,11 @@ impl Registry {
     /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
     /// to test how a program behaves in that case.
     ///
-    /// Work still completes and queues are still destroyed. The existing workers run the items. If
-    /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
-    /// items, one at a time. Another reserved thread fires foreign wakers and drops cancelled work.
-    /// An item that the reserved thread runs therefore waits forever if it waits for another item
-    /// of such a pool. [`with_rescuer`](crate::Builder::with_rescuer) gives a queue a
-    /// thread of its own.
+    /// Work still completes and queues are still destroyed. If all workers of a pool sleep or hog
+    /// the CPU, one reserved thread of the registry runs the items, one at a time, so an item that
+    /// waits for another item of such a pool waits forever. Another reserved thread fires foreign
+    /// wakers and drops cancelled work. [`with_rescuer`](crate::Builder::with_rescuer) gives a
+    /// queue a thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads.store(refuse, Ordering::Relaxed);
@@ -234,17 +221,13 @@ impl Registry {
         self.timers().clock.now()
     }
 
-    /// Waits until all threads of this registry's pools have exited.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the workers have exited, which they do as soon as they get CPU time.
+    /// Waits until all threads of this registry's pools have exited, as soon as they get CPU time.
     ///
     /// # Errors
     ///
-    /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
-    /// thread of the registry, which cannot wait for itself. Destructors that the registry runs,
-    /// report handlers, and destructors of a worker's thread-locals run on such threads.
+    /// Returns [`StillInUse`] if queues or clones of the registry remain, and on a thread of the
+    /// registry, which cannot wait for itself. Destructors that the registry runs, report handlers,
+    /// and destructors of a worker's thread-locals run on such threads.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);

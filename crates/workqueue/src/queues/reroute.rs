@@ -32,8 +32,7 @@ impl Inner {
         true
     }
 
-    /// Returns `true` if the queue already has these attributes, and routes for the current
-    /// machine.
+    /// Returns `true` if the queue has these attributes, and routes for the current machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
         let mut attrs = plan.design.attrs.clone();
@@ -60,30 +59,26 @@ impl Workqueue {
     /// modifies are affected. [`report`](Self::report) returns the current ones.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
-    /// already queued run on the pools where they wait. No item is lost.
+    /// already queued run on the pools where they wait.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
-    /// items of other threads are rejected and counted. A thread that changes the attributes
-    /// repeatedly therefore leaves producers little time. A call that changes nothing does not
-    /// drain. If another thread queues an item while the call begins, that item may start after
-    /// items that the thread queues later.
+    /// items of other threads are rejected and counted. A call that changes nothing does not drain.
+    /// If another thread queues an item while the call begins, that item may start after items that
+    /// the thread queues later.
     ///
     /// Differs from Linux: an ordered queue does not automatically follow a change to the machine
     /// or to [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when its
     /// attributes are set, even to the same values.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Briefly acquires pool locks. For an ordered queue it blocks as [`drain`](Self::drain) does.
+    /// Briefly acquires pool locks. For an ordered queue it blocks and panics as
+    /// [`drain`](Self::drain) does.
     ///
     /// # Cost
     ///
     /// A queue keeps all its former pwqs until it is destroyed, so memory grows with the number of
     /// *different* attributes. A pool without routes ends all its workers.
-    ///
-    /// # Panics
-    ///
-    /// For an ordered queue, the same as [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -122,8 +117,7 @@ impl Workqueue {
             if trace::is_emitting() {
                 return Err(BuildError::OwnQueue);
             }
-            // This check comes first, because the queue may be destroyed while one of its items
-            // runs.
+            // Checked first, because the queue may be destroyed while one of its items runs.
             inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
         if inner.closed.is_destroyed() {

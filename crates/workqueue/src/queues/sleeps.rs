@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
-//! that armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer, which holds the waker and is in the shard of the CPU that
+//! armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
@@ -17,22 +17,18 @@
 //!           expired;  then fire the wakers
 //! ```
 //!
-//! A poll either finds the timer with a waker and replaces it, so that the manager fires the new
-//! waker, or it finds that the timer has expired and is ready. No wake-up is lost. Wakers are
-//! cloned before the lock is acquired and dropped after it is released. The manager does not access
-//! a timer after it has marked it as expired, so its owner frees it without the lock. The twins are
-//! `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
+//! A poll either replaces the waker, so that the manager fires the new one, or finds that the timer
+//! has expired. No wake-up is lost. Wakers are cloned before the lock and dropped after it. The
+//! manager does not access a timer after it has marked it as expired, so its owner frees it without
+//! the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
 //! `sleep: the first wakes no thread` and `sleep: an expiry publishes nothing`.
 //!
 //! # Slack
 //!
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
-//! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
-//! deadline is not before that firing. If it has fired fewer wakers, it delays no sleep. A paused
-//! clock has no slack.
-//!
-//! # Which thread fires
+//! given by the tunable `sleep_slack_us`, by which a sleep is late at most. Paused clocks have
+//! none.
 //!
 //! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 
@@ -64,7 +60,6 @@ const MANY: usize = 8;
 /// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
-/// The wheels of a registry's sleeps.
 pub(crate) struct Sleeps {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     /// I: the slack in nanoseconds.
@@ -86,7 +81,7 @@ unsafe impl Sync for SleepTimer {}
 /// A timer in a shard, guarded by the shard's lock except for the flag.
 #[repr(C)]
 struct Sleeper {
-    node: Node<()>,
+    node: std::cell::UnsafeCell<Node<()>>,
     /// `None` once the timer has expired.
     waker: UnsafeCell<Option<Foreign<Waker>>>,
     /// I: the index of its shard.
@@ -100,25 +95,14 @@ struct Sleeper {
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
 impl SleepTimer {
-    /// Returns a pointer to the timer. No reference to it may exist, because the shard's lock
-    /// guards it.
-    fn as_ptr(&self) -> *const Sleeper {
-        self.0.as_ptr()
-    }
-
-    fn flag(&self) -> &AtomicBool {
-        // SAFETY: the timer is allocated as long as this exists, and the flag is atomic.
-        unsafe { &(*self.as_ptr()).has_expired }
-    }
-
-    fn waker(&self) -> &UnsafeCell<Option<Foreign<Waker>>> {
-        // SAFETY: the timer is allocated as long as this exists, and the field is a cell.
-        unsafe { &(*self.as_ptr()).waker }
+    fn sleeper(&self) -> &Sleeper {
+        // SAFETY: the timer is allocated as long as this exists. Its node, which the holder of the
+        // shard's lock changes, is in a cell.
+        unsafe { self.0.as_ref() }
     }
 
     fn shard<'a>(&self, sleeps: &'a Sleeps) -> &'a Mutex<Shard> {
-        // SAFETY: the timer is allocated as long as this exists, and the field is constant.
-        &sleeps.shards[unsafe { (*self.as_ptr()).shard } as usize]
+        &sleeps.shards[self.sleeper().shard as usize]
     }
 
     fn has_expired(&self) -> bool {
@@ -126,7 +110,7 @@ impl SleepTimer {
         // If the manager's store comes first, the waker is taken and the timer is ours alone. If
         // our load comes first, we take the lock, after the manager or before it.
         // Test: sleep_dropped_early_wakes_no_task
-        self.flag().load(Ordering::Acquire)
+        self.sleeper().has_expired.load(Ordering::Acquire)
     }
 
     /// Takes the waker.
@@ -136,7 +120,7 @@ impl SleepTimer {
     /// 1. The caller has locked the shard, or owns a timer that has expired.
     unsafe fn take(&self) -> Option<Foreign<Waker>> {
         // SAFETY: (1).
-        self.waker().with_mut(|waker| unsafe { (*waker).take() })
+        self.sleeper().waker.with_mut(|waker| unsafe { (*waker).take() })
     }
 }
 
@@ -152,7 +136,6 @@ impl Sleeps {
         }
     }
 
-    /// Returns the index of the current CPU's shard.
     fn here(&self) -> usize {
         cpu::current().index() % self.shards.len()
     }
@@ -182,13 +165,12 @@ fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
         // load comes first, the owner waits for the lock that we hold.
         // Test: sleep_dropped_early_wakes_no_task
         let order = twin::order("sleep: an expiry publishes nothing", Ordering::Release);
-        timer.flag().store(true, order);
+        timer.sleeper().has_expired.store(true, order);
     }
     wakers
 }
 
 impl Timers {
-    /// Wakes the tasks whose time has come.
     pub(super) fn fire_sleeps(&self, now_ns: u64) {
         let sleeps = &self.sleeps;
         if now_ns < sleeps.rests_until_ns.load(Ordering::Relaxed) {
@@ -234,7 +216,7 @@ impl Timers {
         let Some(there) = timer else {
             let shard = self.sleeps.here();
             let sleeper = Box::new(Sleeper {
-                node: Node::new(()),
+                node: Node::new(()).into(),
                 waker: UnsafeCell::new(Some(ours)),
                 shard: shard as u32,
                 has_expired: AtomicBool::new(false),
@@ -254,7 +236,7 @@ impl Timers {
         let lock = there.shard(&self.sleeps).lock();
         // The time may have come while the waker was cloned.
         // SAFETY: the lock of the shard is held.
-        let waits = there.waker().with_mut(|place| unsafe {
+        let waits = there.sleeper().waker.with_mut(|place| unsafe {
             (*place).as_mut().map(|waker| (!keeps).then(|| mem::swap(waker, &mut ours))).is_some()
         });
         drop(lock);

@@ -1,19 +1,50 @@
-//! Queues closures and futures, which run once.
+//! Queues closures and futures, which run once, if the queue admits them; many of them in chains.
 
-use item::internal::head::Name;
+use std::ptr::NonNull;
+
+use base::internal::panics::contain;
+use sync::atomic::Ordering;
+
+use item::internal::{
+    deferred_drops::DeferredDrops,
+    head::{Head, Name},
+    list::set_fresh_next,
+};
+use limit::internal::capacity::Capacity;
 
 use super::{
     admission::{TrySpawnError, admitted},
-    queue::Workqueue,
-    task::rejected,
+    queue::{COUNTS, GROUP_DRAINS, Inner, Workqueue},
+    task::{TaskOptions, rejected},
 };
 use crate::{
     execute::{
-        deadline::{AnyTime, AsTicket},
+        deadline::AnyTime,
         join::{self, JoinHandle},
     },
     pools::pwq::Pwq,
 };
+
+pub(crate) enum Admission<'a> {
+    /// The queue accepts the item.
+    Open,
+    /// The queue accepts the item if there is free capacity.
+    Counted(&'a Capacity),
+    /// The queue rejects the item, and has counted the rejection.
+    Closed,
+}
+
+/// The maximum length of a chain, equal to the size of a worker's batch. The value is a guess: with
+/// longer chains the workers start later.
+const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+
+/// Closures that are pushed together. If the iterator panics, dropping this value pushes them.
+struct Gathered<'a> {
+    options: TaskOptions<'a>,
+    items: [NonNull<Head>; CHAIN],
+    len: usize,
+    nr_queued: usize,
+}
 
 impl Workqueue {
     /// Queues `func` to run once, and returns a handle that waits for its result.
@@ -45,13 +76,10 @@ impl Workqueue {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
-    /// or if it is being drained and the caller is not one of its items. The error contains `func`.
-    /// All rejections are counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error: if the queue's
+    /// [capacity](crate::Builder::capacity) is used up, if the queue was destroyed, or if it is
+    /// being drained and the caller is not one of its items. All rejections are counted (`refused`
+    /// of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -65,19 +93,8 @@ impl Workqueue {
         Ok(handle)
     }
 
-    /// Queues `func`, the ticket of a scope, on an open queue. It holds no capacity permit.
-    pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-        let home = self.here();
-        let (item, handle) = join::joinable(Name::of(&func), AsTicket, func, home, false);
-        home.push(item);
-        handle
-    }
-
     /// Queues `func` to run once, without a handle. This is cheaper than [`spawn`](Self::spawn).
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`try_spawn`](Self::try_spawn).
+    /// The errors are those of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
@@ -92,20 +109,18 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// The future's wakers queue it on the pool of the pod in which they are called. The queue is
-    /// therefore an executor, within its limits: `max_active` counts polls, not suspended futures,
-    /// and an ordered queue polls one future at a time, in the order of the wakes. A poll that
-    /// blocks delays a worker; use [`spawn`](Self::spawn) for such work.
+    /// The future's wakers queue it on the pool of the pod in which they are called. `max_active`
+    /// counts polls, not suspended futures, and an ordered queue polls one future at a time, in the
+    /// order of the wakes. A poll that blocks delays a worker; use [`spawn`](Self::spawn) for it.
     ///
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
     /// - Once the future has been polled, a worker drops it, even if the future is
-    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
-    ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
-    ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as
-    ///   it drops a closure. A suspended future that has neither a handle nor wakers left is
-    ///   dropped by the thread that dropped the last of them.
+    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, that happens when
+    ///   its turn comes. Its destructor may block, and counts against `max_active` as its polls do.
+    ///   If the future was never polled, the canceller drops it, as it drops a closure. The thread
+    ///   that drops the last handle or waker of a suspended future drops it.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
     ///   handle to the queue, wait for suspended futures.
     ///
@@ -140,10 +155,67 @@ impl Workqueue {
         self.task().spawn_async(future)
     }
 
+    /// Acquires a capacity permit if the queue has a capacity. The result is `true` if the new item
+    /// holds a permit.
+    #[inline]
+    pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
+        match self.admission() {
+            Admission::Open => Ok(false),
+            Admission::Counted(capacity) if capacity.try_take() => Ok(true),
+            Admission::Counted(_) => {
+                self.inner.note_refused();
+                Err(TrySpawnError::FULL)
+            }
+            Admission::Closed => Err(TrySpawnError::CLOSED),
+        }
+    }
+
+    /// Returns `true` if the caller may queue uncounted items; otherwise counts the rejection.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        !matches!(self.admission(), Admission::Closed)
+    }
+
+    /// Checks whether the caller may queue items, and counts a rejection.
+    #[inline]
+    pub(crate) fn admission(&self) -> Admission<'_> {
+        let closed = &self.inner.closed;
+        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
+            return Admission::Open;
+        }
+        self.inner.admission_else()
+    }
+
     /// Returns the pwq for an item that this thread queues.
     #[inline]
     pub(crate) fn here(&self) -> &Pwq {
-        self.inner.route_table.here().in_lane(self.lane)
+        self.inner.route_table.routes().here().in_lane(self.lane)
+    }
+}
+
+impl Inner {
+    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
+    /// callers except its own items.
+    #[cold]
+    fn admission_else(&self) -> Admission<'_> {
+        self.must_be_at_home();
+        let accepts = match self.closed.word.load(Ordering::Relaxed) & !COUNTS {
+            0 => true,
+            GROUP_DRAINS => self.group.as_ref().is_some_and(|group| group.runs_here()),
+            _ => self.runs_here(),
+        };
+        if !accepts {
+            self.note_refused();
+            return Admission::Closed;
+        }
+        match &self.core.capacity {
+            Some(capacity) => Admission::Counted(capacity),
+            None => Admission::Open,
+        }
+    }
+
+    pub(crate) fn note_refused(&self) {
+        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -158,8 +230,8 @@ impl Pwq {
         }
     }
 
-    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once: the
-    /// state word records the permit, and the state word of an item without a handle is never read.
+    /// The item gets a handle, which is dropped at once: the state word records the permit, and the
+    /// state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
         let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, self, true);
@@ -167,3 +239,88 @@ impl Pwq {
         self.push(item);
     }
 }
+
+/// Does the work of [`TaskOptions::spawn_detached_all`].
+pub(super) fn spawn_detached_all<F>(
+    options: TaskOptions<'_>,
+    funcs: impl IntoIterator<Item = F>,
+) -> usize
+where
+    F: FnOnce() + Send + 'static,
+{
+    let mut gathered =
+        Gathered { options, items: [NonNull::dangling(); CHAIN], len: 0, nr_queued: 0 };
+    for func in funcs {
+        match gathered.options.queue.try_permit() {
+            // FOREIGN(refused-drop): a rejected closure, on the caller; it may unwind.
+            Err(_) => drop(func),
+            Ok(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
+            Ok(true) => {
+                gathered.push();
+                gathered.options.home().push_detached(func, true);
+                gathered.nr_queued += 1;
+            }
+        }
+    }
+    gathered.push();
+    gathered.nr_queued
+}
+
+impl Gathered<'_> {
+    #[inline]
+    fn add(&mut self, item: NonNull<Head>) {
+        self.items[self.len] = item;
+        self.len += 1;
+        if self.len == CHAIN {
+            self.push();
+        }
+    }
+
+    fn push(&mut self) {
+        let items = &self.items[..std::mem::take(&mut self.len)];
+        let (Some(&oldest), Some(&newest)) = (items.first(), items.last()) else {
+            return;
+        };
+        // The iterator may have taken a long time, or may have closed the queue.
+        if !self.options.queue.admits() {
+            return refuse(self.options.queue, items);
+        }
+        self.nr_queued += items.len();
+        let home = self.options.home();
+        let mut older = std::ptr::null_mut();
+        for &item in items {
+            // SAFETY: the item was just created, and no other thread knows it.
+            let head = unsafe { item.as_ref() };
+            head.home.store(home.as_home(), Ordering::Relaxed);
+            // SAFETY: as above.
+            unsafe { home.emit_queued(item) };
+            set_fresh_next(item, older);
+            older = item.as_ptr();
+        }
+        home.pool.push_chain(newest, oldest);
+    }
+}
+
+/// Drops closures that were admitted before the queue was closed.
+#[cold]
+fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
+    let mut deferred_drops = DeferredDrops::default();
+    for (at, &item) in items.iter().enumerate() {
+        if at > 0 {
+            // The caller's check already counted the first one.
+            queue.inner.note_refused();
+        }
+        // SAFETY: the item was just created, and no other thread knows it.
+        unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
+    }
+    for func in deferred_drops.dropped {
+        // FOREIGN(refused-drop): each rejected closure, on the calling thread; a panic is
+        // contained.
+        contain(|| drop(func));
+    }
+}
+
+// If the iterator forked, the closures in the child belong to the parent.
+sync::on_drop!(Gathered<'_>, it => if it.options.queue.inner.is_at_home() {
+    it.push();
+});

@@ -14,39 +14,37 @@
 //! ```
 //!
 //! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
-//!   takes closures. A run sees the state as the previous run left it.
+//!   takes closures.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
-//!   spawn is about to queue it. Only the spawn that finds `nr` at 0 queues the item, and only the
-//!   run that brings `nr` down to 0 is not followed by another run. A closure is counted before it
-//!   is pushed, so a run can find fewer closures than are counted. It then waits for the push,
-//!   which takes a few instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
-//!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
-//!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
-//!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
-//!   relaxed count`.
+//!   spawn is about to queue it: the spawn that finds `nr` at 0. Only the run that brings `nr` down
+//!   to 0 is not followed by another run. A closure is counted before it is pushed, so a run can
+//!   find fewer closures than are counted. It then waits for the push, which takes a few
+//!   instructions without user code. Twin `strand: forgets a late push`.
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. Each spawn
+//!   that does not queue the item waits until the spawn that found 0 has queued it. `QUEUEING` is
+//!   set for a few steps without user code, so that no thread can wait for itself. Twins `strand:
+//!   returns before it is queued`, `strand: relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
-//!   in it. If the canceller finds the item running and queued again, it leaves the item to that
-//!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If the canceller
-//!   removed the item as it removes an ordinary one, the closures would wait forever: twin `strand:
-//!   is unqueued while it runs`. A canceller cannot reach the closures of a running strand. Each
-//!   closure therefore records the number of bulk cancels at its spawn, and is cancelled instead of
-//!   run if the number has changed since. Twin `strand: starts what was cancelled`. The run of a
-//!   canceller leaves closures with the current number, and queues the item again. Models have too
-//!   few colors to reach this case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   in it. If the item is running and queued again, the canceller leaves it to that run, at the
+//!   end of which the item is cancelled (`pools/cut.rs`, case 2); otherwise the closures would wait
+//!   forever: twin `strand: is unqueued while it runs`. A canceller cannot reach the closures of a
+//!   running strand, so each closure records the number of bulk cancels at its spawn, and is
+//!   cancelled instead of run if the number has changed. Twin `strand: starts what was cancelled`.
+//!   The run of a canceller leaves closures with the current number, and queues the item again.
+//!   Models have too few colors to reach this case. Test:
+//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
 //!   it. So the run first queues the item, lets the pool adopt it, and then checks the color of its
 //!   own count. If that color is still open, the new count has the same color, and the run ends.
-//!   If a flush has closed the color, the run executes all remaining closures before it ends.
-//!   Later closures are younger than the new count. Twins `strand: ends during a flush`, `strand:
-//!   leaves its count to a later color`.
+//!   Otherwise the run executes all remaining closures before it ends. Twins `strand: ends during a
+//!   flush`, `strand: leaves its count to a later color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
-//!   claim, which takes a few instructions without user code. It waits because the strand's count
-//!   keeps alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
+//!   claim, because the strand's count keeps alive the pwq that the canceller reads. Twin `strand:
+//!   pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -92,15 +90,14 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The bit of `Base::nr` that is set while a spawn queues the strand's item.
 const QUEUEING: usize = 1;
-/// One closure in `Base::nr`.
 const ONE: usize = 2;
 
 /// Runs closures on a queue one after the other, and passes a state to each of them; created by
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
-/// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
-/// for its turn blocks no thread. A program can have hundreds of thousands of strands.
+/// session, an account, an actor. A closure that waits for its turn blocks no thread. A program can
+/// have hundreds of thousands of strands.
 ///
 /// A `Strand` is a handle; clones are handles to the same strand. It is also a handle to its queue.
 ///
@@ -117,8 +114,8 @@ const ONE: usize = 2;
 ///
 /// Other operations treat a strand as follows:
 ///
-/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
-///   to one item.
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares treat the strand as one
+///   item.
 /// - [Capacity](crate::Builder::capacity) counts each closure that waits.
 /// - Statistics, and wait and run times, count each run of the strand as one item, regardless of
 ///   the number of its closures.
@@ -131,15 +128,14 @@ const ONE: usize = 2;
 ///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, as with two
+/// - Two closures of different strands that join each other's later closures deadlock, like
 ///   mutexes.
 ///
 /// # Cost
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
 /// plus the state. Creating and dropping it takes about 0.1 µs. A closure costs as much as one of
-/// [`Workqueue::spawn`], or less if the strand is busy, because in that case nothing is enqueued. A
-/// joiner never runs the closure.
+/// [`Workqueue::spawn`], or less if the strand is busy. A joiner never runs it.
 ///
 /// # Panics
 ///
@@ -194,7 +190,6 @@ struct Base {
     /// A: [`ONE`] times the number of counted closures that runs have not yet subtracted, combined
     /// with [`QUEUEING`].
     nr: AtomicUsize,
-    /// The part that only the run accesses.
     own: UnsafeCell<Own>,
 }
 
@@ -246,11 +241,7 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand that has the state `state` and runs its closures on this queue.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
+    /// Creates a strand with the state `state`, whose closures run on this queue. Never blocks.
     ///
     /// # Examples
     ///
@@ -288,15 +279,12 @@ impl Workqueue {
 
 impl<S: Send + 'static> Strand<S> {
     /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
-    /// that waits for its result.
-    ///
-    /// If the queue rejects `func`, for example because it is full, `func` is dropped, and the
-    /// handle returns the error.
+    /// that waits for its result. If the queue rejects `func`, it is dropped, and the handle
+    /// returns the error.
     ///
     /// # Blocking
     ///
-    /// The same as [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the
-    /// strand.
+    /// The same as [`Workqueue::enqueue`]. A closure of the strand may call it, too.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -305,11 +293,8 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, |handle| handle).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`spawn`](Self::spawn) does, without a handle. If the queue is full or
+    /// closed, the error contains `func`.
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce(&mut S) + Send + 'static,
@@ -317,8 +302,7 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, drop)
     }
 
-    /// Passes `func`'s handle to `keep`, and then pushes `func`. If `keep` drops the handle, each
-    /// panic is reported to the queue's handler.
+    /// Passes `func`'s handle to `keep`, and then pushes `func`, as `TaskOptions::try_push` does.
     fn try_push<T, F, K>(
         &self,
         func: F,
@@ -359,11 +343,7 @@ impl<S: Send + 'static> Strand<S> {
 
 impl<S> Strand<S> {
     /// Returns the number of closures that were spawned and have not run. Until the strand is idle
-    /// again, the result can also include closures that have run.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. The result may be outdated when the caller uses it.
+    /// again, the result can also include closures that have run. Never blocks.
     pub fn backlog(&self) -> usize {
         self.base().nr.load(Ordering::Relaxed) / ONE
     }
@@ -378,7 +358,7 @@ impl Base {
     /// # Safety
     ///
     /// 1. `closure` is linked, and in no list.
-    /// 2. The same as for [`enqueue`](Self::enqueue).
+    /// 2. `item` belongs to the strand, and the caller has a handle.
     unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
         let mut before = self.nr.load(Ordering::Relaxed);
         let mut backoff = Backoff::new();
@@ -420,70 +400,77 @@ impl Base {
         let work = unsafe { Work::lent(item) };
         self.queue.plan_and_push_then(&work, home, end);
     }
+}
 
-    /// Queues the strand's item.
-    ///
+/// A run of a strand, which owns the closures that were taken from the strand's list.
+struct Run<'a> {
+    item: NonNull<Head>,
+    base: &'a Base,
+    own: &'a mut Own,
+}
+
+impl<'a> Run<'a> {
     /// # Safety
     ///
-    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
-    unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
-        // SAFETY: (1).
-        let work = unsafe { Work::lent(item) };
-        let _ = self.queue.plan_and_push(&work, home, false);
+    /// 1. The caller runs `item`, which belongs to a strand, until it drops the result.
+    unsafe fn of(item: NonNull<Head>) -> Self {
+        // SAFETY: (1): a running item is alive, and an `Item` begins with its `Base`.
+        let base: &Base = unsafe { item.cast().as_ref() };
+        // SAFETY: (1): runs do not overlap, and only they access this part.
+        let own = unsafe { &mut *base.own.get() };
+        Self { item, base, own }
     }
 
-    /// Returns `true` if `closure`, which belongs to the strand, was spawned before the last bulk
-    /// cancel.
+    /// Queues the strand's item at `home`.
+    fn enqueue(&self, home: &Pwq) {
+        // SAFETY: (1) of `of`: the item is alive.
+        let work = unsafe { Work::lent(self.item) };
+        let _ = self.base.queue.plan_and_push(&work, home, false);
+    }
+
+    /// Returns the pwq on which the strand is queued again.
+    #[inline]
+    fn next_home(&self) -> &'a Pwq {
+        self.base.queue.route_table.routes().here().in_lane(self.base.lane)
+    }
+
+    /// Returns `true` if `closure` was spawned before the last bulk cancel.
     fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
         // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
-        mark.nr_cancels != self.queue.core.nr_cancels.load(Ordering::Relaxed)
+        mark.nr_cancels != self.base.queue.core.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Takes the next closure if `is_wanted` returns `true` for it. Only the run calls this.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn next(&self, is_wanted: impl FnOnce(&NonNull<Head>) -> bool) -> Option<NonNull<Head>> {
-        // SAFETY: (1). The reference ends before the closure is called.
-        let own = unsafe { &mut *self.own.get() };
-        if own.taken.is_empty() {
-            own.taken = self.pushed.take(|_| Color::default());
+    /// Returns the list of the closures that are left; empty if none has been pushed.
+    fn taken(&mut self) -> &mut List {
+        if self.own.taken.is_empty() {
+            self.own.taken = self.base.pushed.take(|_| Color::default());
         }
-        own.taken.first().filter(is_wanted)?;
-        own.nr_done += 1;
-        own.taken.pop_front()
+        &mut self.own.taken
     }
 
-    /// Returns `true` if no closure is counted, so that the caller's run must end. Only the run
-    /// calls this.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn is_idle(&self) -> bool {
-        // SAFETY: (1).
-        let own = unsafe { &mut *self.own.get() };
-        let nr_done = std::mem::take(&mut own.nr_done);
+    /// Takes the next closure.
+    fn next(&mut self) -> Option<NonNull<Head>> {
+        let closure = self.taken().pop_front()?;
+        self.own.nr_done += 1;
+        Some(closure)
+    }
+
+    /// Returns `true` if no closure is counted, so that the run must end.
+    fn is_idle(&mut self) -> bool {
+        let nr_done = std::mem::take(&mut self.own.nr_done);
         // Relaxed suffices, because no data is read on the basis of the count. The list and the
         // item have orderings of their own.
-        let before = self.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
+        let before = self.base.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
-    /// Runs the next closure as part of the strand's run from `home`. Returns `false` if there is
-    /// none.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item, from `home`.
-    unsafe fn run_next(&self, home: &Pwq) -> bool {
-        // SAFETY: (1).
-        let Some(closure) = (unsafe { self.next(|_| true) }) else {
+    /// Runs the next closure as part of the run from `home`. Returns `false` if there is none.
+    fn run_next(&mut self, home: &Pwq) -> bool {
+        let Some(closure) = self.next() else {
             return false;
         };
         // SAFETY: a linked item is alive.
@@ -495,53 +482,38 @@ impl Base {
         true
     }
 
-    /// Returns the number of counted closures that are left. Only the run calls this.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs the item.
-    unsafe fn nr_left(&self) -> usize {
-        // SAFETY: (1).
-        let nr_done = unsafe { (*self.own.get()).nr_done };
-        self.nr.load(Ordering::Relaxed) / ONE - nr_done
+    /// Returns the number of counted closures that are left.
+    fn nr_left(&self) -> usize {
+        self.base.nr.load(Ordering::Relaxed) / ONE - self.own.nr_done
     }
 
     /// Runs a batch of closures.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller runs `item`, which belongs to the strand.
-    unsafe fn run(&self, item: NonNull<Head>) {
-        // SAFETY: (1): the pwq of a running item is alive.
+    fn run(mut self) {
+        // SAFETY: (1) of `of`: the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
         // Read this before the item is queued again, because that changes the color.
-        let color = list::color(item);
+        let color = list::color(self.item);
         let mut nr_run = 0;
         let mut backoff = Backoff::new();
-        // SAFETY: (1).
-        while nr_run < MAX_BATCH || unsafe { self.nr_left() } == 0 {
-            // SAFETY: (1).
-            if unsafe { self.run_next(home) } {
+        while nr_run < MAX_BATCH || self.nr_left() == 0 {
+            if self.run_next(home) {
                 nr_run += 1;
-            // SAFETY: (1), and there was no closure.
-            } else if unsafe { self.is_idle() } {
+            } else if self.is_idle() {
                 return;
             } else {
                 // A spawner has counted its closure, and is about to push it.
                 backoff.pause();
             }
         }
-        let next = self.queue.route_table.here().in_lane(self.lane);
-        // SAFETY: (1).
-        unsafe { self.enqueue(item, next) };
+        let next = self.next_home();
+        self.enqueue(next);
         let is_open = || home.pool.is_open(home.slot, color);
         if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
             return;
         }
-        // SAFETY: (1).
-        let mut nr_left = unsafe { self.nr_left() };
-        // SAFETY: (1). The next run subtracts these closures from the count.
-        while nr_left > 0 && unsafe { self.run_next(home) } {
+        let mut nr_left = self.nr_left();
+        // The next run subtracts these closures from the count.
+        while nr_left > 0 && self.run_next(home) {
             nr_left -= 1;
         }
     }
@@ -557,8 +529,8 @@ impl<S: Send + 'static> Item<S> {
     );
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
-        // SAFETY: the caller runs the item, which begins with its `Base`.
-        unsafe { item.cast::<Base>().as_ref().run(item) };
+        // SAFETY: the caller runs the item.
+        unsafe { Run::of(item) }.run();
         Ending::Returned
     }
 
@@ -573,21 +545,21 @@ impl<S: Send + 'static> Item<S> {
 
     /// Cancels the closures that were spawned before the last bulk cancel, instead of running them.
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
-        // SAFETY: the caller runs the item, which begins with its `Base`.
-        let base = unsafe { item.cast::<Base>().as_ref() };
+        // SAFETY: the caller runs the item.
+        let mut run = unsafe { Run::of(item) };
         // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
-        // SAFETY: as above.
-        while let Some(closure) = unsafe { base.next(|&it| base.is_cancelled(it)) } {
+        while let Some(first) = run.taken().first()
+            && run.is_cancelled(first)
+            && let Some(closure) = run.next()
+        {
             // SAFETY: the closure is linked, and we hold its only link.
             let popped = unsafe { (closure.as_ref().vtable().cancel)(closure, deferred_drops) };
             deferred_drops.nr_more += isize::from(popped.ran());
         }
-        // SAFETY: as above. If closures are left, they are counted.
-        if !unsafe { base.is_idle() } {
-            let next = base.queue.route_table.here().in_lane(base.lane);
-            // SAFETY: as above.
-            unsafe { base.enqueue(item, next) };
+        // If closures are left, they are counted.
+        if !run.is_idle() {
+            run.enqueue(run.next_home());
         }
     }
 

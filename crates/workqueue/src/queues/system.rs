@@ -21,8 +21,7 @@ use crate::{
 /// time. Use [`system_long`] or [`system_unbound`] for a long item.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
-/// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
-/// because the items of other users may take any amount of time.
+/// `fork` builds its own. To wait for your items, flush or join the items and never the queue.
 ///
 /// No user can stop or change a system queue for the others:
 ///
@@ -48,8 +47,7 @@ use crate::{
 /// assert_eq!(workqueue::system()?.spawn(|| 6 * 7).join()?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias("system_wq", "system_percpu_wq", "schedule_work"))]
-#[doc(alias = "flush_scheduled_work")]
+#[doc(alias("system_wq", "system_percpu_wq", "schedule_work", "flush_scheduled_work"))]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events", true, Builder::per_cpu)
@@ -57,39 +55,26 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
 ///
-/// It is per-CPU like [`system`], with workers of nice value -20. If this process may not set that
-/// value, the workers run at 0. The queue's [`report`](Workqueue::report) and its row in
-/// `observe::snapshot` contain the value in use.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// It is per-CPU like [`system`], with the same errors, with workers of nice value -20. If this
+/// process may not set that value, the workers run at 0. The queue's [`report`](Workqueue::report)
+/// and its row in `observe::snapshot` contain the value in use.
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events_highpri", true, |queue| queue.per_cpu().highpri_if_permitted())
 }
 
-/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
-///
-/// It is like [`system`], but separate from it, so that short items do not wait for long ones.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`. It is like
+/// [`system`], with the same errors, but separate from it, so that short items do not wait.
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, "events_long", true, Builder::per_cpu)
 }
 
-/// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
-///
-/// Its `max_active` has the maximum value, so that blocked items do not keep others from running.
-///
-/// # Errors
-///
-/// Returns the same errors as [`system`].
+/// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`. Its
+/// `max_active` has the maximum value, so that blocked items do not keep others from running. The
+/// errors are those of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -101,22 +86,14 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
 /// [`system`] items.
 ///
-/// # Blocking
+/// # Blocking, errors and panics
 ///
 /// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
-/// RCU read-side critical section.
+/// RCU read section, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
 ///
-/// # Errors
-///
-/// The error contains one of:
-///
-/// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error returned by [`system`]. Nothing has run in these two cases.
-/// - [`JoinError::Panicked`].
-///
-/// # Panics
-///
-/// The same as [`JoinHandle::join`](crate::JoinHandle::join).
+/// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
+/// it, an error returned by [`system`] (nothing has run in these two cases), or
+/// [`JoinError::Panicked`].
 ///
 /// # Examples
 ///
@@ -142,15 +119,8 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// If runs panic, returns the error of the first one, but only after all runs have ended.
-///
-/// # Blocking
-///
-/// The same as [`work_on_cpu`].
-///
-/// # Errors
-///
-/// Returns the same errors as [`work_on_cpu`].
+/// If runs panic, returns the error of the first one, but only after all runs have ended. Blocks,
+/// and returns other errors, as [`work_on_cpu`] does.
 ///
 /// # Examples
 ///

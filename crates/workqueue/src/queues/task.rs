@@ -13,6 +13,7 @@ use super::{
     expiry::StartBefore,
     future::{self, CancelHandle},
     queue::Workqueue,
+    spawn,
 };
 use crate::{
     execute::{
@@ -26,11 +27,10 @@ use crate::{
 
 /// Options for one piece of work, which the last call of a chain queues; created by
 /// [`Workqueue::task`].
-///
 /// All options can be combined. [`deadline`](Self::deadline),
 /// [`hard_deadline`](Self::hard_deadline), [`cancel_handle`](Self::cancel_handle) and the options
-/// that wait for capacity apply to closures and futures; a reusable item is cancelled by its own
-/// handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
+/// that wait for capacity apply to closures and futures; a reusable item has its own handle, and
+/// [`try_enqueue`](Self::try_enqueue).
 ///
 /// Options may hold a capacity permit: see [`reserve`](Self::reserve).
 ///
@@ -52,7 +52,6 @@ use crate::{
 #[must_use = "the last call queues the work"]
 pub struct TaskOptions<'a> {
     pub(super) queue: &'a Workqueue,
-    /// The CPU, or `None` for that of the caller.
     cpu: Option<CpuId>,
     lane: Lane,
     deadline: Option<time::Instant>,
@@ -65,7 +64,6 @@ pub struct TaskOptions<'a> {
 /// The way in which the work gets a capacity permit.
 enum Entry<'a> {
     Try,
-    /// Waits, at most until this time.
     Wait(Option<time::Instant>),
     Permit(Permit<'a>),
 }
@@ -94,9 +92,9 @@ impl Workqueue {
 impl<'a> TaskOptions<'a> {
     /// Queues the work on the pool of `cpu`'s pod.
     ///
-    /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
-    /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
-    /// guarantees it. A joiner that helps runs the item on its own thread.
+    /// If the queue may not use the CPU, the item is queued on the first pod. Only a
+    /// [`strict`](crate::Builder::strict) queue with the affinity `Cpu` guarantees that the item
+    /// runs on that CPU. A joiner that helps runs it on its own thread.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     #[doc(alias("queue_work_on", "schedule_work_on"))]
@@ -104,11 +102,10 @@ impl<'a> TaskOptions<'a> {
         Self { cpu: Some(cpu), ..self }
     }
 
-    /// Queues the work on a pool of the NUMA node `node`: the pool of the current CPU's pod if that
-    /// pod is in the node, otherwise the pool of the first pod of the node.
+    /// Queues the work on a pool of the NUMA node `node`: that of the current CPU's pod if the pod
+    /// is in the node, otherwise that of the node's first pod. A pod may belong to several nodes.
     ///
-    /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
-    /// pod. A pod that spans nodes belongs to each of them.
+    /// If the node is unknown or the queue uses none of its CPUs, it is queued on the first pod.
     #[doc(alias("queue_work_node", "async_schedule_node"))]
     pub fn on_node(self, node: u32) -> Self {
         let cpu = self.queue.inner.route_table.routes().cpu_in(node);
@@ -132,11 +129,8 @@ impl<'a> TaskOptions<'a> {
     /// [`JoinError::Expired`](crate::JoinError::Expired).
     ///
     /// The clock is that of the queue's registry. If a test [pauses](crate::Registry::for_tests)
-    /// this clock, compute the deadline from [`Registry::now`](crate::Registry::now) instead of
-    /// `Instant::now`.
-    ///
-    /// Use it for work that is useless when it is late, such as a request whose client has given
-    /// up. A queue that has fallen behind catches up, because it skips expired items.
+    /// it, compute the deadline from [`Registry::now`](crate::Registry::now). Use a deadline for
+    /// work that is useless when it is late, such as a request whose client has given up.
     ///
     /// # Guarantees
     ///
@@ -146,9 +140,9 @@ impl<'a> TaskOptions<'a> {
     /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
     ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item
     ///   counts the expiry (`expired`).
-    /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
-    ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
-    ///   toward the [capacity](crate::Builder::capacity).
+    /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. A
+    ///   panic in the drop is discarded. Until then the item is pending, and counts toward the
+    ///   [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///
@@ -179,8 +173,8 @@ impl<'a> TaskOptions<'a> {
     /// at `deadline` if it is still running.
     ///
     /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
-    /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item
-    /// continues until it returns, and its handle then returns the result. A
+    /// item, and waits for the item's [token](crate::CancellationToken::current) end. The item
+    /// continues until it returns, and its handle returns the result. A
     /// [`timeout`](crate::timeout()) drops a future instead.
     ///
     /// # Cost
@@ -245,11 +239,10 @@ impl<'a> TaskOptions<'a> {
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
     /// started or been cancelled. In a work item of another queue, the pool may start another
-    /// worker while the caller blocks. If items of two full queues wait for free capacity in each
-    /// other's queue, they deadlock. Inside an item of this queue the call does not wait, because
-    /// the items that would free capacity may wait for the calling item.
-    ///
-    /// If a drain begins while the caller waits, the work is rejected when the caller is admitted.
+    /// worker. Items of two full queues that wait for capacity in each other's queue
+    /// deadlock. Inside an item of this queue the call does not wait, because the items that would
+    /// free capacity may wait for the calling item. If a drain begins during the wait, the work is
+    /// rejected when the caller is admitted.
     ///
     /// # Panics
     ///
@@ -295,11 +288,8 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error if the queue is
+    /// full or closed.
     pub fn try_spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -309,8 +299,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
-    /// panic is reported to the queue's handler. `name` is the name of the user's function, which
-    /// `func` may wrap.
+    /// panic is reported to the queue's handler.
     pub(super) fn try_push<N, T, F, K>(
         mut self,
         name: Name<N>,
@@ -344,11 +333,8 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn_async(future).unwrap_or_else(rejected)
     }
 
-    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `future`.
+    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error if the queue
+    /// is full or closed.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -372,11 +358,7 @@ impl<'a> TaskOptions<'a> {
         Ok(self.push_future(name, future, start_by, has_permit, |handle| handle))
     }
 
-    /// Queues `func` as [`Workqueue::spawn_detached`] does.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed. The error contains `func`.
+    /// Queues `func` as [`Workqueue::spawn_detached`] does, or returns it in the error.
     pub fn spawn_detached<F>(mut self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -389,9 +371,45 @@ impl<'a> TaskOptions<'a> {
         Ok(())
     }
 
+    /// Queues each of `funcs` to run once, in order, as [`spawn_detached`](Self::spawn_detached)
+    /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
+    /// and not rejected.
+    ///
+    /// The closures are pushed in chains of up to 64, with one atomic update to shared memory for
+    /// each chain. A closure may therefore still be waiting to be queued when the iterator is asked
+    /// for the next one. On return, or if `funcs` panics, all closures that it has returned are
+    /// queued. If the queue is closed during the call, the remaining closures are rejected.
+    ///
+    /// # Blocking and panics
+    ///
+    /// Blocks as [`Workqueue::spawn`] does. On a queue with a
+    /// [capacity](crate::Builder::capacity) closures are pushed one by one. Panics if `funcs` does,
+    /// or in a child of `fork` (see [`Workqueue`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// static SUM: AtomicU64 = AtomicU64::new(0);
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let add = |number| move || _ = SUM.fetch_add(number, Ordering::Relaxed);
+    /// assert_eq!(queue.task().spawn_detached_all((1..=100).map(add)), 100);
+    /// queue.drain()?;
+    /// assert_eq!(SUM.load(Ordering::Relaxed), 5050);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_detached_all<F>(self, funcs: impl IntoIterator<Item = F>) -> usize
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        spawn::spawn_detached_all(self, funcs)
+    }
+
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
-    /// of an error.
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` in place of an
+    /// error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -399,10 +417,8 @@ impl<'a> TaskOptions<'a> {
         }
     }
 
-    /// Queues each of `works` that is not pending, in order, and returns the number queued.
-    ///
-    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
-    /// queueing them one by one.
+    /// Queues each of `works` that is not pending, in order, as one chain to one pool, and returns
+    /// the number queued. For tiny items, this is about twice as fast as queueing them one by one.
     ///
     /// # Blocking
     ///
@@ -422,11 +438,7 @@ impl<'a> TaskOptions<'a> {
         self.queue.enqueue_all_at(self.home(), works)
     }
 
-    /// Queues `work` as [`Workqueue::try_enqueue`] does.
-    ///
-    /// # Errors
-    ///
-    /// If the queue is full or closed, or if the item is disabled.
+    /// Queues `work` as [`Workqueue::try_enqueue`] does, with the same errors.
     pub fn try_enqueue(mut self, work: &Work) -> Result<bool, TrySpawnError> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
@@ -471,8 +483,7 @@ impl<'a> TaskOptions<'a> {
         deadline.map(|deadline| StartBefore::at(self.queue, deadline))
     }
 
-    /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
-    /// permit.
+    /// Checks that the queue accepts the work. Returns `true` if the work holds a capacity permit.
     fn admit(&mut self) -> Result<bool, TrySpawnError> {
         match mem::replace(&mut self.entry, Entry::Try) {
             Entry::Try => self.queue.try_permit(),
@@ -492,7 +503,6 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    /// Passes `func`'s handle to `keep`, and then pushes `func`.
     fn push_closure<N, T: Send + 'static, K>(
         self,
         name: Name<N>,
@@ -514,7 +524,6 @@ impl<'a> TaskOptions<'a> {
         kept
     }
 
-    /// Passes `future`'s handle to `keep`, and then pushes `future`.
     fn push_future<N, F, K>(
         self,
         name: Name<N>,

@@ -2,10 +2,10 @@
 //!
 //! # The protocol
 //!
-//! A delayed item has its own lock, which guards whether the item is *armed*. All operations on its
-//! timer hold this lock: arming, changing, cancelling and firing. Each of them therefore finds the
-//! item either armed or not, and a cancel that finds it armed has won. A thread that later removes
-//! the timer from the wheel finds it disarmed, or armed again with another *generation*.
+//! A delayed item has its own lock, which guards whether the item is *armed*, and which all
+//! operations on its timer hold: arming, changing, cancelling and firing. A cancel that finds the
+//! item armed has won. A thread that later removes the timer from the wheel finds it disarmed, or
+//! armed again with another *generation*.
 //!
 //! ```text
 //! arm, mod:  item's lock:  generation += 1;  wheel's lock: insert the timer
@@ -16,35 +16,30 @@
 //! ```
 //!
 //! Claiming the item makes it pending before its lock is released. The item is therefore armed or
-//! pending at every moment, so that no thread can arm it twice or miss it. The push comes
-//! afterwards.
+//! pending at every moment, so that no thread can arm it twice or miss it.
 //!
 //! The manager never waits for an item's lock, because the holder may wait for a worker. It also
-//! never cuts a list link out of another queue, which may be paused. Instead, it hands the item
-//! over to a reaper; the item stays armed and is in no wheel. The reaper waits for the item's lock,
-//! and otherwise acts as the manager does.
+//! never cuts a list link out of another queue, which may be paused. Instead, it hands the item,
+//! which stays armed and is in no wheel, over to a reaper, which waits for the item's lock.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
 //!
 //! Cancelling everything that is armed for a queue acquires no item's lock. The queue counts such
-//! cancels, and each timer records the count at which it was armed. A timer with an older count is
-//! treated as disarmed and does nothing when it expires. The count is read and changed under the
-//! wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer that was
-//! removed earlier to be fired counts as a visit, for which the canceller waits (`end.rs`). On a
-//! destroyed queue every timer is treated as disarmed, because a thread that saw the queue open may
-//! arm a timer late.
+//! cancels, and a timer with an older count is treated as disarmed. The count is read and changed
+//! under the wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer
+//! that was removed earlier to be fired counts as a visit, for which the canceller waits
+//! (`end.rs`). On a destroyed queue every timer is treated as disarmed, because a thread that saw
+//! the queue open may arm a timer late.
 //!
 //! A timer is linked into the wheel, and into the ring of its queue, through the memory of its
-//! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
-//! inserts the timer, after it has removed the timer from any other wheel.
+//! item, under the lock of the wheel. Only a thread that holds the item's lock inserts the timer,
+//! after it has removed the timer from any other wheel.
 //!
-//! The wheel also contains the items of the C API (`crates/raw`). A [`Kind`] is the function that
-//! the manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
-//!
-//! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). In that case it is in
-//! no wheel, and a callback fires it; the rest is the same. The manager does the work that the
-//! callback cannot do at once.
+//! The wheel also contains the items of the C API (`crates/raw`), with a [`Kind`] of their own.
+//! Sleeping tasks have other wheels (`sleeps.rs`). An item that waits for an RCU grace period
+//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does what the callback
+//! cannot do at once.
 
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 
@@ -78,7 +73,7 @@ use crate::{
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
 /// from which it has just removed the timer. The function either adds the item of the timer to the
-/// vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
+/// vector and returns the lock, or completes the expiry itself and has unlocked the wheel.
 #[derive(Debug)]
 pub struct Kind(pub Expire);
 
@@ -113,7 +108,6 @@ pub struct Timers {
     pub(crate) manager: Arc<Manager>,
 }
 
-/// The timers of one queue.
 pub(crate) struct OwnTimers {
     /// I: the registry's timers, to which these belong.
     pub(crate) all: Arc<Timers>,
@@ -123,12 +117,11 @@ pub(crate) struct OwnTimers {
     nr_cancels: AtomicU64,
 }
 
-/// The timer of one item.
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
-    /// in last.
+    /// The timer's place, guarded by the lock of the wheel in which the item is, or was last,
+    /// armed.
     place: UnsafeCell<Place>,
 }
 
@@ -138,7 +131,6 @@ unsafe impl Send for Timer {}
 // SAFETY: as above.
 unsafe impl Sync for Timer {}
 
-/// The place of an item's timer in a wheel.
 #[repr(C)]
 struct Place {
     node: Node,
@@ -166,7 +158,6 @@ pub(crate) struct Armed {
 }
 
 pub(crate) enum Until {
-    /// A time, in the wheel of a registry.
     Time(Arc<Timers>),
     #[cfg_attr(not(feature = "rcu"), expect(dead_code, reason = "created only for `RcuWork`"))]
     GracePeriod,
@@ -349,8 +340,7 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles. They are dropped after the lock is released and the visit has
-        // ended.
+        // These may be last handles. They are dropped after the unlock and the visit.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -477,7 +467,6 @@ impl Timers {
 }
 
 impl OwnTimers {
-    /// Creates the empty timer set of a queue, as a part of `all`.
     pub(crate) fn new(all: &Arc<Timers>) -> Self {
         Self { all: all.clone(), ring: UnsafeCell::new(Link::NONE), nr_cancels: AtomicU64::new(0) }
     }
@@ -587,13 +576,11 @@ impl Armed {
 }
 
 impl Due {
-    /// Returns the name of the item's function.
     pub(crate) fn func(&self) -> &'static str {
         (self.work.head().vtable().name)()
     }
 
-    /// Drops this handle to the item. Returns the item if it must be freed; freeing it runs user
-    /// code.
+    /// Drops this handle. Returns the item if it must be freed; freeing it runs user code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
@@ -611,8 +598,7 @@ impl Due {
     }
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq, if
-    /// it has one. Returns `None` if the item's list link must be cut out first, and `may_cut` is
-    /// not set.
+    /// it has one. Returns `None` if the item's list link must be cut out first, unless `may_cut`.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,

@@ -2,9 +2,9 @@
 //!
 //! Time is divided into ticks, whose length is fixed when the wheel is created. Level 0 has a slot
 //! for each of the next 64 ticks, level 1 one for each of the next 64 times 64 ticks, and so on.
-//! The level of a timer is given by the highest six-bit group in which its tick differs from the
-//! current tick. As time passes, the timers of a slot move down, at most once for each level.
-//! Insertion and removal take constant time, regardless of the number of timers.
+//! The level of a timer is that of the highest six-bit group in which its tick differs from the
+//! current tick. As time passes, timers move down, at most once for each level. Insertion and
+//! removal take constant time.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
 //! of the slots. The next timer to expire is therefore in the first occupied slot of the lowest
@@ -17,8 +17,7 @@ use std::{iter, marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
-/// The length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
-/// thread.
+/// The length of a tick of the system's time: 2^16 ns or 65 µs, about the time to wake a thread.
 pub(crate) const TICK_SHIFT: u32 = 16;
 /// The number of levels that covers 64 bits of nanoseconds even if a tick is one nanosecond.
 const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
@@ -35,7 +34,6 @@ pub(crate) struct Link {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<K> {
-    /// The link in the ring of its slot.
     link: Link,
     tick: u64,
     pub kind: K,
@@ -60,7 +58,7 @@ pub struct Wheel<K> {
 // SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zero bits, so that timers
+/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zeros, so that timers
 /// coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);
@@ -230,12 +228,10 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) must be called next. Returns `None` if it need
-    /// not be called until a timer is inserted that becomes the first. The time may be early, but
-    /// is never late.
-    ///
-    /// [`insert`](Self::insert) compares with this time even if all timers were removed. Otherwise
-    /// a timer that is not the first would wake no thread, and would stay in the wheel.
+    /// Returns the time at which [`pop`](Self::pop) must be called next, or `None` if that depends
+    /// on the next insertion. The time may be early, but is never late. [`insert`](Self::insert)
+    /// compares with it even if all timers were removed: otherwise a timer that is not the first
+    /// would wake no thread.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick.map(|tick| tick.saturating_mul(1 << self.shift))
     }
@@ -280,8 +276,7 @@ impl<K> Wheel<K> {
     }
 
     fn ring(&mut self, level: usize, slot: usize) -> *mut Link {
-        // This is a raw pointer, because a reference to the slots would invalidate the links in the
-        // nodes.
+        // This is a raw pointer, because a reference would invalidate the links in the nodes.
         self.slots.as_mut_ptr().wrapping_add(level * NR_SLOTS + slot)
     }
 
@@ -371,8 +366,7 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));
-        // The timer is removed after a thread has advanced the time, and before that thread calls
-        // `next_ns`.
+        // The timer is removed after a thread has advanced the time, and before it calls `next_ns`.
         numbers.remove(0);
         let next_ns = numbers.wheel.next_ns();
         let (_, is_first) = numbers.insert(20 * TICK_NS);

@@ -1,10 +1,10 @@
-//! The attributes of a queue's workers, and the errors of building a queue.
+//! The attributes of a queue's workers, and the errors of building a queue or a registry.
 
-use std::{fmt, io};
+use std::io;
 
+use base::internal::params::{ParamError, VARIABLE};
 use topology::{AffinityScope, CpuSet};
 
-use super::registry_error::RegistryError;
 /// The maximum value of `max_active`, the number of items of a queue that run at once.
 ///
 /// Differs from Linux, whose `WQ_MAX_ACTIVE` was 512 up to 6.12 and has been 2048 since 6.13.
@@ -127,70 +127,31 @@ pub enum BuildError {
     Registry(RegistryError),
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name => f.write_str("the name of a workqueue must not contain a NUL"),
-            Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
-            Self::GroupMaxActive(max) => write!(
-                f,
-                "max_active {max} of a group is not between 1 and {MAX_GROUP_ACTIVE}"
-            ),
-            Self::GroupPerCpu(factor) => write!(
-                f,
-                "max_active_per_cpu {factor} is not above 0 and at most {MAX_GROUP_PER_CPU}"
-            ),
-            Self::GroupRegistry(group) => {
-                write!(f, "group {group:?} belongs to another registry")
-            }
-            Self::Capacity(capacity) => {
-                write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
-            }
-            Self::Shares(shares) => {
-                write!(f, "shares {shares} are not between 1 and {MAX_SHARES}")
-            }
-            Self::Nice(nice) => write!(f, "nice value {nice} is not between -20 and 19"),
-            Self::OrderedMaxActive(max) => {
-                write!(f, "an ordered queue runs one item at a time, not {max}")
-            }
-            Self::OrderedScope(scope) => {
-                write!(
-                    f,
-                    "an ordered queue has one order for the whole machine, not one per {scope}"
-                )
-            }
-            Self::OrderedHelp => f.write_str("an ordered queue cannot have help(true): joiners would run items out of order"),
-            Self::OrderedUrgent => f.write_str("an ordered queue has no urgent lane"),
-            Self::NoCpus => f.write_str("the queue has no CPU: its set of CPUs is empty"),
-            Self::OwnQueue => f.write_str(
-                "an item of an ordered queue cannot change the attributes of its own queue, which drains it first",
-            ),
-            Self::Bh => f.write_str(
-                "a bottom-half queue cannot be ordered, CPU-intensive, in a group, have a rescuer or change its attributes",
-            ),
-            Self::System(queue) => write!(
-                f,
-                "workqueue {queue:?} is for the whole process, so one of its users cannot change it"
-            ),
-            Self::Destroyed => f.write_str("the workqueue was destroyed"),
-            Self::Rescuer(error) => write!(f, "cannot create the rescuer's thread: {error}"),
-            Self::NicePermission(nice, error) => {
-                write!(f, "this process may not set the nice value {nice}: {error}")
-            }
-            Self::Registry(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NicePermission(_, error) | Self::Rescuer(error) => Some(error),
-            Self::Registry(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+base::internal::impl_error!(without io BuildError {
+    Name, "the name of a workqueue must not contain a NUL";
+    MaxActive(max), "max_active {max} is not between 1 and {MAX_ACTIVE}";
+    GroupMaxActive(max), "max_active {max} of a group is not between 1 and {MAX_GROUP_ACTIVE}";
+    GroupPerCpu(factor), "max_active_per_cpu {factor} is not above 0 and at most {MAX_GROUP_PER_CPU}";
+    GroupRegistry(group), "group {group:?} belongs to another registry";
+    Capacity(capacity), "capacity {capacity} is not between 1 and {MAX_CAPACITY}";
+    Shares(shares), "shares {shares} are not between 1 and {MAX_SHARES}";
+    Nice(nice), "nice value {nice} is not between -20 and 19";
+    OrderedMaxActive(max), "an ordered queue runs one item at a time, not {max}";
+    OrderedScope(scope), "an ordered queue has one order for the whole machine, not one per {scope}";
+    OrderedHelp, "an ordered queue cannot have help(true): joiners would run items out of order";
+    OrderedUrgent, "an ordered queue has no urgent lane";
+    NoCpus, "the queue has no CPU: its set of CPUs is empty";
+    OwnQueue, "an item of an ordered queue cannot change the attributes of its own queue, which drains it first";
+    Bh, "a bottom-half queue cannot be ordered, CPU-intensive, in a group, have a rescuer or change its attributes";
+    System(queue), "workqueue {queue:?} is for the whole process, so one of its users cannot change it";
+    Destroyed, "the workqueue was destroyed";
+    Rescuer(error), "cannot create the rescuer's thread: {error}";
+    NicePermission(nice, error), "this process may not set the nice value {nice}: {error}";
+    Registry(error), "{error}";
+} source {
+    Self::NicePermission(_, error) | Self::Rescuer(error) => error,
+    Self::Registry(error) => error,
+});
 
 base::internal::into_io_error!(BuildError, |error| match error {
     BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
@@ -198,3 +159,40 @@ base::internal::into_io_error!(BuildError, |error| match error {
     BuildError::Destroyed => ErrorKind::BrokenPipe,
     _ => ErrorKind::InvalidInput,
 });
+
+/// The error returned if a registry cannot be created.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The machine has no CPU that the process is allowed to use.
+    Topology(topology::Error),
+    /// The manager thread could not be created.
+    Thread(io::Error),
+    /// A tunable is out of range, or the environment variable `AFTERWORK` is invalid and contains
+    /// the word `strict`.
+    Params(ParamError),
+    /// The registry belongs to the parent of this forked process. Its threads do not exist here.
+    Forked,
+}
+
+base::internal::impl_error!(RegistryError {
+    Topology(error) => Other, "the machine's topology cannot be read: {error}";
+    Thread(error) => Other, "cannot create the manager's thread: {error}";
+    Params(error) => Other, "{VARIABLE}: {error}";
+    Forked => Other, "the registry's threads are in the process that this one was forked from";
+} source {
+    Self::Topology(error) => error,
+    Self::Thread(error) => error,
+    Self::Params(error) => error,
+});
+
+/// The error returned by an attempt to set the topology of a process that already has one. Contains
+/// the rejected topology.
+#[derive(Debug)]
+pub struct TopologyInUse(pub Box<topology::Topology>);
+
+base::internal::into_io_error!(
+    TopologyInUse,
+    |_| ErrorKind::AlreadyExists,
+    "the process has a topology already: set one before the first use"
+);

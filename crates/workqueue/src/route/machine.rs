@@ -102,7 +102,6 @@ impl Machine {
         }
     }
 
-    /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
         // FOREIGN(source-drop): the drop of the former source, on the caller, with no lock held; a
         // panic is contained.
@@ -152,7 +151,7 @@ impl Machine {
     }
 
     /// Asks the source whether the machine has changed, and applies the change. Returns `true` if
-    /// there was one.
+    /// it did.
     pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
@@ -195,8 +194,7 @@ impl Machine {
         self.manager.pools()
     }
 
-    /// Returns the pool with these attributes, creating it if necessary, and increments its count
-    /// of users.
+    /// Returns the pool with these attributes, which may be new, and increments its count of users.
     pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
         let topology = self.topology();
         let confined = attrs.cpus != *topology.allowed();

@@ -7,6 +7,5 @@
 pub(crate) mod attrs;
 pub(crate) mod machine;
 pub(crate) mod plan;
-pub(crate) mod registry_error;
 pub(crate) mod routes;
 pub(crate) mod stats;

@@ -68,7 +68,6 @@ impl Routes {
         &self.pwqs
     }
 
-    /// Returns the CPUs that have a route.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
@@ -92,7 +91,7 @@ impl Routes {
     }
 
     #[inline]
-    fn here(&self) -> &Pwq {
+    pub(crate) fn here(&self) -> &Pwq {
         match &*self.pwqs {
             [only] => only,
             _ => self.at_cpu(cpu::current()),
@@ -100,7 +99,7 @@ impl Routes {
     }
 
     #[inline]
-    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
+    pub(crate) fn at_cpu(&self, cpu: CpuId) -> &Pwq {
         // A thread that runs on none of the allowed CPUs uses the first pod.
         &self.pwqs[self.pods.pod_of(cpu).unwrap_or(0)]
     }
@@ -140,20 +139,6 @@ impl RouteTable {
         let routes = unsafe { &*self.current.load(Ordering::Acquire) };
         routes.made.with(|_| ());
         routes
-    }
-
-    #[inline]
-    pub(crate) fn here(&self) -> &Pwq {
-        self.routes().here()
-    }
-
-    pub(crate) fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        self.routes().at_cpu(cpu)
-    }
-
-    pub(crate) fn at_node(&self, node: u32) -> &Pwq {
-        let routes = self.routes();
-        routes.at_cpu(routes.cpu_in(node))
     }
 
     /// Publishes `routes`, which must be kept alive for as long as `self`.

@@ -98,8 +98,7 @@ impl QueueReport {
     }
 }
 
-/// The counters of a group, and the sums over its current queues. They are not all read at the same
-/// moment.
+/// The counters of a group, and the sums over its current queues. They are read one after another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct GroupStats {
@@ -113,8 +112,7 @@ pub struct GroupStats {
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
     pub nr_over: u32,
-    /// The number of waits for a seat in the group: one for each queue and each pool in which it
-    /// waits.
+    /// The number of waits for a seat in the group: one for each queue and pool in which it waits.
     pub nr_waiting: usize,
     /// The number of queues in the group.
     pub nr_queues: usize,
@@ -139,7 +137,6 @@ impl GroupStats {
         self.cpu_time_us += queue.cpu_time_us;
     }
 
-    /// Returns the record of the group called `name`.
     pub(crate) fn record(&self, name: &str) -> Record {
         let figures = vec![
             self.nr_active.into(),

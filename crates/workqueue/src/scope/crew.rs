@@ -12,24 +12,22 @@
 //! ```
 //!
 //! No guest may access the work after the owner continues. A ticket that no worker has run is not a
-//! guest: the owner does not wait for it, and a worker that runs it later finds the crew closed.
-//! The owner cancels such tickets when it continues, but correctness does not depend on that. A
-//! leaked handle, a paused queue or a worker that never arrives therefore cannot break the
-//! protocol. A guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks
-//! guests` and `crew: a guest enters after the end`.
+//! guest: a worker that runs it later finds the crew closed. The owner cancels such tickets when it
+//! continues, but correctness does not depend on that. A guest's panic is caught inside `Visit`.
+//! The twins are `crew: the end overlooks guests` and `crew: a guest enters after the end`.
 //!
-//! The number of tickets is limited to about the number of workers that can run at once. At that
-//! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
-//! ticket, but takes no more work. It therefore releases the ticket first, then checks for work:
+//! The number of tickets is limited to about the number of workers that can run at once. A guest
+//! that is about to leave still holds a ticket, but takes no more work. It therefore releases the
+//! ticket first, then checks for work:
 //!
 //! ```text
 //! guest:  no work left;  tickets -= 1;  any work now?
 //! spawn:  add work;  tickets, by an update of the same word;  below the limit? send one
 //! ```
 //!
-//! A sleeping owner is also woken for other reasons, for example if a new item can start. `ASLEEP`
-//! is set and cleared by transitions of the word that counts guests. The waking thread therefore
-//! either sees the flag, or its transition precedes the one that sets it.
+//! A sleeping owner is also woken if a new item can start. `ASLEEP` is set and cleared by
+//! transitions of the word that counts guests, so the waking thread either sees the flag, or its
+//! transition precedes the one that sets it.
 
 use std::panic::resume_unwind;
 
@@ -37,6 +35,7 @@ use base::internal::{
     panics::{Payload, contain, discard, or_abort},
     wake::{report, spin_as_waiter, yield_as_waiter},
 };
+use item::internal::head::Name;
 use limit::internal::queue_core::QueueCore;
 use sync::{
     Mutex,
@@ -46,7 +45,13 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
+use crate::{
+    execute::{
+        deadline::AsTicket,
+        join::{self, JoinHandle},
+    },
+    queues::queue::Workqueue,
+};
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]
@@ -121,8 +126,7 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest enters after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed suffices: the ticket published the earlier work, and later work has its own
-        // ordering.
+        // Relaxed suffices: the ticket published earlier work, and later work has its own ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
     }
@@ -170,11 +174,7 @@ impl Crew {
     }
 
     /// Waits until no guest is left or `is_called` reports a call to
-    /// [`wake_owner`](Self::wake_owner).
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the wait ends. The last guest, or `wake_owner`, ends it.
+    /// [`wake_owner`](Self::wake_owner). The last guest, or `wake_owner`, ends the wait.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -199,11 +199,7 @@ impl Crew {
         self.load();
     }
 
-    /// Closes the crew to new guests, and waits until all guests have left.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until they have left. The last guest wakes this thread.
+    /// Closes the crew to new guests, and waits until the last one has left and wakes this thread.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
@@ -265,7 +261,11 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
         return None;
     }
     let ticket = Ticket::new(crew.clone());
-    Some(queue.spawn_ticket(move || ticket.use_up()))
+    let func = move || ticket.use_up();
+    let home = queue.here();
+    let (item, handle) = join::joinable(Name::of(&func), AsTicket, func, home, false);
+    home.push(item);
+    Some(handle)
 }
 
 pub(super) struct Tickets {
@@ -304,8 +304,8 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
-        // the injector.
+        // Take the newest ticket first: if no worker has taken a batch, it is on top of the
+        // injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

@@ -1,27 +1,24 @@
 //! Runs two closures, the second of which a worker may take.
 //!
 //! Joins nest, and most are small. Beginning a join therefore only adds a node to its thread's
-//! *chain*, which is on the stack. This costs a few nanoseconds. One join of a chain at a time is
-//! *offered* to workers, through a crew with one ticket. It is the outermost join that has not been
-//! offered yet, because that one has the most work. When a worker has used the ticket, the next
-//! join that begins offers the next one:
+//! *chain*, which is on the stack. One join of a chain at a time is *offered* to workers, through a
+//! crew with one ticket: the outermost join that has not been offered yet, because that one has the
+//! most work. When a worker has used the ticket, the next join that begins offers the next one:
 //!
 //! ```text
 //! outermost                                               innermost
 //!   offered, taken ◄─ offered ◄─ noted ◄─ noted ◄─ noted
 //! ```
 //!
-//! Nothing is therefore queued before a worker has taken the previous offer. If no worker has taken
-//! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
-//! the worker, and runs nothing else during the wait.
+//! If no worker has taken the second closure of a join, the owner runs it after the first.
+//! Otherwise the owner waits for the worker, and runs nothing else during the wait.
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
 //! its shorter closure, minus the first few microseconds. Without credit, a chain makes no first
 //! offer until it is a few microseconds old.
 //!
-//! Only its own thread uses a chain. A guest accesses only a crew, and through it a `Pair` on the
-//! stack.
+//! Only its own thread uses a chain. A guest accesses a crew, and through it a `Pair` on the stack.
 
 use std::{cell::Cell, panic::resume_unwind, ptr};
 
@@ -32,7 +29,6 @@ use sync::{cell::UnsafeCell, time, unmodelled::Arc};
 use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
 use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
 
-/// The second closure, and its return value.
 struct Pair<'a, B, R> {
     /// The closure, which the guest takes, or the owner once there is no guest.
     second: UnsafeCell<Option<B>>,
@@ -44,7 +40,6 @@ struct Pair<'a, B, R> {
 
 type Offer = (Arc<Crew>, JoinHandle<()>);
 
-/// A join in the chain of its thread.
 struct Node {
     /// The next outer join of the chain; null for the outermost.
     outer: *const Node,
@@ -82,13 +77,11 @@ struct Outermost {
 }
 
 /// The credit of a new thread. With a lower value, the first joins of a thread may be sequential;
-/// with a higher one, a thread with short joins only makes more useless offers. The value is a
-/// guess.
+/// with a higher one, a thread with short joins makes more useless offers. The value is a guess.
 const FIRST_CREDIT: u64 = 200;
 
 /// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered
-/// that no worker can shorten; with a higher one, a chain without credit makes its first offer
-/// later.
+/// that no worker can shorten; with a higher one, a chain without credit offers later.
 const WAKE_US: u64 = 2;
 
 sync::thread_local! {
@@ -144,8 +137,7 @@ impl<B, R> Pair<'_, B, R> {
         resume_unwind(payload)
     }
 
-    /// Waits for the guest of an offered join. Returns the value of the first part, or resumes the
-    /// first panic.
+    /// Waits for the guest of an offered join. Returns the first part's value, or resumes a panic.
     #[cold]
     fn end_offer<Ra>(
         &self,
@@ -238,8 +230,7 @@ fn wake_cycles() -> u64 {
 }
 
 impl Node {
-    /// Sends the ticket for this join. Returns the join's crew, or null if no worker may take the
-    /// ticket.
+    /// Sends the ticket for this join. Returns the join's crew, or null if no worker may take it.
     fn send(&self) -> *const Crew {
         // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
@@ -298,7 +289,7 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
+    /// Calls `a` on this thread, and `b` on this thread or a worker of this queue; returns both
     /// results.
     ///
     /// # Guarantees
@@ -306,26 +297,22 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic from `a`
-    ///   is resumed.
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that from `a` is
+    ///   resumed.
     ///
     /// # Cost
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
     /// Afterwards the outermost unoffered join is offered, which costs one allocation and one item.
-    ///
     /// If a thread's earlier outermost joins were too short for a worker, which needs 2 µs for each
     /// closure, the thread offers its outermost join later: when `a` joins on this queue more than
     /// 2 µs after it began. Such a join costs about 30 ns if it is short. Otherwise `b` may run
     /// after `a`, so `a` must not wait for `b`.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until both have ended. If an item calls this, its pool can start another worker.
-    ///
-    /// # Panics
-    ///
-    /// Resumes a panic from `a` or `b`; otherwise the same as [`scope`](Self::scope).
+    /// Resumes a panic from `a` or `b`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     ///

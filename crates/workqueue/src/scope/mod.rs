@@ -1,4 +1,4 @@
-//! Borrowed data: several threads work on data on one thread's stack, and stop before that thread
+//! Borrowed data: threads work on data on one thread's stack, and stop before that thread
 //! continues.
 //!
 //! `crew.rs` describes the protocol: a ticket, which is an item of the queue, brings a worker to
@@ -6,13 +6,10 @@
 //! scopes, whose pending items are in `pending.rs`. `pieces.rs` cuts a slice into pieces as threads
 //! take them, and `join.rs` calls two closures.
 //!
-//! # The owner helps with its own work only
-//!
 //! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
-//! are part of the code that the owner executes anyway. While it waits, it runs no other items, so
-//! that it cannot encounter a lock or a seat that it holds itself. A scope, a join or work on
-//! pieces therefore never waits for a worker to arrive. It waits only for workers that are already
-//! inside:
+//! are part of the code that the owner executes anyway. While it waits, it runs no other items,
+//! which might need a lock or a seat that it holds itself. Work of a scope therefore waits only for
+//! workers that are already inside:
 //!
 //! | the queue | effect on the work |
 //! |---|---|
@@ -21,8 +18,8 @@
 //! | is a bottom-half queue | the owner runs it: parts may block, the queue's workers must not |
 //! | is ordered | items of a scope run in order, one at a time, but overlap with other items |
 //!
-//! A drain waits for tickets as for any item. It therefore waits for parts that workers have
-//! started, but not for parts that the owner has yet to run.
+//! A drain waits for tickets as for any item, and so for parts that workers have started, but not
+//! for parts that the owner has yet to run.
 
 mod crew;
 mod join;

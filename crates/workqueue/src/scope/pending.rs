@@ -186,8 +186,7 @@ impl PendingItems {
         self.newest.top().load(Ordering::Relaxed) == mark()
     }
 
-    /// Returns `true` if no item is pending. Call this only if no other thread takes or pushes
-    /// items.
+    /// Returns `true` if no item is pending. No other thread may take or push items.
     pub(super) fn is_empty(&self) -> bool {
         self.has_none_pushed() && self.list.lock().first.is_null()
     }

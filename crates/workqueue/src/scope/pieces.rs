@@ -26,8 +26,7 @@ use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
 
 /// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a
-/// fraction of a percent of this duration. At the end, participants wait about this long for each
-/// other.
+/// fraction of a percent of this duration. Participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -146,14 +145,10 @@ impl Workqueue {
     /// - If `func` panics, no further piece starts. The first panic is resumed after all other
     ///   pieces have ended.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until all pieces have ended. If an item calls this, its pool can start another
-    /// worker.
-    ///
-    /// # Panics
-    ///
-    /// Resumes the first panic from `func`; otherwise the same as [`scope`](Self::scope).
+    /// worker. Resumes a panic from `func`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     ///
@@ -202,16 +197,8 @@ impl Workqueue {
     /// this queue's workers. A chunk has `size` elements; the last one may be shorter.
     ///
     /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take
-    /// several chunks at a time if these are short, so a small `size` costs little. Everything else
-    /// is the same as for [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// If `size` is 0; otherwise the same as [`for_each_range`](Self::for_each_range).
+    /// several chunks at a time if these are short, so a small `size` costs little. Panics if
+    /// `size` is 0. Everything else is the same as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -255,17 +242,8 @@ impl Workqueue {
     /// reduces the results to one; `None` if the range is empty.
     ///
     /// Pieces have arbitrary sizes, and results are reduced in any order and grouping, so `reduce`
-    /// must be associative and commutative. Everything else is the same as for
-    /// [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// Resumes the first panic from `map` or `reduce`; otherwise the same as
-    /// [`for_each_range`](Self::for_each_range).
+    /// must be associative and commutative. Resumes the first panic from `map` or `reduce`.
+    /// Everything else is the same as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -297,8 +275,7 @@ impl Workqueue {
         self.for_each_range(range, |piece| {
             let mut part = map(piece);
             loop {
-                // No user code runs under the lock, because the slot is empty when a part is
-                // stored.
+                // No user code runs under the lock: the slot is empty when a part is stored.
                 let mut slot = result.lock();
                 let Some(other) = slot.take() else {
                     *slot = Some(part);
@@ -311,18 +288,8 @@ impl Workqueue {
         result.lock().take()
     }
 
-    /// Calls `func` with the number and the elements of each mutable chunk of `slice`, on this
-    /// thread and this queue's workers. A chunk has `size` elements; the last one may be shorter.
-    ///
-    /// Everything else is the same as for [`for_each_chunk`](Self::for_each_chunk).
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`for_each_range`](Self::for_each_range).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`for_each_chunk`](Self::for_each_chunk).
+    /// Calls `func` with the number and the elements of each mutable chunk of `slice`, as
+    /// [`for_each_chunk`](Self::for_each_chunk) does.
     ///
     /// # Examples
     ///

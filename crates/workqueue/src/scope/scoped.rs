@@ -55,8 +55,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until the
-    /// scope ends.
+    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until its
+    /// end.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 
@@ -79,8 +79,7 @@ impl Workqueue {
     ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
     ///   queue's statistics. On a bottom-half queue the caller runs all items, so they may block.
     /// - Items start in the order in which they were spawned. On an ordered queue, each item also
-    ///   ends before the next one starts. An item that the caller runs may overlap with other
-    ///   items.
+    ///   ends before the next one starts. An item that the caller runs may overlap others.
     /// - If an item panics, the others still run. Afterwards the first panic is resumed on this
     ///   thread. Each other panic is reported to the queue's panic handler and dropped. A panic in
     ///   `body` takes precedence over panics in items.
@@ -91,15 +90,13 @@ impl Workqueue {
     /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes a
     /// single item, which lasts as long as the scope has items to start.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
     /// Blocks until all items have ended. If an item calls this, its pool can start another worker.
     ///
-    /// # Panics
-    ///
-    /// Resumes a panic from `body` or from an item. Panics before calling `body` if called in a
-    /// child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this is
-    /// a bottom-half queue as well. A child forked inside `body` exits when `body` returns.
+    /// Resumes a panic from `body` or from an item. Panics before calling `body` in a child of
+    /// `fork` (see [`Workqueue`]), and inside an item of a bottom-half queue unless this is a
+    /// bottom-half queue as well. A child forked inside `body` exits when `body` returns.
     ///
     /// # Examples
     ///
@@ -116,8 +113,7 @@ impl Workqueue {
     /// assert_eq!(squares, [1, 4, 9, 16, 25]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "thread::scope")]
-    #[doc(alias("INIT_WORK_ONSTACK", "destroy_work_on_stack"))]
+    #[doc(alias("thread::scope", "INIT_WORK_ONSTACK", "destroy_work_on_stack"))]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
@@ -144,12 +140,8 @@ impl Workqueue {
         scope_state.first_panic.go_on(own)
     }
 
-    /// Checks that this thread may become an owner.
-    ///
-    /// # Panics
-    ///
-    /// If called in a child of `fork`, or inside an item of a bottom-half queue unless this is a
-    /// bottom-half queue.
+    /// Checks that this thread may become an owner. Panics in a child of `fork`, and inside an item
+    /// of a bottom-half queue unless this is a bottom-half queue.
     pub(super) fn must_be_free_to_own(&self) {
         // The scope of a bottom-half queue has no guests, so its owner never waits.
         if !self.inner.core.bh {
@@ -161,13 +153,9 @@ impl Workqueue {
 
 impl<'scope> Scope<'scope, '_> {
     /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
-    ///
-    /// The item cannot be awaited or cancelled, and returns its result through the data that it
-    /// borrows.
-    ///
-    /// # Blocking
-    ///
     /// Never waits for a worker: see [`Workqueue`].
+    ///
+    /// The item cannot be awaited or cancelled. It returns its result through data that it borrows.
     ///
     /// # Examples
     ///
@@ -203,7 +191,6 @@ impl<'scope> Scope<'scope, '_> {
 
 base::internal::impl_debug!(Scope<'_, '_>, it => queue: it.queue.name());
 
-/// The pending items of a scope, and the first panic in an item.
 pub(super) struct ScopeState {
     pub(super) pending: PendingItems,
     pub(super) first_panic: FirstPanic,
@@ -247,8 +234,7 @@ impl ScopeState {
         }
     }
 
-    /// As the owner, runs pending items, waits for those of guests, and closes the crew
-    /// permanently.
+    /// As the owner, runs pending items, waits for those of guests, and closes the crew for good.
     pub(super) fn finish(&self, crew: &Crew) {
         whole(|| {
             loop {

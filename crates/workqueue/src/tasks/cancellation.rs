@@ -38,15 +38,10 @@ use crate::{
 /// a clone of the [token](CancellationToken::current) to the scope's items. A bulk cancel
 /// ([`cancel_all`](crate::Workqueue::cancel_all)) does not affect running items.
 ///
-/// # Cost
+/// # Cost and blocking
 ///
 /// The call performs a few loads, which take a few nanoseconds. In an item that has requested its
-/// token or has a hard deadline, the first call of a run also acquires a lock. An item that never
-/// calls this function pays nothing.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// token or has a hard deadline, the first call of a run also briefly acquires a lock.
 ///
 /// # Examples
 ///
@@ -86,8 +81,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
 ///   earlier writes.
-/// - Wakers are fired with no lock held. A panic in one waker does not prevent the others from
-///   being fired.
+/// - Wakers are fired with no lock held. A panic in one waker does not affect the others.
 ///
 /// # Cost
 ///
@@ -159,8 +153,7 @@ impl CancellationToken {
         Self(run::current_token())
     }
 
-    /// Creates a token that is cancelled with this one. Cancelling the new token does not affect
-    /// this one.
+    /// Creates a token that is cancelled with this one. Cancelling it does not affect this one.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(self.0.child())
@@ -188,8 +181,7 @@ impl CancellationToken {
         Cancelled { token: self.0.clone(), key: None }
     }
 
-    /// Waits for `future` until the token is cancelled. Returns `None` if the token was cancelled
-    /// first.
+    /// Waits for `future` until the token is cancelled; returns `None` if that comes first.
     ///
     /// In that case `future` is dropped. A poll that finds it ready returns its output, even if the
     /// token has been cancelled. The returned future owns a handle to the token.
@@ -210,16 +202,12 @@ impl CancellationToken {
         }
     }
 
-    /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was
-    /// cancelled.
+    /// Waits at most `timeout` until the token is cancelled. Returns `true` if it was.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until the wait ends, as [`block_on`](crate::block_on) does.
-    ///
-    /// # Panics
-    ///
-    /// If called in an item of a bottom-half queue, or if [`sleep()`](crate::sleep()) panics.
+    /// Blocks until the wait ends, and panics, as [`block_on`](crate::block_on) does. Also panics
+    /// if [`sleep()`](crate::sleep()) does.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

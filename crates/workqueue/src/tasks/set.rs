@@ -16,8 +16,8 @@
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
-//! list twice, if an item ends while it is cancelled or after its deadline. An index that has no
-//! handle, or whose item has not ended, is skipped.
+//! list twice, if an item ends while it is cancelled or after its deadline. An index whose item has
+//! left, or has not ended, is skipped.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -119,8 +119,7 @@ impl Wake for AtEnd {
     }
 }
 
-/// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to the waiter's
-/// waker.
+/// Fires a waker of [`AtEnd`]. Returns it, because it may own the last reference to a waiter.
 fn wake_ours(waker: Waker) -> Option<Box<dyn Send>> {
     // FOREIGN(task-set-wake): our own waker, which may own the last reference to another one.
     waker.wake_by_ref();
@@ -234,9 +233,8 @@ impl<T> TaskSet<T> {
     /// # Errors
     ///
     /// Returns the same errors as [`JoinHandle::join`]. [`JoinError::OwnItem`] and
-    /// [`JoinError::OwnQueue`] occur only inside [`block_on`](crate::block_on), and only if every
-    /// other item has left the set. The item that caused the error is removed from the set and
-    /// stays queued.
+    /// [`JoinError::OwnQueue`] occur only inside [`block_on`](crate::block_on), and only if no
+    /// other item is in the set. The item that caused the error leaves the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -292,8 +290,7 @@ impl<T> TaskSet<T> {
         loop {
             let place = self.ended.0.lock().places.pop_front()?;
             let Some(handle) = self.handles.get_mut(&place) else { continue };
-            // Without a result, this is the entry of an item whose deadline passed after it had
-            // started.
+            // Without a result, the deadline of the item passed after it had started.
             if let Some(result) = handle.try_join() {
                 self.handles.remove(&place);
                 return Some(result);
@@ -301,20 +298,12 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
+    /// Waits for the next item to end, and returns its result; see [`join_next`](Self::join_next).
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until an item ends, as [`block_on`](crate::block_on) does: this thread runs none of
-    /// the items.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_next`](Self::join_next).
-    ///
-    /// # Panics
-    ///
-    /// If called in an item of a bottom-half queue.
+    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. Panics if
+    /// called in an item of a bottom-half queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }

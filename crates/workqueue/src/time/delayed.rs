@@ -24,7 +24,7 @@ use crate::{
 
 /// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///
-/// This is a handle; clones are handles to the same item. The item is pending while it waits.
+/// This is a handle; clones are handles to the same item, which is pending while it waits.
 ///
 /// [`RcuWork`]: crate::RcuWork
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct Deferred<U> {
 
 /// A work item that is queued after a delay, any number of times. Its runs never overlap.
 ///
-/// The item is pending while its timer is armed, so queueing it at that time only returns `false`.
+/// Queueing an item whose timer is armed only returns `false`.
 ///
 /// # Guarantees
 ///
@@ -47,8 +47,8 @@ pub struct Deferred<U> {
 ///   [given](TaskOptions::on_cpu) CPU.
 /// - If all handles to the item are dropped, it is still queued when its delay has passed. If the
 ///   last handle to its queue is dropped, the timer is disarmed: the item is no longer pending, and
-///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
-///   queued.
+///   does not run. A drain does not wait for timers, and timers that fire during a drain queue
+///   their items.
 ///
 /// # Cost
 ///
@@ -78,8 +78,7 @@ pub enum Delay {}
 
 impl<U: 'static> Deferred<U> {
     /// Creates an item that runs `func`.
-    #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
-    #[doc(alias("DECLARE_DELAYED_WORK", "timer_setup"))]
+    #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK", "DECLARE_DELAYED_WORK", "timer_setup"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::named(Name::of(&func), move |_| func())
     }
@@ -120,10 +119,7 @@ impl<U: 'static> Deferred<U> {
     }
 
     /// Returns whether the item is pending (which includes its wait), and whether it is executing.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`is_pending`](Self::is_pending).
+    /// Blocks as [`is_pending`](Self::is_pending) does.
     pub fn busy(&self) -> Busy {
         let armed = self.timer.is_armed();
         let mut busy = self.work.busy();
@@ -141,37 +137,15 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || self.work.cancel()
     }
 
-    /// Cancels the item and waits until it is not executing; returns `true` if it was pending.
-    ///
-    /// On return the item is idle. Until this returns, attempts to queue the item are rejected,
-    /// including those by the item itself.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
-    /// not wait.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`Work::disable_sync`].
-    #[doc(alias = "cancel_delayed_work_sync")]
-    #[doc(alias("timer_delete_sync", "del_timer_sync"))]
+    /// Does the same as [`Work::cancel_sync`]; the item is pending while it waits.
+    #[doc(alias("cancel_delayed_work_sync", "timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
         was_pending
     }
 
-    /// Cancels the item, and rejects attempts to queue it until [`enable`](Self::enable) has been
-    /// called once for each disable; returns `true` if it was pending.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Work::disable`].
-    ///
-    /// # Panics
-    ///
-    /// If the item has been disabled 65535 times already.
+    /// Does the same as [`Work::disable`]; the item is pending while it waits.
     #[doc(alias = "disable_delayed_work")]
     pub fn disable(&self) -> bool {
         let was_queued = self.work.disable();
@@ -179,16 +153,7 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || was_queued
     }
 
-    /// Disables the item and waits until it is not executing; returns `true` if it was pending.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
-    /// not wait.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`Work::disable_sync`].
+    /// Does the same as [`Work::disable_sync`]; the item is pending while it waits.
     #[doc(alias = "disable_delayed_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.work.must_be_free_to_wait();
@@ -197,11 +162,7 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Reverts one [`disable`](Self::disable); returns `true` if the item may be queued again.
-    ///
-    /// # Panics
-    ///
-    /// If the item is not disabled.
+    /// Does the same as [`Work::enable`].
     #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()
@@ -213,19 +174,11 @@ impl<U: 'static> Deferred<U> {
     /// Returns `true` if the item was armed, queued or running. A concurrent cancel also ends the
     /// wait, so `true` does not prove that the item has run.
     ///
-    /// # Blocking
+    /// # Blocking, errors and panics
     ///
-    /// Blocks as [`Work::flush`] does, without a time limit. If the item waits for a grace period,
-    /// this also blocks as [`rcu::barrier`] does, and must not be called in a read-side section or
-    /// an RCU callback.
-    ///
-    /// # Panics
-    ///
-    /// If called in a read-side section while the item waits for a grace period.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`Work::flush`].
+    /// The same as [`Work::flush`], without a time limit. If the item waits for a grace period,
+    /// this also blocks as [`rcu::barrier`] does, must not be called in an RCU callback, and panics
+    /// in a read-side section.
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
@@ -265,7 +218,7 @@ impl DelayedWork {
 impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
-    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
+    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if it is
     /// rejected.
     ///
     /// # Blocking
@@ -279,8 +232,7 @@ impl Workqueue {
     /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns
     /// `Ok(true)` if the item was not pending, and `Ok(false)` if it was and has been moved.
     ///
-    /// `true` therefore has the same meaning as for [`enqueue`](Self::enqueue) and
-    /// [`try_enqueue`](Self::try_enqueue): this call made the item pending.
+    /// `true` means the same as for [`enqueue`](Self::enqueue): this call made the item pending.
     ///
     /// Differs from Linux: `mod_delayed_work` returns `true` if the item was pending.
     ///
@@ -288,10 +240,9 @@ impl Workqueue {
     ///
     /// If the queue was destroyed or is being shut down, if it is being drained and the caller is
     /// not one of its items, or if the item is disabled. During a shutdown, the queue's own items
-    /// may still queue items with a `delay` of zero. The item has not changed: if it was pending,
-    /// it still is. Only if the queue is closed while this call takes back an item that was already
-    /// queued, that item is cancelled. The error is never [full](TrySpawnError::is_full), because
-    /// delayed items are not counted.
+    /// may still queue items with a `delay` of zero. The item has not changed, except that one that
+    /// was already queued is cancelled if the queue is closed during this call. The error is never
+    /// [full](TrySpawnError::is_full), because delayed items are not counted.
     ///
     /// # Blocking
     ///
@@ -356,8 +307,7 @@ impl TaskOptions<'_> {
             match work.timer.arm(&work.work, &self, delay, Some(&mut was_pending)) {
                 Arming::Done => return Ok(!was_pending),
                 Arming::Refused(error) => return Err(error),
-                // Cancel without the timer's lock, because the item may have to be removed from a
-                // list.
+                // Cancel without the timer's lock, because the item may be in a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Another thread is changing the item's state.
                 Arming::Pending => backoff.pause(),

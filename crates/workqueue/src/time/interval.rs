@@ -26,8 +26,7 @@ pub enum MissedTickBehavior {
 }
 
 impl MissedTickBehavior {
-    /// Returns the time at which the next tick is due, after one that was due at `due_ns` and fired
-    /// at `now_ns`.
+    /// Returns the time of the next tick, after one that was due at `due_ns` and fired at `now_ns`.
     pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
@@ -60,13 +59,9 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 /// [set](Interval::set_missed_tick_behavior). For periodic work without a task, see
 /// [`Workqueue::every`](crate::Workqueue::every).
 ///
-/// # Errors
+/// # Errors and panics
 ///
-/// Returns [`ZeroPeriod`] if `period` is zero.
-///
-/// # Panics
-///
-/// The same as [`sleep`](crate::sleep).
+/// Returns [`ZeroPeriod`] if `period` is zero. Panics as [`sleep`](crate::sleep) does.
 ///
 /// # Examples
 ///
@@ -90,10 +85,6 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
 
 impl Registry {
     /// Does the same as [`interval`], except that this registry's thread wakes the task.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ZeroPeriod`] if `period` is zero.
     pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
         let (period_ns, now_ns) = (period_ns(period)?, self.now_ns());
         Ok(Interval {
@@ -127,8 +118,8 @@ const MAX_AT_ONCE: u32 = 8;
 impl Interval {
     /// Waits for the next tick. Dropping this future loses no tick.
     ///
-    /// After a few ticks that were already due, the task yields. An interval that is behind
-    /// therefore lets other tasks run, and a cancelled task can end at that point.
+    /// After a few ticks that were already due, the task yields, so that other tasks run, and a
+    /// cancelled task can end.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }

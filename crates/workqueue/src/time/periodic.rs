@@ -2,10 +2,9 @@
 //!
 //! Such an item is a delayed one that arms itself at the end of each run, even if the run panicked.
 //! The last handle to its queue may have been dropped by then, so the item upgrades its reference
-//! (`end.rs`), and is not armed if that fails. Dropping the handle to the work disables the item.
-//! Arming checks for that under the timer's lock (`timers.rs` describes the protocol and its
-//! models). A run also does not arm the item if the queue has cancelled everything since the item
-//! was created. The queue counts such cancels, and the item keeps the count from its creation.
+//! (`end.rs`). Dropping the handle to the work disables the item, which arming checks under the
+//! timer's lock (`timers.rs`). A run also does not arm the item if the queue has cancelled
+//! everything since the item was created: the item keeps the queue's count of such cancels.
 
 use std::time::Duration;
 
@@ -27,15 +26,13 @@ use crate::queues::{end::WeakQueue, queue::Workqueue};
 /// - A tick is missed if the next one is already due when it fires, for instance because a run took
 ///   longer than a period. Missed ticks are [skipped](MissedTickBehavior::Skip), unless another
 ///   behavior is [chosen](Self::with_missed_ticks).
-/// - Dropping the handle cancels the work: no further run starts. A run that has started continues
-///   to its end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync)
-///   waits.
+/// - Dropping the handle cancels the work: no further run starts. A run that has started continues;
+///   [`cancel_sync`](Self::cancel_sync) waits for it.
 /// - The handle does not keep its queue alive: if the last handle to the queue is dropped, the runs
 ///   end. The closure must not own such a handle, because that would keep the queue alive. A drain
 ///   does not wait for the work, and a paused queue runs it once the queue is resumed.
-/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends the work permanently, whether it is
-///   delayed, queued or executing. A run that has started continues to its end and is the last one.
-///   [`every`](Workqueue::every) starts the work again.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends the work permanently; a run that has
+///   started is the last one. [`every`](Workqueue::every) starts the work again.
 /// - A panic in a run is caught, counted and reported to the queue's
 ///   [`on_panic`](crate::Builder::on_panic), as for other items. The next run starts on schedule.
 ///
@@ -70,13 +67,10 @@ impl Workqueue {
     ///
     /// On a queue that has been destroyed, `func` never runs.
     ///
-    /// # Errors
+    /// # Blocking and errors
     ///
-    /// Returns [`ZeroPeriod`] if `period` is zero.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`enqueue_after`](Self::enqueue_after).
+    /// Blocks as [`enqueue_after`](Self::enqueue_after). Returns [`ZeroPeriod`] if `period` is
+    /// zero.
     ///
     /// # Examples
     ///
@@ -139,13 +133,10 @@ impl Periodic {
 
     /// Cancels the work, and waits for a run that has started.
     ///
-    /// # Blocking
+    /// # Blocking and panics
     ///
-    /// Blocks until that run has ended. Inside the run itself it does not wait.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
+    /// Blocks until that run has ended, and panics, as
+    /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does.
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();

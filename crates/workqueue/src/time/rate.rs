@@ -13,8 +13,7 @@ use crate::queues::registry::Registry;
 /// A limit on the rate of operations: tasks wait for their turns, in the order of their calls.
 ///
 /// After a time without turns, several operations may start at once, up to the burst. The state is
-/// one number, the time of the next turn (the "generic cell rate algorithm"), so an unused limit
-/// costs nothing.
+/// one number, the time of the next turn (the "generic cell rate algorithm").
 ///
 /// # Examples
 ///
@@ -87,10 +86,6 @@ impl RateLimit {
 
 impl Registry {
     /// Creates a [`RateLimit`] as [`RateLimit::new`] does, but with this registry's clock.
-    ///
-    /// # Panics
-    ///
-    /// If `burst` is 0.
     pub fn rate_limit(&self, period: Duration, burst: u32) -> RateLimit {
         must_allow_a_turn(burst);
         let period_ns = nanos(period);

@@ -1,11 +1,8 @@
 //! Items that are queued after a grace period of RCU.
 //!
-//! Such an item is a delayed one that waits for readers instead of a clock. It is armed under its
-//! lock and fired by an RCU callback. Cancelling and disabling find it as they find any other
-//! delayed item (`timers.rs` describes the protocol and its models).
-//!
-//! The callback is queued after the item's lock is released. A flusher may therefore find the item
-//! armed before the callback is queued; it repeats its barrier until the item is no longer armed.
+//! Such an item is a delayed one that is fired by an RCU callback instead of the clock (`timers.rs`
+//! describes the protocol). The callback is queued after the item's lock is released, so a flusher
+//! that finds the item armed repeats its barrier until the item is no longer armed.
 
 use sync::{cpu, unmodelled::Arc};
 

@@ -58,11 +58,11 @@ impl Backoff {
 /// an error of the join: a panic, a cancel or a rejection. If the job returns a `Result`, flatten
 /// the two, as the first example does.
 ///
-/// If a queue runs this future, a drain of the queue waits for it, even during a pause. The future
-/// does not end by itself at the time limit of a [`shutdown`](crate::Workqueue::shutdown): end it
-/// with its [token](crate::CancellationToken::current), as the second example does. If the attempts
-/// use another queue, [`retry_if`] can stop at [`JoinError::Closed`](crate::JoinError::Closed),
-/// which that queue also returns while it is drained.
+/// If a queue runs this future, a drain of the queue waits for it, even during a pause. To end it
+/// at the time limit of a [`shutdown`](crate::Workqueue::shutdown), use its
+/// [token](crate::CancellationToken::current), as the second example does. If the attempts use
+/// another queue, [`retry_if`] can stop at [`JoinError::Closed`](crate::JoinError::Closed), which
+/// that queue also returns while it is drained.
 ///
 /// # Panics
 ///
@@ -118,11 +118,7 @@ where
 }
 
 /// Calls `attempt` as [`retry`] does, but stops at the first error for which `is_transient` returns
-/// `false`, and returns that error without a pause.
-///
-/// # Panics
-///
-/// The same as [`sleep`](crate::sleep()).
+/// `false`, and returns that error without a pause. Panics as [`retry`] does.
 ///
 /// # Examples
 ///

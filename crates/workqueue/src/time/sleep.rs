@@ -11,14 +11,12 @@ use sync::time::{Instant, nanos};
 
 use crate::queues::{registry::Registry, sleeps::SleepTimer};
 
-/// Waits until `duration` has passed since this call.
-///
-/// See [`Sleep`] for its guarantees and its cost.
+/// Waits until `duration` has passed since this call; see [`Sleep`].
 ///
 /// # Panics
 ///
-/// If the registry of the whole process cannot be created ([`Registry::global`]).
-/// [`Registry::sleep`] does not need it.
+/// If the registry of the whole process cannot be created ([`Registry::global`]), which
+/// [`Registry::sleep`] does not need.
 ///
 /// # Examples
 ///
@@ -42,19 +40,14 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::of(Owner::Process(registry), until_ns)
 }
 
-/// Waits until `deadline`. The future is ready at once if that has passed.
-///
-/// # Panics
-///
-/// The same as [`sleep()`].
+/// Waits until `deadline`, or not at all if that has passed. Panics as [`sleep()`] does.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let registry = global();
     let at_ns = registry.timers().clock.ns_of(deadline);
     Sleep::of(Owner::Process(registry), at_ns)
 }
 
-/// Returns the registry whose thread wakes the tasks of sleeps that were created without a
-/// registry.
+/// Returns the registry of sleeps that were created without a registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,
@@ -74,23 +67,19 @@ pub(super) fn global() -> &'static Registry {
 ///   share wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
 ///   cannot be represented (584 years or more) never ends.
-/// - Dropping a sleep cancels it, and drops the waker unless the waker is being fired at that
-///   moment.
-/// - A sleep keeps its registry alive, so the registry cannot be shut down until the sleep is
-///   dropped.
+/// - Dropping a sleep cancels it, and drops the waker unless that is being fired at that moment.
+/// - A sleep keeps its registry alive, which cannot be shut down until the sleep is dropped.
 ///
 /// # Cost
 ///
-/// A sleep takes one allocation of 48 bytes while it waits. The first poll, each further poll and
-/// the drop briefly acquire a lock and perform a constant number of operations, independent of the
-/// number of sleeps. Threads on different CPUs acquire different locks. Dropping a sleep that has
-/// ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
-/// registry's thread.
+/// A sleep takes one allocation of 48 bytes while it waits. Each poll and the drop briefly acquire
+/// a lock and take constant time. Threads on different CPUs acquire different locks. Only a sleep
+/// that becomes the first to expire on its CPU wakes the registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
-/// executor is user code, which that thread never runs. Instead, a reaper thread fires it tens of
-/// microseconds later. If no thread can be created, the fallback reaper fires it.
+/// executor is user code: a reaper thread fires it tens of microseconds later, or the fallback
+/// reaper if no thread can be created.
 ///
 /// # Panics
 ///
@@ -209,11 +198,7 @@ sync::on_drop!(Sleep, sleep => sleep.disarm());
 
 base::internal::impl_debug!(Sleep, it => is_elapsed: it.is_elapsed(), has_timer: it.timer.is_some());
 
-/// Waits for `future` for at most `duration` from this call.
-///
-/// # Panics
-///
-/// The same as [`sleep`](crate::sleep).
+/// Waits for `future` for at most `duration` from this call. Panics as [`sleep()`] does.
 ///
 /// # Examples
 ///
@@ -234,11 +219,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout::of(sleep(duration), future)
 }
 
-/// Waits for `future` until `deadline` at the latest.
-///
-/// # Panics
-///
-/// The same as [`sleep`](crate::sleep).
+/// Waits for `future` until `deadline` at the latest. Panics as [`sleep()`] does.
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout::of(sleep_until(deadline), future)
 }
@@ -251,19 +232,15 @@ impl Registry {
     }
 }
 
-/// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
+/// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`]. It
+/// returns [`Elapsed`] if the time has passed.
 ///
 /// Each poll polls the future first, so a future that is ready is never too late. A poll that does
 /// not return is not interrupted. A future that is too late is dropped together with the `Timeout`.
 ///
 /// # Cost
 ///
-/// A future that is ready at its first poll costs nothing. Otherwise the cost is that of a
-/// [`Sleep`].
-///
-/// # Errors
-///
-/// Returns [`Elapsed`] if the time has passed.
+/// A future that is ready at its first poll costs nothing. Others cost as much as a [`Sleep`].
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Timeout<F> {
     future: F,
