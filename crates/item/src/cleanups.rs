@@ -163,7 +163,12 @@ pub fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left>
 ///
 /// Wakers that never block are fired first. A waker that blocks may therefore wait for the effect
 /// of one of these.
+#[inline]
 pub fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
+    wakers.is_empty() || fire_some(wakers)
+}
+
+fn fire_some(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
     let mut wakers = wakers.into_iter();
     set_aside(&mut wakers);

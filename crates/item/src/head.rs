@@ -731,6 +731,7 @@ impl State {
     }
     /// Returns `true` if `seq` has been reached. Numbers wrap, so a waiter must not sleep through
     /// half of them (2^32).
+    #[inline]
     pub fn has_reached(self, seq: u64) -> bool {
         let ahead = seq.wrapping_sub(self.completion_seq()) & (SEQ_MASK >> SEQ_SHIFT);
         ahead == 0 || ahead > 1 << (SEQ_BITS - 1)
@@ -773,11 +774,13 @@ impl State {
     }
 
     /// Ends the claim of an enqueuer that has written the new home pwq.
+    #[inline]
     pub fn publish(self) -> State {
         self.without(CLAIMED).with(PENDING | LINKED)
     }
 
     /// Pops the item.
+    #[inline]
     pub fn pop(self) -> Pop {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs overlap");
@@ -816,6 +819,7 @@ impl State {
     }
 
     /// Ends a run.
+    #[inline]
     pub fn complete(self, ending: Ending) -> Completion {
         if matches!(ending, Ending::Suspended { .. }) {
             return self.suspend();
@@ -855,6 +859,7 @@ impl State {
 
     /// Starts to help: the claim keeps the home pwq alive, so the helper can access it. A worker
     /// that pops the link before the claim ends hands it, with its count, to the claim.
+    #[inline]
     pub fn claim(self) -> Option<State> {
         let helpable = self.is_pending()
             && self.is_linked()
@@ -871,12 +876,14 @@ impl State {
 
     /// Releases a helper's claim. The flag is set if the link has been popped since the claim and
     /// must be pushed again.
+    #[inline]
     pub fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
         if self.has(HANDOFF) { (next.without(HANDOFF).with(LINKED), true) } else { (next, false) }
     }
 
     /// Records that the link was removed from its list.
+    #[inline]
     pub fn unlink(self) -> State {
         self.without(LINKED)
     }

@@ -171,11 +171,13 @@ impl Word {
         Word(self.0 & !flag)
     }
     /// Acquires a seat if one is free. There are waiters only while all seats are in use.
+    #[inline]
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
     /// Admits a helper if a seat is free or `lent`. Returns the count and the seat that it then
     /// holds.
+    #[inline]
     fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
         let phase = self.phase();
         let has_seat = lent || self.nr_active() < max;
@@ -184,6 +186,7 @@ impl Word {
         (has_seat && has_space).then(|| (Word(self.0 + holds.amount()), holds))
     }
     /// Releases `holds`. Returns `true` if a drain or a flush must be notified.
+    #[inline]
     fn leave(self, holds: Holds) -> (Word, bool) {
         let mut left = Word(self.0 - holds.amount());
         let idle = left.nr_active() == 0 && left.idle_waits();

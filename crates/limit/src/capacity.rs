@@ -38,6 +38,7 @@ impl Capacity {
         self.capacity().saturating_sub(self.capacity.nr_inside())
     }
 
+    #[inline]
     pub fn try_take(&self) -> bool {
         self.capacity.try_take()
     }
@@ -104,6 +105,7 @@ impl Capacity {
     /// # Blocking
     ///
     /// Blocks only briefly. It may wake a thread, so no lock may be held.
+    #[inline]
     pub fn release(&self, count: usize) {
         if !twin::torn_down() && self.capacity.release(count) {
             self.let_in();

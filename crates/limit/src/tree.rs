@@ -117,6 +117,7 @@ impl Tree {
 
     /// Returns the waiting pwq that is served next: the one with the lowest account, of the group
     /// with the lowest account. If accounts are equal, the first to wait is served first.
+    #[inline]
     pub fn first(&self) -> Option<usize> {
         let mut member = self.top.first()?;
         loop {
@@ -212,11 +213,13 @@ impl Tree {
     }
 
     /// Returns `true` if the group of a pwq, if there is one, waits for a turn.
+    #[inline]
     pub fn group_waits(&self, account: &Account) -> bool {
         account.group.is_some_and(|key| !self.groups[&key].level.is_empty())
     }
 
     /// If this pwq is in a group, records that no pwq of the group has work any more.
+    #[inline]
     pub fn rest_group(&mut self, account: &Account) {
         if let Some(key) = account.group {
             self.group(key).level.clock.rest();
