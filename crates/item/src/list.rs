@@ -171,7 +171,6 @@ impl List {
         }
     }
 
-    /// Returns the items, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = NonNull<Head>> {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
     }
@@ -227,7 +226,7 @@ impl Injector {
         self.newest.top().load(Ordering::Relaxed).is_null()
     }
 
-    /// Pushes one item; returns `true` if the stack was empty.
+    /// Returns `true` if the stack was empty.
     #[inline]
     pub fn push(&self, item: NonNull<Head>) -> bool {
         self.push_chain(item, item)
@@ -365,19 +364,16 @@ impl Colors {
         (seq % NR_COLORS as u64) as usize
     }
 
-    /// Returns the color for items that are adopted now.
     #[inline]
     pub fn present(&self) -> Color {
         Color(Self::place(self.present_seq) as u8)
     }
 
-    /// Returns the number of items in flight, of all colors.
     #[inline]
     pub fn nr_in_flight(&self) -> usize {
         self.nr_all
     }
 
-    /// Counts `count` items of the current color.
     #[inline]
     pub fn adopt(&mut self, count: usize) {
         self.nr_in_flight[Self::place(self.present_seq)] += count;

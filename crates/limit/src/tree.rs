@@ -23,20 +23,17 @@ use super::{
     level::Level,
 };
 
-/// The accounts of the groups of one pool, and the members of all levels that wait.
+/// The accounts of the groups with pwqs in one pool, and the members of all levels that wait.
 #[derive(Debug, Default)]
 pub struct Tree {
     top: Level,
-    /// The groups with pwqs in this pool.
     groups: BTreeMap<GroupKey, Group>,
 }
 
 #[derive(Debug, Default)]
 struct Group {
     account: Account,
-    /// The level of its pwqs.
     level: Level,
-    /// The number of its pwqs in this pool.
     nr_pwqs: usize,
 }
 
@@ -128,7 +125,6 @@ impl Tree {
         }
     }
 
-    /// Records that a pwq starts to wait.
     pub fn wait(&mut self, account: &mut Account) {
         if let Some(key) = account.group {
             let group = self.groups.get_mut(&key).expect("a group in use");
@@ -139,7 +135,6 @@ impl Tree {
         self.level(account.group).enter(account);
     }
 
-    /// Records that a pwq no longer waits.
     pub fn leave(&mut self, account: &mut Account) {
         self.level(account.group).leave(account);
         if let Some(key) = account.group {
