@@ -472,14 +472,12 @@ mod tests {
     /// Adopts an item of each color, and closes all but the last; returns the colors.
     fn full_ring() -> (Colors, Vec<Color>) {
         let mut colors = Colors::default();
-        let mut used = Vec::new();
-        for _ in 1..NR_COLORS {
-            colors.adopt(1);
-            used.push(colors.present());
+        let used = (0..NR_COLORS).map(|_| {
             colors.close();
-        }
-        colors.adopt(1);
-        used.push(colors.present());
+            colors.adopt(1);
+            colors.present()
+        });
+        let used = used.collect();
         (colors, used)
     }
 
