@@ -51,14 +51,11 @@ impl Chunk {
         (Self(start), 1 << (in_chunk / SIZES[class]))
     }
 
-    /// Returns the chunk with this index in a slab.
     pub(crate) fn in_slab(slab: Start, index: usize) -> Self {
         // SAFETY: the chunk is inside the slab.
         Self(unsafe { slab.0.cast().byte_add(index * chunk_size(slab.class)) })
     }
 
-    /// Returns the address of a block.
-    ///
     /// # Safety
     ///
     /// 1. This is a chunk, with more than `nth` blocks of `class`.
@@ -76,7 +73,6 @@ impl Chunk {
         Some((slab, in_slab / chunk_size(slab.class)))
     }
 
-    /// Frees blocks.
     pub(crate) fn free(self, blocks: u64) {
         if let Some((slab, index)) = self.place()
             && slab.free(index, blocks)
@@ -153,7 +149,6 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Returns a slab without an owner.
 pub(crate) fn take_slab(class: usize) -> Start {
     fork::register(&HANDLER);
     let orphan = home().lock().orphans[class].pop();
@@ -217,7 +212,6 @@ pub fn attend(manager: &Unparker, attends: bool) {
     }
 }
 
-/// Returns the time of the next scan.
 pub fn due_ns() -> Option<u64> {
     home().lock().due_ns
 }
@@ -229,11 +223,8 @@ pub fn begin_scan(now_ns: u64) -> bool {
     due_ns.take_if(|due_ns| *due_ns <= now_ns).is_some()
 }
 
-/// Returns the pages of unused chunks to the system. Call it after [`begin_scan`] returned `true`.
-///
-/// # Blocking
-///
-/// Blocks while the system takes the pages.
+/// Returns the pages of unused chunks to the system, and blocks while it takes them. Call it after
+/// [`begin_scan`] returned `true`.
 pub fn scan() {
     wanted().begin();
     let slabs = home().lock().slabs.clone();

@@ -163,7 +163,12 @@ pub fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left>
 ///
 /// Wakers that never block are fired first. A waker that blocks may therefore wait for the effect
 /// of one of these.
+#[inline]
 pub fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
+    wakers.is_empty() || fire_some(wakers)
+}
+
+fn fire_some(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
     let mut wakers = wakers.into_iter();
     set_aside(&mut wakers);
@@ -190,7 +195,6 @@ pub fn without_blocking(body: impl FnOnce()) -> Vec<Left> {
     fire_known(wakers)
 }
 
-/// The reapers of a registry.
 pub trait Reapers: Send + Sync {
     /// Queues cleanups. The caller holds no lock.
     fn leave(&self, left: Vec<Left>);
@@ -226,7 +230,6 @@ pub trait Cleanup: Send {
         false
     }
 
-    /// Returns `true` if the cleanup may wait for items.
     fn waits(&self) -> bool {
         false
     }
@@ -276,12 +279,10 @@ impl CleanupQueue {
         wants
     }
 
-    /// Returns the time at which the next reaper must be started, if any.
     pub fn next_ns(&self) -> Option<u64> {
         self.0.lock().due_ns()
     }
 
-    /// Returns `true` if no cleanup is queued or running.
     #[cfg(not(any(loom, shuttle)))]
     pub fn are_done(&self) -> bool {
         let list = self.0.lock();

@@ -14,14 +14,12 @@ use crate::cleanups::Cleanup;
 /// therefore finds that this item has ended.
 #[derive(Default)]
 pub struct DeferredDrops {
-    /// The items whose runs are to be ended.
     pub taken: Vec<NonNull<Head>>,
-    /// The number of capacity permits that are to be released.
+    /// The number of capacity permits to release.
     pub nr_places: usize,
     /// The number of user items that are not list entries, such as closures of strands, minus the
     /// number of list entries that are not user items, such as strands and scope tickets.
     pub nr_more: isize,
-    /// User values to drop.
     pub dropped: Vec<Box<dyn Cleanup>>,
 }
 
@@ -39,13 +37,11 @@ impl<T: Send> Cleanup for DeferredDrop<T> {
     }
 }
 
-/// Creates a deferred cleanup that drops the user value `what`.
 pub fn deferred_drop(what: impl Send + 'static) -> Box<dyn Cleanup> {
     Box::new(DeferredDrop(what))
 }
 
 impl DeferredDrops {
-    /// Defers the drop of a user value.
     pub fn defer_drop(&mut self, what: impl Send + 'static) {
         self.dropped.push(deferred_drop(what));
     }

@@ -112,7 +112,6 @@ pub struct VTable {
     pub call: unsafe fn(NonNull<Head>) -> Ending,
     /// Returns the type name of the item's function.
     pub name: fn() -> &'static str,
-    /// Frees the item.
     pub free: unsafe fn(NonNull<Head>),
     /// Returns `true` if freeing the item, which is no longer reachable, drops no user data.
     pub frees_no_user_data: unsafe fn(NonNull<Head>) -> bool,
@@ -150,7 +149,6 @@ impl VTable {
     }
 }
 
-/// An item type with a vtable.
 pub trait Tabled {
     /// The vtable. Its name is the type of the closure or future in the item; [`Name::vtable`]
     /// replaces the name.
@@ -185,7 +183,6 @@ pub struct HandleTable {
     pub leave: unsafe fn(NonNull<Head>),
     /// The offset in bytes of the item's [`TaskSlot`], an `UnsafeCell<Option<Arc<TaskSlot>>>`.
     pub slot_at: usize,
-    /// Set for an item with a deadline.
     pub expiry: Option<Expiry>,
     /// Set for a closure of a strand.
     pub strand: Option<unsafe fn(NonNull<Head>) -> OfStrand>,
@@ -263,7 +260,6 @@ pub struct Ended {
     /// The home pwq of the item, and the color in which the item is counted there.
     pub home: *mut Home,
     pub color: Color,
-    /// The slot of the task that polled the handle.
     pub task: Option<Arc<TaskSlot>>,
 }
 
@@ -300,13 +296,11 @@ impl Head {
         }
     }
 
-    /// Returns the item's vtable.
     #[inline]
     pub fn vtable(&self) -> &'static VTable {
         self.vtable.get()
     }
 
-    /// Returns the state.
     #[inline]
     pub fn load(&self) -> State {
         // Acquire pairs with `transition`: the loader sees everything before the transition that
@@ -428,7 +422,7 @@ impl Head {
     }
 }
 
-/// The number of handles to an item.
+/// The count of the handles to an item.
 pub struct Handles(AtomicUsize);
 
 impl Handles {
@@ -590,7 +584,6 @@ pub struct Rules {
     pub ordered: bool,
     /// Set if the queue's workers share one CPU. A waiter then yields instead of busy-polling.
     pub one_cpu: bool,
-    /// Set if the queue has a rescuer.
     pub reclaim: bool,
 }
 
@@ -663,7 +656,6 @@ pub struct Completion {
     pub wake: bool,
     /// Wake the async task that polled the handle.
     pub wake_task: bool,
-    /// Free the item.
     pub free: bool,
 }
 
@@ -697,7 +689,6 @@ impl State {
         State((self.0 & !SEQ_MASK) | (self.0.wrapping_add(SEQ_ONE) & SEQ_MASK))
     }
 
-    /// Returns `true` if the position is older than the last enqueue.
     pub fn is_revived(self) -> bool {
         self.has(REVIVED)
     }
@@ -718,7 +709,7 @@ impl State {
     pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
     }
-    /// Returns the number of completed runs and cancelled enqueues, which wraps around.
+    /// Returns the completion sequence number, which wraps around.
     #[inline]
     pub fn completion_seq(self) -> u64 {
         (self.0 & SEQ_MASK) >> SEQ_SHIFT
@@ -731,6 +722,7 @@ impl State {
     }
     /// Returns `true` if `seq` has been reached. Numbers wrap, so a waiter must not sleep through
     /// half of them (2^32).
+    #[inline]
     pub fn has_reached(self, seq: u64) -> bool {
         let ahead = seq.wrapping_sub(self.completion_seq()) & (SEQ_MASK >> SEQ_SHIFT);
         ahead == 0 || ahead > 1 << (SEQ_BITS - 1)
@@ -773,11 +765,12 @@ impl State {
     }
 
     /// Ends the claim of an enqueuer that has written the new home pwq.
+    #[inline]
     pub fn publish(self) -> State {
         self.without(CLAIMED).with(PENDING | LINKED)
     }
 
-    /// Pops the item.
+    #[inline]
     pub fn pop(self) -> Pop {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs overlap");
@@ -815,7 +808,7 @@ impl State {
         is_unseen && !sync::twin::armed("item: completion never frees")
     }
 
-    /// Ends a run.
+    #[inline]
     pub fn complete(self, ending: Ending) -> Completion {
         if matches!(ending, Ending::Suspended { .. }) {
             return self.suspend();
@@ -855,6 +848,7 @@ impl State {
 
     /// Starts to help: the claim keeps the home pwq alive, so the helper can access it. A worker
     /// that pops the link before the claim ends hands it, with its count, to the claim.
+    #[inline]
     pub fn claim(self) -> Option<State> {
         let helpable = self.is_pending()
             && self.is_linked()
@@ -871,12 +865,13 @@ impl State {
 
     /// Releases a helper's claim. The flag is set if the link has been popped since the claim and
     /// must be pushed again.
+    #[inline]
     pub fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
         if self.has(HANDOFF) { (next.without(HANDOFF).with(LINKED), true) } else { (next, false) }
     }
 
-    /// Records that the link was removed from its list.
+    #[inline]
     pub fn unlink(self) -> State {
         self.without(LINKED)
     }

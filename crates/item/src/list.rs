@@ -60,6 +60,7 @@ impl List {
         self.len
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.first.is_null()
     }
@@ -68,16 +69,19 @@ impl List {
         NonNull::new(self.first)
     }
 
+    #[inline]
     pub fn push_back(&mut self, item: NonNull<Head>) {
         set_next(item, ptr::null_mut());
         self.append(&mut List { first: item.as_ptr(), last: item.as_ptr(), len: 1 });
     }
 
+    #[inline]
     pub fn push_front(&mut self, item: NonNull<Head>) {
         self.push_front_in(item, color(item));
     }
 
     /// Inserts an item at the front and sets its color.
+    #[inline]
     fn push_front_in(&mut self, item: NonNull<Head>, color: Color) {
         set_link(item, self.first, usize::from(color.0));
         if self.first.is_null() {
@@ -87,6 +91,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub fn pop_front(&mut self) -> Option<NonNull<Head>> {
         let item = NonNull::new(self.first)?;
         self.unlink(None, next(item));
@@ -95,6 +100,7 @@ impl List {
 
     /// Removes the item between `before` and `after`. `before` is `None` if the item is the first,
     /// and `after` is null if it is the last.
+    #[inline]
     fn unlink(&mut self, before: Option<NonNull<Head>>, after: *mut Head) {
         match before {
             Some(before) => set_next(before, after),
@@ -152,6 +158,7 @@ impl List {
     }
 
     /// Moves all items of `other` to the end of this list.
+    #[inline]
     pub fn append(&mut self, other: &mut List) {
         if let Some(first) = NonNull::new(other.first) {
             match NonNull::new(self.last) {
@@ -164,7 +171,6 @@ impl List {
         }
     }
 
-    /// Returns the items, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = NonNull<Head>> {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
     }
@@ -210,15 +216,17 @@ impl Injector {
     /// Returns approximately when the first of the items that the caller has just taken was pushed,
     /// in cycles, or `None` if that is not recorded. A push that overlaps with that call may
     /// already have overwritten the time with its own, slightly later one.
+    #[inline]
     pub fn since(&self) -> Option<u64> {
         self.is_timed.then(|| self.since.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.newest.top().load(Ordering::Relaxed).is_null()
     }
 
-    /// Pushes one item; returns `true` if the stack was empty.
+    /// Returns `true` if the stack was empty.
     #[inline]
     pub fn push(&self, item: NonNull<Head>) -> bool {
         self.push_chain(item, item)
@@ -243,6 +251,7 @@ impl Injector {
     /// While `item` is on top, the item below it is still the same: items leave the stack all at
     /// once or, through this function, from the top, and a claimed item is not pushed again. Its
     /// `next` is therefore valid.
+    #[inline]
     pub fn take_back(&self, item: NonNull<Head>) -> bool {
         // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could
         // be claimed. If we find the item on top, we see the link that this push wrote, and not one
@@ -285,18 +294,22 @@ impl Injector {
 }
 
 /// Returns the color of an item that was adopted and is counted in flight.
+#[inline]
 pub fn color(item: NonNull<Head>) -> Color {
     Color((link(item).load(Ordering::Relaxed).addr() & COLOR_MASK) as u8)
 }
 
+#[inline]
 fn next(item: NonNull<Head>) -> *mut Head {
     link(item).load(Ordering::Relaxed).map_addr(|addr| addr & !COLOR_MASK)
 }
 
+#[inline]
 fn set_next(item: NonNull<Head>, next: *mut Head) {
     set_link(item, next, usize::from(color(item).0));
 }
 
+#[inline]
 fn set_link(item: NonNull<Head>, next: *mut Head, color: usize) {
     link(item).store(next.map_addr(|addr| addr | color), Ordering::Relaxed);
 }
@@ -306,6 +319,7 @@ pub fn set_fresh_next(item: NonNull<Head>, next: *mut Head) {
     link(item).store(next, Ordering::Relaxed);
 }
 
+#[inline]
 fn link<'a>(item: NonNull<Head>) -> &'a AtomicPtr<Head> {
     // SAFETY: an item in a list is alive, because `LINKED` keeps it from being freed; a caller that
     // reads the color holds the item's count.
@@ -350,23 +364,24 @@ impl Colors {
         (seq % NR_COLORS as u64) as usize
     }
 
-    /// Returns the color for items that are adopted now.
+    #[inline]
     pub fn present(&self) -> Color {
         Color(Self::place(self.present_seq) as u8)
     }
 
-    /// Returns the number of items in flight, of all colors.
+    #[inline]
     pub fn nr_in_flight(&self) -> usize {
         self.nr_all
     }
 
-    /// Counts `count` items of the current color.
+    #[inline]
     pub fn adopt(&mut self, count: usize) {
         self.nr_in_flight[Self::place(self.present_seq)] += count;
         self.nr_all += count;
     }
 
     /// Releases the counts of `count` items; returns `true` if a closed color became empty.
+    #[inline]
     pub fn retire(&mut self, color: Color, count: usize) -> bool {
         let nr_left = &mut self.nr_in_flight[usize::from(color.0)];
         debug_assert!(*nr_left >= count, "retired more than was adopted");
@@ -377,6 +392,7 @@ impl Colors {
 
     /// Closes the current color, unless it has no item in flight. If no other color is free, the
     /// current one is closed later.
+    #[inline]
     pub fn close(&mut self) -> UpTo {
         let is_used = self.nr_in_flight[Self::place(self.present_seq)] > 0;
         let up_to = UpTo { end_seq: self.present_seq + u64::from(is_used) };
@@ -392,6 +408,7 @@ impl Colors {
     }
 
     /// Returns `true` if `color`, which has an item in flight, has been cancelled.
+    #[inline]
     pub fn is_cancelled(&self, color: Color) -> bool {
         let ring = NR_COLORS as u64;
         let nr_behind = (self.present_seq + ring - u64::from(color.0)) % ring;
@@ -399,6 +416,7 @@ impl Colors {
     }
 
     /// Returns `true` if no item that the flush waits for is in flight.
+    #[inline]
     pub fn has_reached(&mut self, up_to: UpTo) -> bool {
         self.close_for(up_to);
         self.oldest_seq >= up_to.end_seq || self.nr_all == 0
@@ -454,14 +472,12 @@ mod tests {
     /// Adopts an item of each color, and closes all but the last; returns the colors.
     fn full_ring() -> (Colors, Vec<Color>) {
         let mut colors = Colors::default();
-        let mut used = Vec::new();
-        for _ in 1..NR_COLORS {
-            colors.adopt(1);
-            used.push(colors.present());
+        let used = (0..NR_COLORS).map(|_| {
             colors.close();
-        }
-        colors.adopt(1);
-        used.push(colors.present());
+            colors.adopt(1);
+            colors.present()
+        });
+        let used = used.collect();
         (colors, used)
     }
 

@@ -43,7 +43,6 @@ const fn class<T>() -> Option<usize> {
     if cfg!(any(loom, shuttle, miri)) { None } else { class_of(Layout::new::<T>()) }
 }
 
-/// The alignment of every block.
 const ALIGN: usize = 64;
 
 /// Moves a value to memory where it stays until [`release`].
@@ -88,14 +87,12 @@ mod cache {
     /// A thread's blocks of one class. Once this is dropped, other threads can use the blocks.
     struct Own {
         class: usize,
-        /// The chunk to allocate from.
         chunk: Cell<Chunk>,
-        /// The free blocks that were taken from the chunk.
+        /// The free blocks that were taken from `chunk`.
         free: Cell<u64>,
         /// The chunk to which `freed` is returned.
         outbox: Cell<Chunk>,
         freed: Cell<u64>,
-        /// The slabs that this thread owns.
         slabs: RefCell<Vec<Start>>,
         /// The index of the slab of `chunk`.
         nth: Cell<usize>,
@@ -105,7 +102,6 @@ mod cache {
         static LOCAL: [Own; 3] = [Own::new(0), Own::new(1), Own::new(2)]
     }
 
-    /// Allocates a block.
     #[inline]
     pub fn alloc(class: usize) -> NonNull<u8> {
         LOCAL

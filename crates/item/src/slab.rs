@@ -96,7 +96,6 @@ pub struct Scanned {
 }
 
 impl Slab {
-    /// Creates a header for blocks that are all free.
     pub fn new(class: usize) -> Self {
         let chunks = 1..NR_CHUNKS >> class;
         let none = || array::from_fn(|_| AtomicU64::new(0));
@@ -224,7 +223,6 @@ impl Slab {
         scanned
     }
 
-    /// Takes all blocks of a chunk if all are free.
     fn claim(&self, index: usize) -> bool {
         let free = &self.free[index];
         if twin::armed("chunk: claims blocks in use") {
@@ -237,7 +235,6 @@ impl Slab {
     }
 }
 
-/// Returns the bit of a chunk in its word.
 const fn bit(chunk: usize) -> u64 {
     1 << (chunk % 64)
 }
@@ -269,7 +266,6 @@ impl Wanted {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag before a scan.
     pub fn begin(&self) {
         self.set(true);
         // ORDER(chunk-full): the other end; see `is_set`.

@@ -68,7 +68,6 @@ struct Waiting {
     children: Numbered<Weak<Token>>,
 }
 
-/// The key of a registered waker.
 pub type WakerKey = Option<u64>;
 
 type Table = Mutex<HashMap<usize, Arc<Token>>>;
@@ -101,7 +100,6 @@ impl Token {
         }
     }
 
-    /// Creates a token that is cancelled with this one.
     pub fn child(self: &Arc<Self>) -> Arc<Self> {
         let child = Arc::new(Self::of(Some(self.clone())));
         let mut list = self.lock();
@@ -153,7 +151,6 @@ impl Token {
         true
     }
 
-    /// Removes the waker with this key.
     pub fn remove_waker(&self, key: &mut WakerKey) {
         if let Some(key) = key.take()
             && self.process.is_this()

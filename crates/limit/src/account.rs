@@ -191,7 +191,6 @@ impl Account {
         self.used
     }
 
-    /// Returns the average time of an item, if any has run.
     pub fn item_ns(&self) -> Option<u64> {
         (self.item_ns > 0).then_some(self.item_ns)
     }
@@ -206,7 +205,6 @@ impl Account {
         }
     }
 
-    /// Pays for `ns` nanoseconds in advance.
     pub(crate) fn pay(&mut self, ns: u64) {
         self.used.0 += price(ns, self.weight()).0;
     }
@@ -251,7 +249,7 @@ impl Default for Member {
     }
 }
 
-/// Returns the shares, or the default if they are 0, which means that none are set.
+/// Returns the shares, or the default if none are set, which is 0.
 pub(crate) fn or_default(shares: u32) -> u32 {
     if shares == 0 { DEFAULT_SHARES } else { shares }
 }

@@ -171,11 +171,13 @@ impl Word {
         Word(self.0 & !flag)
     }
     /// Acquires a seat if one is free. There are waiters only while all seats are in use.
+    #[inline]
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
     /// Admits a helper if a seat is free or `lent`. Returns the count and the seat that it then
     /// holds.
+    #[inline]
     fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
         let phase = self.phase();
         let has_seat = lent || self.nr_active() < max;
@@ -184,6 +186,7 @@ impl Word {
         (has_seat && has_space).then(|| (Word(self.0 + holds.amount()), holds))
     }
     /// Releases `holds`. Returns `true` if a drain or a flush must be notified.
+    #[inline]
     fn leave(self, holds: Holds) -> (Word, bool) {
         let mut left = Word(self.0 - holds.amount());
         let idle = left.nr_active() == 0 && left.idle_waits();
@@ -224,9 +227,9 @@ pub struct Gate<S> {
     cpus_per_stock: Divisor,
     /// I: the divisor of the number of seats that yields the capacity of a stock.
     kept_of: Divisor,
-    /// The wait queue. `HAS_WAITERS` is set if and only if the wait queue is not empty, and changes
-    /// only under this lock. The stocks are opened and closed under it too. With stocks,
-    /// `IDLE_WAITS` is set under it.
+    /// `HAS_WAITERS` is set if and only if the wait queue is not empty, and changes only under this
+    /// lock. The stocks are opened and closed under it too. With stocks, `IDLE_WAITS` is set under
+    /// it.
     wait_queue: Mutex<WaitQueue<S>>,
 }
 
@@ -236,10 +239,8 @@ struct WaitQueue<S> {
     /// The turn of the entry that was served last.
     turn: u64,
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
-    /// compared without dereferencing it.
-    ///
-    /// This is a boxed slice instead of a vector, so that a gate does not need a third pair of
-    /// cache lines. The list rarely changes.
+    /// compared without dereferencing it. With a vector, a gate would need a third pair of cache
+    /// lines.
     homes: Box<[usize]>,
     is_open: bool,
     /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
@@ -386,7 +387,7 @@ impl<S> Gate<S> {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
     }
 
-    /// Returns the number of seats of the queue when it is not paused.
+    /// Returns the number of seats while the queue is not paused.
     pub fn max(&self) -> u32 {
         self.max.load(Ordering::Relaxed) & !PAUSED
     }
@@ -426,7 +427,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Returns the capacity of a stock.
+    /// Returns the number of seats that a stock may keep.
     #[inline]
     fn keep(&self) -> u32 {
         self.kept_of.divide(self.nr_seats())
@@ -503,17 +504,11 @@ impl<S> Gate<S> {
 
     #[inline]
     fn try_enter_here(&self, node: usize) -> bool {
-        let mut from = self.load();
-        while let Some(to) = from.admit(self.nr_seats()) {
-            match Self::transition(&self.word, from, to) {
-                Ok(()) => {
-                    self.seat_in(node);
-                    return true;
-                }
-                Err(now) => from = now,
-            }
+        let has_seat = self.update(|from| Some((from.admit(self.nr_seats())?, ()))).is_some();
+        if has_seat {
+            self.seat_in(node);
         }
-        false
+        has_seat
     }
 
     /// Admits a helper of `node` if a seat is free or `lent`.
@@ -537,19 +532,11 @@ impl<S> Gate<S> {
 
     #[inline]
     fn try_help_here(&self, node: usize, lent: bool) -> Option<Holds> {
-        let mut from = self.load();
-        while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
-            match Self::transition(&self.word, from, to) {
-                Ok(()) => {
-                    if !lent {
-                        self.seat_in(node);
-                    }
-                    return Some(holds);
-                }
-                Err(now) => from = now,
-            }
+        let holds = self.update(|from| from.admit_helper(self.nr_seats(), lent))?;
+        if !lent {
+            self.seat_in(node);
         }
-        None
+        Some(holds)
     }
 
     #[inline]
@@ -561,7 +548,7 @@ impl<S> Gate<S> {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that were run by helpers counted in stocks.
+    /// Returns the number of items run by helpers that were counted in stocks.
     pub fn nr_helped(&self) -> u64 {
         let nr_helped = |stock: &CachePadded<Stock>| stock.nr_helped.load(Ordering::Relaxed);
         self.stocks.iter().map(nr_helped).sum()
@@ -626,7 +613,6 @@ impl<S> Gate<S> {
                 }
                 // All seats are in use. A later release sees `HAS_WAITERS` and transfers its seat.
                 Ok(()) => break,
-                // Another thread changed the word.
                 Err(now) => from = now,
             }
         }
@@ -754,14 +740,7 @@ impl<S> Gate<S> {
     /// Releases `holds`. Returns `true` if waiters must be notified. The caller keeps the gate
     /// alive.
     fn give_up(&self, holds: Holds) -> bool {
-        let mut from = self.load();
-        loop {
-            let (left, notifies) = from.leave(holds);
-            match Self::transition(&self.word, from, left) {
-                Ok(()) => return notifies,
-                Err(now) => from = now,
-            }
-        }
+        self.update(|from| Some(from.leave(holds))) == Some(true)
     }
 
     #[cold]
@@ -786,7 +765,6 @@ impl<S> Gate<S> {
         ReleaseEffects { waiter, settled }
     }
 
-    /// Returns the position of the waiter to serve next.
     fn next(&self, wait_queue: &WaitQueue<S>) -> Option<usize> {
         next_waiter(wait_queue.entries.iter().map(|entry| {
             let node = self.nodes.get(entry.node);
@@ -810,6 +788,20 @@ impl<S> Gate<S> {
         Word(self.word.load(Ordering::Acquire))
     }
 
+    /// Retries until a transition succeeds, and returns the second part of its plan. Returns `None`
+    /// once `plan` does. The caller keeps the gate alive.
+    #[inline]
+    fn update<R>(&self, plan: impl Fn(Word) -> Option<(Word, R)>) -> Option<R> {
+        let mut from = self.load();
+        loop {
+            let (to, result) = plan(from)?;
+            match Self::transition(&self.word, from, to) {
+                Ok(()) => return Some(result),
+                Err(now) => from = now,
+            }
+        }
+    }
+
     /// Accesses only the word, because the gate may be destroyed once a release takes effect.
     fn transition(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
         // The seats and `HAS_WAITERS` share one word, so releases and new waiters have one order.
@@ -827,7 +819,6 @@ impl<S> Gate<S> {
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     word: AtomicU64,
-    /// The number of items run by helpers that were counted here.
     pub nr_helped: AtomicU64,
 }
 
@@ -845,7 +836,6 @@ pub(crate) enum Share {
     Help { lent: bool },
 }
 
-/// The reason why a stock does not grant a `Share`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     Closed,
@@ -875,7 +865,6 @@ impl Share {
 }
 
 impl Stock {
-    /// Takes `share` from the stock.
     #[inline]
     pub fn take(&self, share: Share) -> Result<(), Refusal> {
         let mut from = self.word.load(Ordering::Relaxed);
@@ -927,7 +916,6 @@ impl Stock {
         word & STOCK_OPEN != 0 && word & STOCK_MASK < u64::from(keep)
     }
 
-    /// Allows the stock to keep seats.
     pub fn open(&self) {
         // Relaxed suffices, because the flag publishes no other data.
         self.word.fetch_or(STOCK_OPEN, Ordering::Relaxed);
@@ -946,7 +934,6 @@ impl Stock {
         (self.word.load(Ordering::Relaxed) & STOCK_MASK) as u32
     }
 
-    /// Returns the number of current helpers that are counted here.
     pub fn nr_helpers(&self) -> usize {
         // ORDER(stock): publish and consume, other end in `transition`, which ends a helper.
         //   give: the run;  step Release

@@ -14,9 +14,8 @@ use base::internal::{
         sleeper::{OnTurn, Sleeper},
     },
 };
-use sync::{twin, unmodelled::Arc};
-
 use item::internal::cleanups::{self, Reapers};
+use sync::{twin, unmodelled::Arc};
 
 pub struct Capacity {
     capacity: admission::Admission<OnTurn>,
@@ -38,6 +37,7 @@ impl Capacity {
         self.capacity().saturating_sub(self.capacity.nr_inside())
     }
 
+    #[inline]
     pub fn try_take(&self) -> bool {
         self.capacity.try_take()
     }
@@ -63,12 +63,8 @@ impl Capacity {
         has_permit
     }
 
-    /// Acquires a permit, sleeping for at most `timeout` until it gets one. Returns `true` if it
-    /// got one.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`release`](Self::release) releases a permit. Models never time out.
+    /// Acquires a permit, sleeping for at most `timeout` until [`release`](Self::release) releases
+    /// one. Returns `true` if it got one. Models never time out.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
         // Poll first, because the thread that releases a permit must spend a wake-up on each
@@ -99,11 +95,9 @@ impl Capacity {
         }
     }
 
-    /// Releases `count` permits, to the first waiters if there are any.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks only briefly. It may wake a thread, so no lock may be held.
+    /// Releases `count` permits, to the first waiters if there are any. It may wake a thread, so no
+    /// lock may be held.
+    #[inline]
     pub fn release(&self, count: usize) {
         if !twin::torn_down() && self.capacity.release(count) {
             self.let_in();
@@ -123,11 +117,4 @@ impl Capacity {
     }
 }
 
-impl std::fmt::Debug for Capacity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Room")
-            .field("capacity", &self.capacity())
-            .field("nr_free", &self.nr_free())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Capacity, it => capacity: it.capacity(), nr_free: it.nr_free());

@@ -29,12 +29,10 @@ impl Level {
         self.waiting.is_empty()
     }
 
-    /// Returns the member that is served next.
     pub(crate) fn first(&self) -> Option<Member> {
         self.waiting.first().map(|it| it.2)
     }
 
-    /// Records that a member starts to wait.
     pub(crate) fn enter(&mut self, account: &mut Account) {
         let is_group = matches!(account.member, Member::Group(_));
         if !(is_group && twin::armed("shares: idle time of a group is accumulated")) {
@@ -45,13 +43,11 @@ impl Level {
         self.insert(account);
     }
 
-    /// Records that a member no longer waits.
     pub(crate) fn leave(&mut self, account: &mut Account) {
         self.remove(account);
         account.entered = 0;
     }
 
-    /// Changes the account of a member.
     pub(crate) fn change<R>(
         &mut self,
         account: &mut Account,

@@ -1,5 +1,3 @@
-//! State that all pwqs of one queue share.
-
 use std::any::Any;
 
 use base::internal::panics::Foreign;
@@ -31,11 +29,9 @@ pub struct QueueCore {
     /// A: the number of times that all items were cancelled. A closure of a strand compares this
     /// number with its value when the closure was spawned.
     pub nr_cancels: AtomicU32,
-    /// A: statistics.
+    /// A: statistics, as the next two.
     pub nr_panicked: AtomicU64,
-    /// A: statistics.
     pub nr_expired: AtomicU64,
-    /// A: statistics.
     pub nr_refused: AtomicU64,
     /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub nr_helped_seen: AtomicU64,
@@ -104,7 +100,6 @@ impl QueueCore {
         }
     }
 
-    /// Returns the price of a seat in the queue's group.
     pub(crate) fn seat_price(&self) -> u64 {
         // Relaxed suffices: a change of the shares may be late.
         let shares = self.shares.load(Ordering::Relaxed);
@@ -113,7 +108,6 @@ impl QueueCore {
         (1 << 20) / u64::from(or_default(shares))
     }
 
-    /// Returns the token that is cancelled when the queue is shut down.
     pub fn token(&self) -> &Arc<Token> {
         self.token.get_or_init(Token::new)
     }
@@ -148,8 +142,4 @@ impl QueueCore {
     }
 }
 
-impl std::fmt::Debug for QueueCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueueCore").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(QueueCore, it => name: it.name);

@@ -13,16 +13,15 @@
 //! therefore finds the flag, and sees everything that the task did before it. Twins `settled: tasks
 //! are not woken` and `drain: registers its waker after the check`.
 
-use std::{fmt, task::Waker};
+use std::task::Waker;
 
 use base::internal::{numbered::Numbered, panics::Foreign, wake::EventCount};
+use item::internal::cleanups;
 use sync::{
     Mutex,
     atomic::{AtomicUsize, Ordering},
     twin,
 };
-
-use item::internal::cleanups;
 
 /// A completion event of a queue, with its waiters.
 #[derive(Default)]
@@ -58,11 +57,8 @@ impl Settled {
         cleanups::fire_all(woken.collect());
     }
 
-    /// Waits until `condition` returns `true`. The condition is checked before every sleep.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until [`notify_all`](Self::notify_all) is called and the condition holds.
+    /// Blocks until `condition` returns `true`. The condition is checked before every sleep, which
+    /// [`notify_all`](Self::notify_all) ends.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) {
         self.threads.wait_until(condition);
     }
@@ -74,11 +70,8 @@ impl Settled {
     }
 
     /// Registers `waker` to be woken once, so that its task checks its condition again. Returns the
-    /// waker that the task registered before, to be dropped with no lock held.
-    ///
-    /// # Cost
-    ///
-    /// The call performs a binary search of the waiting tasks, and a few other operations.
+    /// waker that the task registered before, to be dropped with no lock held. The cost is that of
+    /// a binary search of the waiting tasks.
     pub fn leave_waker(
         &self,
         seat: &mut TaskSeat,
@@ -101,14 +94,9 @@ impl Settled {
     }
 }
 
-impl fmt::Debug for Settled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settled")
-            .field("threads", &self.threads)
-            .field("nr_tasks", &self.nr_tasks.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(
+    Settled, it => threads: it.threads, nr_tasks: it.nr_tasks.load(Ordering::Relaxed)
+);
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -23,20 +23,17 @@ use super::{
     level::Level,
 };
 
-/// The accounts of the groups of one pool, and the members of all levels that wait.
+/// The accounts of the groups with pwqs in one pool, and the members of all levels that wait.
 #[derive(Debug, Default)]
 pub struct Tree {
     top: Level,
-    /// The groups with pwqs in this pool.
     groups: BTreeMap<GroupKey, Group>,
 }
 
 #[derive(Debug, Default)]
 struct Group {
     account: Account,
-    /// The level of its pwqs.
     level: Level,
-    /// The number of its pwqs in this pool.
     nr_pwqs: usize,
 }
 
@@ -117,6 +114,7 @@ impl Tree {
 
     /// Returns the waiting pwq that is served next: the one with the lowest account, of the group
     /// with the lowest account. If accounts are equal, the first to wait is served first.
+    #[inline]
     pub fn first(&self) -> Option<usize> {
         let mut member = self.top.first()?;
         loop {
@@ -127,7 +125,6 @@ impl Tree {
         }
     }
 
-    /// Records that a pwq starts to wait.
     pub fn wait(&mut self, account: &mut Account) {
         if let Some(key) = account.group {
             let group = self.groups.get_mut(&key).expect("a group in use");
@@ -138,7 +135,6 @@ impl Tree {
         self.level(account.group).enter(account);
     }
 
-    /// Records that a pwq no longer waits.
     pub fn leave(&mut self, account: &mut Account) {
         self.level(account.group).leave(account);
         if let Some(key) = account.group {
@@ -212,11 +208,13 @@ impl Tree {
     }
 
     /// Returns `true` if the group of a pwq, if there is one, waits for a turn.
+    #[inline]
     pub fn group_waits(&self, account: &Account) -> bool {
         account.group.is_some_and(|key| !self.groups[&key].level.is_empty())
     }
 
     /// If this pwq is in a group, records that no pwq of the group has work any more.
+    #[inline]
     pub fn rest_group(&mut self, account: &Account) {
         if let Some(key) = account.group {
             self.group(key).level.clock.rest();

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// The position of the item's link.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 enum Link {
+    #[default]
     Nowhere,
     /// The link is in a list of the home queue.
     Listed,
@@ -43,7 +44,7 @@ struct Flush {
     nr_settled: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct World {
     state: State,
     home: usize,
@@ -72,26 +73,6 @@ const RULES: [Rules; 2] = [
 const NR_STEPS: u8 = 13;
 
 impl World {
-    fn new() -> Self {
-        Self {
-            state: State::IDLE,
-            home: 0,
-            link: Link::Nowhere,
-            claim: None,
-            is_running: false,
-            has_handle: true,
-            is_freed: false,
-            has_permit: false,
-            nr_in_flight: [0; 2],
-            nr_enqueued: 0,
-            nr_cancelled: 0,
-            nr_started: 0,
-            nr_ended: 0,
-            nr_waits: 0,
-            flushes: Vec::new(),
-        }
-    }
-
     /// Applies a transition, if it is possible now.
     fn transition(&mut self, step: u8) {
         match step % NR_STEPS {
@@ -121,28 +102,17 @@ impl World {
         let ours = self.home == to;
         let planned = self.state.enqueue(ours, || ours, RULES[to], has_permit);
         self.has_permit |= has_permit && planned != Enqueue::Pending;
-        match planned {
-            Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
+        let (state, claim) = match planned {
+            Enqueue::Pending => return assert!(self.is_pending() || self.claim.is_some()),
             Enqueue::Disabled => panic!("the item is not disabled"),
-            Enqueue::Revive(state) => {
-                self.state = state;
-                self.nr_enqueued += 1;
-            }
-            Enqueue::Push(state) => {
-                self.state = state;
-                self.nr_enqueued += 1;
-                self.push(to);
-            }
-            Enqueue::Claim(state) => {
-                self.state = state;
-                self.claim = Some(Claim::Moves { to });
-                self.nr_enqueued += 1;
-            }
-            Enqueue::Elsewhere(state) => {
-                self.state = state;
-                self.claim = Some(Claim::CutsOut { to });
-                self.nr_enqueued += 1;
-            }
+            Enqueue::Revive(state) | Enqueue::Push(state) => (state, None),
+            Enqueue::Claim(state) => (state, Some(Claim::Moves { to })),
+            Enqueue::Elsewhere(state) => (state, Some(Claim::CutsOut { to })),
+        };
+        (self.state, self.claim) = (state, claim);
+        self.nr_enqueued += 1;
+        if matches!(planned, Enqueue::Push(_)) {
+            self.push(to);
         }
     }
 
@@ -394,7 +364,7 @@ proptest! {
     /// flush ends at the right time, and the item is freed once.
     #[test]
     fn transitions_of_an_item_keep_their_guarantees(steps in prop::collection::vec(any::<u8>(), 0..80)) {
-        let mut world = World::new();
+        let mut world = World { has_handle: true, ..World::default() };
         for step in steps {
             world.transition(step);
         }
@@ -402,17 +372,25 @@ proptest! {
     }
 }
 
-#[test]
-fn a_cancel_behind_a_run_is_no_end_of_that_run() {
-    let here = |state: State| match state.enqueue(true, || true, RULES[0], false) {
+/// Returns the state after an enqueue at the home pwq.
+fn enqueued(state: State) -> State {
+    match state.enqueue(true, || true, RULES[0], false) {
         Enqueue::Push(state) | Enqueue::Revive(state) => state,
         other => panic!("{other:?}"),
-    };
-    let Pop::Run(running) = here(State::IDLE).pop() else {
-        panic!("it is pending");
-    };
+    }
+}
+
+/// Returns the state of a pending item that a worker has popped.
+fn popped(state: State) -> State {
+    let Pop::Run(running) = state.pop() else { panic!("{state:?}") };
+    running
+}
+
+#[test]
+fn a_cancel_behind_a_run_is_no_end_of_that_run() {
+    let running = popped(enqueued(State::IDLE));
     let seq = running.last_completion_seq();
-    let claimed = here(running).claim_pending().expect("it is pending");
+    let claimed = enqueued(running).claim_pending().expect("it is pending");
     let (cancelled, _) = claimed.cancel().expect("it has its link");
     assert!(!cancelled.has_reached(seq));
     assert!(cancelled.complete(Ending::Returned).next.has_reached(seq));
@@ -440,14 +418,12 @@ fn bulk_cancel_ends_like_a_run_and_advances_the_sequence() {
     assert!(taken.is_running() && !taken.is_pending() && !taken.has_link());
     assert_eq!(taken.complete(Ending::Returned).next.completion_seq(), 1);
     // The panic flag of the last run is kept.
-    let Pop::Run(running) = queued.pop() else { panic!() };
+    let running = popped(queued);
     let panicked = running.complete(Ending::Panicked).next;
-    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0], false) else { panic!() };
-    let Pop::Run(taken) = again.pop_to_cancel() else { panic!() };
+    let Pop::Run(taken) = enqueued(panicked).pop_to_cancel() else { panic!() };
     assert!(taken.complete(Ending::Returned).next.has_panicked());
     // The item is queued during a run.
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
-    let Pop::Discard(cancelled) = behind.pop_to_cancel() else { panic!() };
+    let Pop::Discard(cancelled) = enqueued(running).pop_to_cancel() else { panic!() };
     assert!(cancelled.is_running() && !cancelled.is_pending() && !cancelled.has_link());
     assert_eq!(cancelled.complete(Ending::Returned).next.completion_seq(), 2);
     // A tombstone, and a claimed tombstone.
@@ -464,18 +440,16 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
         panic!()
     };
     assert!(revived.is_revived());
-    let Pop::Run(running) = revived.pop() else { panic!() };
+    let running = popped(revived);
     let done = running.complete(Ending::Returned).next;
     assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
-    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
-    assert!(!fresh.is_revived());
+    assert!(!enqueued(running).is_revived());
 }
 
 #[test]
 fn link_deferred_to_a_run_is_recalled() {
-    let Pop::Run(running) = State::queued(RULES[0]).pop() else { panic!() };
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
-    let Pop::Leave(left) = behind.pop() else { panic!() };
+    let running = popped(State::queued(RULES[0]));
+    let Pop::Leave(left) = enqueued(running).pop() else { panic!() };
     let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
     assert!(cancelled.has_link());
     assert!(matches!(cancelled.enqueue(true, || true, RULES[0], false), Enqueue::Elsewhere(_)));

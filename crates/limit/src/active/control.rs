@@ -84,14 +84,10 @@ impl<S> Gate<S> {
         if self.try_enter(0) && !twin::armed("group: a returning thread counts twice") {
             return;
         }
-        let mut from = self.load();
-        loop {
+        self.update(|from| {
             assert!(from.0 & ACTIVE_MASK < ACTIVE_MASK, "too many threads");
-            match Self::transition(&self.word, from, Word(from.0 + ACTIVE_ONE)) {
-                Ok(()) => return,
-                Err(now) => from = now,
-            }
-        }
+            Some((Word(from.0 + ACTIVE_ONE), ()))
+        });
     }
 
     /// Removes a waiter from the wait queue. Returns `false` if no entry `matches`. Call it with
@@ -110,7 +106,6 @@ impl<S> Gate<S> {
         })
     }
 
-    /// Returns the number of waiters for a seat.
     pub fn nr_waiting(&self) -> usize {
         self.wait_queue.lock().entries.len()
     }
