@@ -83,12 +83,11 @@ fn known_of_slow_items(count: usize) -> Workqueue {
 
 /// Returns a function that spins, and its step, which is 1 as soon as the function runs. Setting it
 /// to 2 ends the function.
-fn spins() -> (impl FnMut() + Send + 'static, Arc<AtomicU32>) {
-    let step = Arc::new(AtomicU32::new(0));
-    let its = step.clone();
+fn spins() -> (impl FnMut() + Send + 'static, Shared<AtomicU32>) {
+    let step = Shared::new(AtomicU32::new(0));
     let spin = move || {
-        its.store(1, Ordering::Release);
-        while its.load(Ordering::Acquire) < 2 {
+        step.store(1, Ordering::Release);
+        while step.load(Ordering::Acquire) < 2 {
             thread::yield_now();
         }
     };
@@ -164,11 +163,9 @@ fn items_of_alternating_queues_all_count_in_the_times() {
         let queues = ["a", "b"].map(|name| queue(name).help(false).on(&registry));
         let plugs = queues.each_ref().map(plug_into);
         // The worker alternates between the queues before it records the times of either again.
+        let nr_runs = Count::default();
         for _ in 0..500 {
-            for queue in &queues {
-                queue.detach(|| ());
-                queue.detach(|| ());
-            }
+            queues.iter().for_each(|queue| nr_runs.spawn(2, queue));
         }
         plugs.iter().for_each(Plug::release);
         for queue in &queues {
@@ -250,10 +247,8 @@ fn run_times_count_each_run_by_itself() {
 
 #[test]
 fn a_wait_lasts_from_the_enqueue_to_the_start() {
-    let queue = queue("waits").help(false).max_active(1);
-    let queue = queue.on(&registry("1 core"));
-    let plug = plug_into(&queue);
-    let waits = queue.spawn(|| ());
+    let queue = one_seat("waits").on(&registry("1 core"));
+    let (plug, waits) = (plug_into(&queue), queue.spawn(|| ()));
     let from = Instant::now();
     thread::sleep(20 * MS);
     let waited = from.elapsed();
@@ -292,8 +287,7 @@ fn no_time_is_measured_with_sampling_off() {
     waits.join().unwrap();
     queue.drain().unwrap();
     wait_until(|| queue.stats().completed == 2);
-    assert_eq!(queue.report().wait.count, 0);
-    assert_eq!(queue.report().run.count, 0);
+    assert_eq!((queue.report().wait.count, queue.report().run.count), (0, 0));
 }
 
 #[test]
@@ -322,38 +316,32 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
 
 #[test]
 fn system_queues_exist_once_under_the_kernels_names() {
-    let queues = [
-        (workqueue::system().unwrap(), "events"),
-        (workqueue::system_highpri().unwrap(), "events_highpri"),
-        (workqueue::system_long().unwrap(), "events_long"),
-        (workqueue::system_unbound().unwrap(), "events_unbound"),
-    ];
-    for (i, (queue, name)) in queues.into_iter().enumerate() {
-        assert_eq!(queue.name(), name);
-        assert_eq!(queue.spawn(move || i).join().unwrap(), i);
+    use workqueue::{system, system_highpri, system_long, system_unbound};
+    let queues = [system(), system_highpri(), system_long(), system_unbound()].map(Result::unwrap);
+    let names = queues.map(Workqueue::name);
+    assert_eq!(names, ["events", "events_highpri", "events_long", "events_unbound"]);
+    for queue in queues {
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     }
-    assert!(std::ptr::eq(workqueue::system().unwrap(), queues[0].0));
+    assert!(std::ptr::eq(system().unwrap(), queues[0]));
 }
 
 #[test]
 fn the_nice_value_of_system_highpri_shows_its_priority() {
-    let queue = workqueue::system_highpri().unwrap();
     let may = sync::thread::may_set_nice(-20).is_ok();
-    assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
+    let attrs = workqueue::system_highpri().unwrap().report().attrs;
+    assert_eq!(attrs.nice, if may { -20 } else { 0 });
 }
 
 #[test]
 fn items_of_surplus_workers_are_counted() {
     const NR_WORKERS: usize = 8;
-    let queue = queue("surplus").max_active(16).help(false);
-    let queue = queue.on(&registry("1 core"));
+    let queue = queue("surplus").max_active(16).help(false).on(&registry("1 core"));
+    let barrier = Shared::new(Barrier::new(NR_WORKERS));
     for round in 1..=20 {
-        let barrier = Arc::new(Barrier::new(NR_WORKERS));
         for _ in 0..NR_WORKERS {
-            let barrier = barrier.clone();
             // All workers block at once, and return at once to a pool of one CPU.
-            let waits = move || _ = workqueue::blocking(|| barrier.wait());
-            queue.detach(waits);
+            queue.detach(move || _ = blocking(|| barrier.wait()));
         }
         queue.drain().unwrap();
         let expected = (round * NR_WORKERS) as u64;
