@@ -33,6 +33,12 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
     let largest = queue("largest").capacity(MAX_CAPACITY).on(&registry);
     assert_eq!(sizes(largest), (Some(MAX_CAPACITY), Some(MAX_CAPACITY)));
     assert_eq!(sizes(queue("open").on(&registry)), (None, None));
+    // A queue without a capacity grants every permit.
+    let queue = self::queue("open").alone();
+    assert_eq!(queue.task().wait_for_capacity().try_spawn(|| 1).unwrap().join().unwrap(), 1);
+    assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
+    assert!(poll(&mut queue.task().reserve(), Waker::noop()).is_some());
+    assert!(queue.task().try_reserve().is_some());
 }
 
 #[test]
@@ -258,11 +264,7 @@ fn an_item_does_not_wait_for_a_permit_of_its_own_queue() {
         (first, is_full(own.task().wait_for_capacity().try_spawn(|| ())))
     });
     assert_eq!(outcome.join().unwrap(), (true, true));
-}
-
-#[test]
-fn a_task_of_a_full_queue_may_wait_for_a_permit() {
-    let queue = queue("task").capacity(1).max_active(1).alone();
+    // A task may wait.
     let own = queue.clone();
     let task = queue.spawn_async(async move {
         let mut handles = Vec::new();
@@ -301,15 +303,6 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     queue.shutdown(Duration::MAX).unwrap();
     assert!(is_closed(permit.try_spawn(|| ())));
     assert_eq!(free(&queue), Some(1));
-}
-
-#[test]
-fn a_queue_without_a_capacity_grants_every_permit() {
-    let queue = queue("open").alone();
-    assert_eq!(queue.task().wait_for_capacity().try_spawn(|| 1).unwrap().join().unwrap(), 1);
-    assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
-    assert!(poll(&mut queue.task().reserve(), Waker::noop()).is_some());
-    assert!(queue.task().try_reserve().is_some());
 }
 
 #[test]
@@ -359,16 +352,6 @@ fn a_refusal_becomes_an_io_error() {
     queue.shutdown(Duration::MAX).unwrap();
     item.join().unwrap();
     assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
-}
-
-#[test]
-fn a_waker_that_panics_spares_the_thread_that_releases() {
-    let queue = paused(1);
-    let mut handle = queue.spawn(|| ());
-    let mut reserve = queue.task().reserve();
-    assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
-    assert!(handle.cancel());
-    drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -431,7 +414,7 @@ fn the_waker_of_a_permit_may_drop_the_last_handle() {
 }
 
 #[test]
-fn the_waker_of_a_permit_may_queue_the_same_item_again() {
+fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     let queue = paused(1);
     let work = Work::new(|| ());
     assert_eq!(queue.try_enqueue(&work), Ok(true));
@@ -444,6 +427,12 @@ fn the_waker_of_a_permit_may_queue_the_same_item_again() {
     assert!(work.cancel());
     wait_until(|| work.is_pending());
     assert_eq!(queue.cancel_all(), 1);
+    // A panic of the waker does not reach the thread that releases.
+    let mut handle = queue.spawn(|| ());
+    let mut reserve = queue.task().reserve();
+    assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
+    assert!(handle.cancel());
+    drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
 /// A task that drops its future when it is woken, like a task of an executor that has ended.
@@ -471,7 +460,7 @@ fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>
 }
 
 #[test]
-fn a_permit_passes_tasks_that_end_when_they_are_woken() {
+fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     let (queue, item, orphans) = full_with_orphans();
     // The stack is small, because the permit must not be passed on recursively.
     let small = thread::Builder::new().stack_size(64 << 10);
@@ -480,10 +469,6 @@ fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     // Reapers call the wakers.
     wait_until(|| orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
     wait_until(|| free(queue) == Some(1));
-}
-
-#[test]
-fn the_last_waiter_leaves_as_fast_as_the_first() {
     // This would take minutes if each waiter that leaves walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
     orphans.iter().rev().for_each(|it| it.clone().wake());
@@ -550,10 +535,7 @@ fn wakers_that_get_capacity_may_wait_for_each_other() {
     let _handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
     wakers_meet(queue, || (), || assert_eq!(queue.cancel_all(), 2));
     queue.resume();
-}
-
-#[test]
-fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
+    // A waker may also wait for the item that released the capacity.
     let queue = leaked(1);
     let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
     drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());

@@ -149,6 +149,13 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     changer.join().unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
     assert_eq!(queue.stats().panicked, 0, "changed while an old item ran");
+    // Setting equal attributes does not drain it.
+    let plug = plug_into(&queue);
+    queue.set_attrs(|_| ()).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
+    let item = queue.try_spawn(|| 7).unwrap();
+    plug.release();
+    assert_eq!(item.join().unwrap(), 7);
 }
 
 #[test]
@@ -172,6 +179,14 @@ fn attributes_out_of_range_are_rejected_and_change_nothing() {
     let refused = ordered.set_attrs(|attrs| attrs.affinity = Cpu);
     assert!(matches!(refused, Err(BuildError::OrderedScope(Cpu))));
     ordered.set_attrs(|attrs| attrs.affinity = System).unwrap();
+    // A destroyed queue takes no attributes.
+    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
+        queue.shutdown(Duration::MAX).unwrap();
+        let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
+        assert!(matches!(error, BuildError::Destroyed), "{error}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(queue.report().attrs.nice, 0);
+    }
 }
 
 #[test]
@@ -336,26 +351,4 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
             });
         }
     });
-}
-
-#[test]
-fn setting_equal_attributes_does_not_drain_an_ordered_queue() {
-    let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    queue.set_attrs(|_| ()).unwrap();
-    queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
-    let item = queue.try_spawn(|| 7).unwrap();
-    plug.release();
-    assert_eq!(item.join().unwrap(), 7);
-}
-
-#[test]
-fn a_destroyed_queue_takes_no_attributes() {
-    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
-        queue.shutdown(Duration::MAX).unwrap();
-        let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
-        assert!(matches!(error, BuildError::Destroyed), "{error}");
-        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(queue.report().attrs.nice, 0);
-    }
 }

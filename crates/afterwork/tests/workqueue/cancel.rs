@@ -114,10 +114,6 @@ fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
     drop(second);
     plug.release_and_drain(&first);
     assert_eq!(first.stats().panicked, 1, "counted where it ran");
-}
-
-#[test]
-fn a_panic_is_counted_by_the_queue_that_ran_the_item() {
     let (first, second) = (queue("first").alone(), queue("second").max_active(1).alone());
     let (keeps_seat, mut fails) = (plug_into(&second), true);
     let (work, plug) = stuck_with(&first, move |hole| {

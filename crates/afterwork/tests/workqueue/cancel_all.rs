@@ -28,15 +28,36 @@ fn each_way_and_order(test: impl Fn(fn(&Workqueue), [CpuId; 2])) {
 }
 
 #[test]
-fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
+fn destructors_and_wakers_join_items_that_are_cancelled() {
     let registry = registry("2 core");
     each_way_and_order(|way, [first, second]| {
         let queue = two_pods(&registry);
-        let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
-        let holder = queue.task().on_cpu(first).spawn(move || drop(joins));
+        let joining = |cpu| joins(queue.task().on_cpu(cpu).spawn(|| ()));
+        let guard = at_drop(joining(second));
+        let holder = queue.task().on_cpu(first).spawn(move || drop(guard));
+        // One waker joins an item of the same pod, and the other an item of the other pod.
+        let mut awaited = [first, second].map(|cpu| queue.task().on_cpu(cpu).spawn(|| ()));
+        for (awaited, cpu) in awaited.iter_mut().zip([first, second]) {
+            assert!(poll_with(awaited, &waker_once(joining(cpu))).is_pending());
+        }
         way(&queue);
         assert!(holder.join().is_err());
+        assert!(awaited.into_iter().all(|it| it.join().is_err()));
         queue.resume_and_drain();
+
+        // The waker of a drain joins such an item.
+        let queue = two_pods(&registry);
+        let handle = queue.task().on_cpu(first).spawn(|| ());
+        let (joins, joined) = (joins(queue.task().on_cpu(second).spawn(|| ())), Count::default());
+        let waker = waker_once(move || {
+            joins();
+            joined.add();
+        });
+        let mut drain = pin!(queue.drain_async());
+        assert!(poll_with(&mut drain, &waker).is_pending());
+        way(&queue);
+        assert!(handle.join().is_err());
+        wait_until(|| joined.get() == 1);
     });
 }
 
@@ -55,43 +76,6 @@ fn destructors_join_cancelled_items_without_threads() {
         assert!(all_dropped.recv_timeout(PATIENCE).is_err());
         registry.refuse_threads(false);
     }
-}
-
-#[test]
-fn a_waker_of_a_cancelled_item_joins_another_one() {
-    let registry = registry("2 core");
-    each_way_and_order(|way, [first, second]| {
-        let queue = two_pods(&registry);
-        let mut awaited = queue.task().on_cpu(first).spawn(|| ());
-        // One waker joins an item of the same pod, and the other an item of the other pod.
-        let wakers =
-            [first, second].map(|cpu| waker_once(joins(queue.task().on_cpu(cpu).spawn(|| ()))));
-        assert!(poll_with(&mut awaited, &wakers[0]).is_pending());
-        let mut other = queue.task().on_cpu(second).spawn(|| ());
-        assert!(poll_with(&mut other, &wakers[1]).is_pending());
-        way(&queue);
-        assert!(awaited.join().is_err() && other.join().is_err());
-        queue.resume_and_drain();
-    });
-}
-
-#[test]
-fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
-    let registry = registry("2 core");
-    each_way_and_order(|way, [first, second]| {
-        let queue = two_pods(&registry);
-        let handle = queue.task().on_cpu(first).spawn(|| ());
-        let (joins, joined) = (joins(queue.task().on_cpu(second).spawn(|| ())), Count::default());
-        let waker = waker_once(move || {
-            joins();
-            joined.add();
-        });
-        let mut drain = pin!(queue.drain_async());
-        assert!(poll_with(&mut drain, &waker).is_pending());
-        way(&queue);
-        assert!(handle.join().is_err());
-        wait_until(|| joined.get() == 1);
-    });
 }
 
 #[test]
@@ -193,7 +177,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
 }
 
 #[test]
-fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
+fn a_waker_waits_for_a_set_or_thread_that_awaits_cancelled_items() {
     let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
     queue.pause();
     let mut first = queue.spawn(|| ());
@@ -202,12 +186,6 @@ fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
     let waker = waker_once(move || assert!(is_cancelled(set.join_next_blocking().unwrap())));
     assert!(poll_with(&mut first, &waker).is_pending());
     assert_eq!(queue.cancel_all(), 2);
-}
-
-#[test]
-fn a_waker_waits_for_a_thread_that_awaits_a_cancelled_item() {
-    let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
-    queue.pause();
     let [mut first, second, third] = [(); 3].map(|()| queue.spawn(|| ()));
     let (send, polled) = mpsc::channel();
     let note = move |mut handle: JoinHandle<()>| {

@@ -21,7 +21,7 @@ fn poller(queue: &Workqueue) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_running_closure_sees_each_kind_of_cancel() {
+fn a_running_item_sees_each_kind_of_cancel() {
     let queue = queue("cancelled").help(false).alone();
     assert!(!is_cancelled(), "outside of items");
     let mut handle = poller(&queue);
@@ -38,6 +38,26 @@ fn a_running_closure_sees_each_kind_of_cancel() {
     assert!(set.join_next_blocking().unwrap().is_ok());
     // The next item is not cancelled.
     queue.spawn(|| assert!(!is_cancelled())).join().unwrap();
+    // A reusable item sees it too.
+    let work = polling(|polls| {
+        let work = Work::new(polls);
+        queue.enqueue(&work);
+        work
+    });
+    ends(move || work.cancel_sync());
+    // So does the token of an item.
+    let (send, started) = mpsc::channel();
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn(move || {
+            send.send(CancellationToken::current()).unwrap();
+            wait_until(is_cancelled);
+        })
+    });
+    let token = started.recv_timeout(PATIENCE).unwrap();
+    assert!(!token.is_cancelled());
+    assert!(canceller.cancel());
+    assert!(token.is_cancelled());
+    handle.join().unwrap();
 }
 
 #[test]
@@ -70,34 +90,6 @@ fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
     assert!(!first.cancel());
     assert!(ends(move || first.join()).unwrap());
     assert!(!second.join().unwrap());
-}
-
-#[test]
-fn a_work_that_is_disabled_sees_it() {
-    let queue = queue("cancelled").alone();
-    let work = polling(|polls| {
-        let work = Work::new(polls);
-        queue.enqueue(&work);
-        work
-    });
-    ends(move || work.cancel_sync());
-}
-
-#[test]
-fn a_running_poll_of_a_future_sees_its_cancel() {
-    let queue = queue("cancelled").alone();
-    let (send, started) = mpsc::channel();
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn(move || {
-            send.send(CancellationToken::current()).unwrap();
-            wait_until(is_cancelled);
-        })
-    });
-    let token = started.recv_timeout(PATIENCE).unwrap();
-    assert!(!token.is_cancelled());
-    assert!(canceller.cancel());
-    assert!(token.is_cancelled());
-    handle.join().unwrap();
 }
 
 #[test]
@@ -184,6 +176,12 @@ fn children_are_cancelled_with_their_parent_and_alone() {
     let other = CancellationToken::new();
     drop(other.child());
     other.cancel();
+    // The drop of a long line of tokens does not recurse.
+    let root = CancellationToken::new();
+    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
+    assert!(!leaf.is_cancelled());
+    drop(leaf);
+    root.cancel();
 }
 
 #[test]
@@ -234,13 +232,4 @@ fn a_destructor_leaves_no_token_to_the_next_item() {
             assert!(!next.join().unwrap());
         }
     }
-}
-
-#[test]
-fn a_long_line_of_tokens_is_dropped() {
-    let root = CancellationToken::new();
-    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
-    assert!(!leaf.is_cancelled());
-    drop(leaf);
-    root.cancel();
 }

@@ -208,24 +208,13 @@ fn many_threads_change_timers_and_lose_no_enqueue() {
 }
 
 #[test]
-fn a_flush_while_the_queue_is_drained_loses_no_item() {
-    let queue = queue("drained").max_active(2).alone();
-    let (plug, (work, count)) = (plug_into(&queue), counted());
-    assert!(queue.enqueue_after(&work, HOUR));
-    let drainer = drain_begun(&queue);
-    assert_eq!(work.flush(), Ok(true));
-    assert_eq!(count.get(), 1);
-    plug.release();
-    drainer.join().unwrap();
-}
-
-#[test]
 fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
     let (plug, (work, count)) = (plug_into(&queue), counted());
-    let idle = counting(count);
-    assert!(queue.enqueue_after(&work, HOUR));
+    let (idle, (flushed, nr_flushed)) = (counting(count), counted());
+    assert!(queue.enqueue_after(&work, HOUR) && queue.enqueue_after(&flushed, HOUR));
     let drainer = drain_begun(&queue);
+    assert_eq!((flushed.flush(), nr_flushed.get()), (Ok(true), 1));
     let nr_refused = queue.stats().refused;
     for delay in [Duration::ZERO, SHORT] {
         let refused = queue.reschedule(&work, delay).unwrap_err();

@@ -220,11 +220,7 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     drop((kept, other));
     assert_eq!(others.alive(), 0);
     registry.shutdown().unwrap();
-}
-
-/// An item of the queue waits for the destructor of a timer's item.
-#[test]
-fn the_end_drops_delayed_items_before_it_waits_for_others() {
+    // An item of the queue waits for the destructor of a timer's item.
     let (queue, dropped) = (queue("brief").alone(), Count::default());
     let work = DelayedWork::new(owning(at_drop(dropped.adder())));
     assert!(queue.enqueue_after(&work, HOUR));

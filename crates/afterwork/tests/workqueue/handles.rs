@@ -37,11 +37,7 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     let mut handle = queue.spawn(|| 8);
     wait_until(|| handle.is_finished());
     assert_eq!(handle.join_timeout(Duration::ZERO).unwrap().unwrap(), 8);
-}
-
-#[test]
-fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
-    let queue = queue("one").max_active(1).alone();
+    let queue = self::queue("one").max_active(1).alone();
     let plug = plug_into(&queue);
     let mut handle = queue.spawn(|| 7);
     let waiter = thread::spawn(move || handle.join_timeout(PATIENCE));

@@ -258,11 +258,7 @@ fn an_item_is_the_current_one_in_its_run_alone() {
     assert!(queue.enqueue(&handle), "it is an ordinary handle");
     queue.drain().unwrap();
     assert_eq!(log.take().len(), 1, "it ran again");
-}
-
-#[test]
-fn no_item_is_the_current_one_in_its_drop() {
-    let queue = queue("current").alone();
+    // No item is the current one in its drop.
     let (send, receive) = mpsc::channel();
     let asks = at_drop(move || _ = send.send(current_work().is_some()));
     queue.enqueue(&Work::new(keeping(asks, || drop(current_work().expect("it runs")))));

@@ -78,7 +78,7 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
 }
 
 #[test]
-fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
+fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
@@ -94,11 +94,7 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
     assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
     assert_eq!(mailbox.try_recv(), Ok(2));
-}
-
-#[test]
-fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
-    let queue = queue("bh").bh().on(&registry("1 core"));
+    // The same holds for waits for readers.
     let domain = Domain::new();
     let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
     let global = Shared::new(Rcu::new(1));

@@ -60,6 +60,9 @@ fn nested_items_end_without_help_while_there_are_seats() {
         assert_eq!(queue.spawn_own(|own| fib(own, 8)).join().unwrap(), 21);
         assert_eq!(queue.stats().helped, 0);
     }
+    // The monitor does not run, so only reports from joiners can start more workers.
+    let queue = queue("report").help(false).on(&unwatched("1 core"));
+    assert_eq!(queue.spawn_own(|own| fib(own, 6)).join().unwrap(), 8);
 }
 
 /// Joins nested items. Returns the depth that they reached.
@@ -93,13 +96,6 @@ fn a_panic_climbs_through_nested_joins() {
     assert_eq!(error.to_string(), "the work item panicked: deep down");
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 2);
-}
-
-#[test]
-fn joining_in_a_pool_of_few_workers_without_help_needs_no_watch() {
-    // The monitor does not run, so only reports from joiners can start more workers.
-    let queue = queue("report").help(false).on(&unwatched("1 core"));
-    assert_eq!(queue.spawn_own(|own| fib(own, 6)).join().unwrap(), 8);
 }
 
 #[test]

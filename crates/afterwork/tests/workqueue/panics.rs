@@ -133,7 +133,7 @@ fn cancel_panics<T>(mut handle: JoinHandle<T>) {
 }
 
 #[test]
-fn an_item_whose_drop_panics_when_cancelled_leaves_a_handle() {
+fn items_leave_a_handle_and_a_worker_if_user_code_panics() {
     let queue = queue("cancel").capacity(1).paused();
     let [first, second] = [(); 2].map(|()| bomb());
     cancel_panics(queue.spawn(move || {
@@ -142,12 +142,6 @@ fn an_item_whose_drop_panics_when_cancelled_leaves_a_handle() {
     }));
     cancel_panics(queue.spawn_async(async move { drop(second) }));
     assert_eq!(free(&queue), Some(1));
-    queue.resume_and_drain();
-}
-
-#[test]
-fn a_waker_that_panics_does_not_cost_a_worker() {
-    let queue = queue("wakers").paused();
     let mut handle = queue.spawn(|| 3);
     assert!(poll_with(&mut handle, &waker(|| panic!("in a waker"))).is_pending());
     queue.resume_and_drain();

@@ -42,6 +42,20 @@ fn dropping_periodic_work_ends_it_after_the_present_run() {
     plug.release_and_drain(&queue);
     let_others_tick(&queue);
     assert_eq!(count.get(), 1);
+    // It may also be dropped inside its own run.
+    let count = Count::default();
+    let own = Shared::new(Mutex::new(None::<Periodic>));
+    let mut place = own.lock().unwrap();
+    let ticks = queue.every(PERIOD, move || {
+        count.add();
+        drop(own.lock().unwrap().take());
+    });
+    *place = Some(ticks.unwrap());
+    drop(place);
+    wait_until(|| count.get() == 1);
+    queue.drain().unwrap();
+    let_others_tick(&queue);
+    assert_eq!(count.get(), 1);
 }
 
 /// Runs a function periodically that counts its runs and owns a life of `census`.
@@ -63,23 +77,6 @@ fn cancelled_periodic_work_is_dropped_after_its_run() {
         assert_eq!(count.get(), then);
     }
     census.all_dropped(20);
-}
-
-#[test]
-fn periodic_work_may_be_dropped_inside_its_own_run() {
-    let (queue, count) = (queue("every").alone(), Count::default());
-    let own = Shared::new(Mutex::new(None::<Periodic>));
-    let mut place = own.lock().unwrap();
-    let ticks = queue.every(PERIOD, move || {
-        count.add();
-        drop(own.lock().unwrap().take());
-    });
-    *place = Some(ticks.unwrap());
-    drop(place);
-    wait_until(|| count.get() == 1);
-    queue.drain().unwrap();
-    let_others_tick(&queue);
-    assert_eq!(count.get(), 1);
 }
 
 #[test]
@@ -151,7 +148,7 @@ fn let_others_tick(queue: &Workqueue) {
 }
 
 #[test]
-fn cancel_all_ends_running_periodic_work() {
+fn cancel_all_ends_running_and_waiting_periodic_work() {
     let (queue, count) = (queue("every").alone(), Count::default());
     let (_ticks, plug) = stuck(|hole| {
         queue.every(PERIOD, move || {
@@ -165,11 +162,7 @@ fn cancel_all_ends_running_periodic_work() {
     drop(plug);
     let_others_tick(&queue);
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn cancel_all_ends_waiting_periodic_work() {
-    let (queue, count) = (queue("every").alone(), Count::default());
+    let count = Count::default();
     let _ticks = queue.every(HOUR, count.adder()).unwrap();
     assert_eq!(queue.cancel_all(), 1);
     queue.pause();

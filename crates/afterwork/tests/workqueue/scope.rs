@@ -57,10 +57,7 @@ fn items_of_a_scope_change_borrowed_data() {
     });
     assert!((0..).zip(numbers).all(|(i, number)| number == i / 7));
     assert_eq!((result, sum.into_inner()), ("the result of the body", 7000));
-}
-
-#[test]
-fn items_of_items_end_before_the_scope_does() {
+    // Items of items end before the scope does.
     let queue = pool();
     for _ in 0..50 {
         let nr_ended = AtomicUsize::new(0);
@@ -286,11 +283,7 @@ fn a_panic_on_a_worker_reaches_the_owner() {
     };
     assert_eq!(panic_of(of_scope), "on a worker");
     assert_eq!(panic_of_join(&queue, || meet(&both), panics), "on a worker");
-}
-
-#[test]
-fn a_body_that_panics_waits_for_its_items_first() {
-    let queue = pool();
+    // A body that panics waits for its items first.
     for _ in 0..100 {
         let mut numbers = [0; 64];
         let text = panic_of(|| {
@@ -376,10 +369,7 @@ fn pieces_cover_a_range_once() {
     });
     #[expect(clippy::reversed_empty_ranges)]
     queue.for_each_range(5..3, |_| unreachable!("it is empty"));
-}
-
-#[test]
-fn a_range_of_any_length_is_walked() {
+    // The range may be of any length.
     let (least, most) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
     let nr_elements = AtomicUsize::new(0);
     let len = (1 << 40) + 12_345;
@@ -478,11 +468,7 @@ fn a_join_offers_the_outermost_part_first() {
     };
     queue.join(outer, || meet(&first));
     queue.join(|| (), || ());
-}
-
-/// After many short joins, the outermost join is offered by a join inside it.
-#[test]
-fn a_long_join_after_short_ones_finds_a_worker() {
+    // After many short joins, the outermost join is offered by a join inside it.
     let (queue, is_taken) = (pool(), AtomicBool::new(false));
     (0..10_000).for_each(|_| _ = queue.join(|| (), || ()));
     queue.join(

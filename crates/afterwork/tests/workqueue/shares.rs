@@ -229,10 +229,7 @@ fn a_queue_with_more_shares_keeps_no_debt_of_the_few() {
     assert_eq!(owing(|_| (), |_| false), FLOOD);
     let nr_started = owing(|few| few.set_shares(MAX_SHARES).unwrap(), |_| false);
     assert!(nr_started < FLOOD / 2, "{nr_started}");
-}
-
-#[test]
-fn a_queue_without_items_ends_before_its_turn() {
+    // A queue without items ends before its turn.
     let nr_started = owing(
         |few| assert_eq!(few.cancel_all(), 1),
         |few| few.drain_timeout(Duration::ZERO).is_ok(),

@@ -213,7 +213,7 @@ fn cancel_all_spares_other_queues_of_the_pool() {
 }
 
 #[test]
-fn cancelled_delayed_items_can_be_armed_again() {
+fn cancelled_timed_items_can_be_armed_again() {
     let queue = queue("delayed").alone();
     let (count, lives) = (Count::default(), Census::default());
     let work = DelayedWork::new(count.adder());
@@ -227,11 +227,8 @@ fn cancelled_delayed_items_can_be_armed_again() {
     assert!(queue.enqueue_after(&work, HOUR));
     assert!(work.flush().unwrap());
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn cancelled_rcu_works_can_be_armed_again() {
-    let (queue, count) = (queue("rcu").alone(), Count::default());
+    // Items that wait for readers can be, too.
+    let (queue, count) = (self::queue("rcu").alone(), Count::default());
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
     assert!(queue.task().enqueue_rcu(&work));

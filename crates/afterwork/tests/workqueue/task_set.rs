@@ -70,6 +70,17 @@ fn a_set_and_its_slots_are_used_again() {
     sum += set.results().map(Result::unwrap).sum::<i32>();
     let expected: i32 = (0..200).map(|round| (0..round % 7).sum::<i32>()).sum();
     assert_eq!(sum, expected);
+    // Detached items run, and the set can be used again.
+    let (queue, count) = (self::queue("set").alone(), Count::default());
+    let mut set = TaskSet::new(&queue);
+    (0..3).for_each(|_| set.spawn(count.adder()));
+    set.detach_all();
+    assert!(set.is_empty());
+    queue.drain().unwrap();
+    assert_eq!(count.get(), 3);
+    set.spawn(|| ());
+    assert!(set.join_next_blocking().unwrap().is_ok());
+    assert!(set.try_join_next().is_none());
 }
 
 /// Adds a blocked item.
@@ -194,20 +205,6 @@ fn a_set_cancels_the_others_if_the_drop_of_one_panics() {
     (0..3).for_each(|_| set.spawn(owning((bomb(), census.life()))));
     drop(set);
     census.all_dropped(3);
-}
-
-#[test]
-fn detached_items_of_a_set_run() {
-    let (queue, count) = (queue("set").alone(), Count::default());
-    let mut set = TaskSet::new(&queue);
-    (0..3).for_each(|_| set.spawn(count.adder()));
-    set.detach_all();
-    assert!(set.is_empty());
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 3);
-    set.spawn(|| ());
-    assert!(set.join_next_blocking().unwrap().is_ok());
-    assert!(set.try_join_next().is_none());
 }
 
 #[test]

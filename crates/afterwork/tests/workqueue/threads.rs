@@ -76,12 +76,9 @@ fn stacks_have_the_size_of_the_parameter() {
     let queue = queue("large").help(false).on(&registry);
     // A stack of 2 MiB is an eighth of this.
     assert_eq!(queue.spawn(|| dig(16 << 10)).join().unwrap(), 0);
-}
-
-#[test]
-fn nested_joins_continue_on_other_stacks() {
+    // Nested joins continue on other stacks.
     let registry = tuned("1 core", |it| it.stack_size = 256 << 10);
-    let queue = queue("nested").max_active(1).on(&registry);
+    let queue = self::queue("nested").max_active(1).on(&registry);
     assert_eq!(queue.in_worker(|own| descend(own, 400)), 400);
 }
 
