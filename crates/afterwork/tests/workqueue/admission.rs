@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Builds a paused queue with the given capacity.
 fn paused(capacity: usize) -> Workqueue {
     queue("full").capacity(capacity).paused()
 }
@@ -57,6 +56,23 @@ fn full_queue_returns_the_work() {
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
     assert_eq!(free(&queue), Some(2));
+    // The error becomes an I/O error.
+    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
+        io::Error::from(error).kind()
+    }
+    let queue = paused(1);
+    let item = queue.spawn(|| ());
+    let full = queue.try_spawn(|| ()).unwrap_err();
+    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
+    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
+    // The error may be shared even if the closure may not.
+    let not_sync = std::cell::Cell::new(1);
+    let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
+    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
+    assert_eq!(full.to_string(), "the workqueue is full");
+    queue.shutdown(Duration::MAX).unwrap();
+    item.join().unwrap();
+    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
 }
 
 #[test]
@@ -115,10 +131,7 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
     assert!(queue.try_enqueue(&work).unwrap_err().is_disabled());
     assert_eq!(free(&queue), Some(1));
     assert_eq!(count.get(), 10);
-}
-
-#[test]
-fn a_permit_moves_with_an_item_from_queue_to_queue() {
+    // A permit moves with an item from queue to queue.
     let (one, other) = (paused(1), paused(1));
     let work = Work::new(|| ());
     for _ in 0..10 {
@@ -237,10 +250,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     assert_eq!(poll(&mut waits[1], &wakes[3].0).unwrap().spawn(|| 3).join().unwrap(), 3);
     drop(waits);
     assert_eq!(free(&queue), Some(1));
-}
-
-#[test]
-fn a_wait_for_a_permit_ends_with_its_timeout() {
+    // A wait ends with its timeout.
     let queue = paused(1);
     queue.detach(|| ());
     let spawn = |timeout| {
@@ -265,6 +275,7 @@ fn an_item_does_not_wait_for_a_permit_of_its_own_queue() {
     });
     assert_eq!(outcome.join().unwrap(), (true, true));
     // A task may wait.
+    queue.flush().unwrap();
     let own = queue.clone();
     let task = queue.spawn_async(async move {
         let mut handles = Vec::new();
@@ -332,26 +343,6 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     go.send(()).unwrap();
     assert!(is_closed(waiter.join().unwrap()));
     drainer.join().unwrap();
-}
-
-#[test]
-fn a_refusal_becomes_an_io_error() {
-    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
-        io::Error::from(error).kind()
-    }
-    let queue = paused(1);
-    let item = queue.spawn(|| ());
-    let full = queue.try_spawn(|| ()).unwrap_err();
-    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
-    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
-    // The error may be shared even if the closure may not.
-    let not_sync = std::cell::Cell::new(1);
-    let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
-    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
-    assert_eq!(full.to_string(), "the workqueue is full");
-    queue.shutdown(Duration::MAX).unwrap();
-    item.join().unwrap();
-    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -477,29 +468,6 @@ fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     assert_eq!(item.join().unwrap(), 7);
 }
 
-#[test]
-fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
-    let queue = leaked(2);
-    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
-    let ((came, waits), (woken, is_woken)) = (mpsc::channel(), mpsc::channel());
-    // The waker releases a permit, and then waits for the thread that gets it.
-    let waker = waker_once(move || {
-        drop(second);
-        woken.send(waits.recv_timeout(PATIENCE).is_ok()).unwrap();
-    });
-    let mut task = pin!(queue.task().reserve());
-    assert!(poll_with(&mut task, &waker).is_pending());
-    let waits = thread::spawn(move || {
-        drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
-        came.send(()).unwrap();
-    });
-    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
-    thread::sleep(50 * MS);
-    drop(first);
-    assert!(is_woken.recv().unwrap(), "the thread was not woken");
-    waits.join().unwrap();
-}
-
 /// Waits for a permit of `queue` as a task whose waker calls `on_wake`. The task stays in the wait
 /// queue until the result is dropped.
 fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -> Reserve<'static> {
@@ -543,4 +511,24 @@ fn wakers_that_get_capacity_may_wait_for_each_other() {
     queue.resume();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
     drop(task);
+    // A waker may also wait for a thread that gets capacity.
+    let queue = leaked(2);
+    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+    let ((came, waits), (woken, is_woken)) = (mpsc::channel(), mpsc::channel());
+    // The waker releases a permit, and then waits for the thread that gets it.
+    let waker = waker_once(move || {
+        drop(second);
+        woken.send(waits.recv_timeout(PATIENCE).is_ok()).unwrap();
+    });
+    let mut task = pin!(queue.task().reserve());
+    assert!(poll_with(&mut task, &waker).is_pending());
+    let waits = thread::spawn(move || {
+        drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
+        came.send(()).unwrap();
+    });
+    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
+    thread::sleep(50 * MS);
+    drop(first);
+    assert!(is_woken.recv().unwrap(), "the thread was not woken");
+    waits.join().unwrap();
 }

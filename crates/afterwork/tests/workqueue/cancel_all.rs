@@ -6,14 +6,12 @@ use crate::support::*;
 const WAYS: [fn(&Workqueue); 2] =
     [|queue| _ = queue.cancel_all(), |queue| queue.clone().shutdown_background()];
 
-/// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
     let queue = queue("pods").affinity(Cpu).on(registry);
     queue.pause();
     queue
 }
 
-/// Returns a function that joins a cancelled item.
 fn joins(handle: JoinHandle<()>) -> impl FnOnce() + Send {
     move || assert!(is_cancelled(handle.join()))
 }
@@ -64,8 +62,7 @@ fn destructors_and_wakers_join_items_that_are_cancelled() {
 #[test]
 fn destructors_join_cancelled_items_without_threads() {
     for [first, second] in [[0, 1], [1, 0]].map(|order| order.map(CpuId::new)) {
-        let registry = registry("2 core");
-        registry.refuse_threads(true);
+        let registry = threadless("2 core");
         let queue = two_pods(&registry);
         let (dropped, all_dropped) = mpsc::channel::<()>();
         let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
@@ -125,21 +122,7 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 }
 
 #[test]
-fn tickets_of_scopes_are_cancelled_and_not_counted() {
-    let (queue, count) = (queue("tickets").paused(), Count::default());
-    let nr_cancelled = queue.scope(|scope| {
-        for _ in 0..5 {
-            scope.spawn(|| count.add());
-        }
-        let work = counting(count);
-        assert!(queue.enqueue(&work));
-        queue.cancel_all()
-    });
-    assert_eq!((nr_cancelled, count.get()), (1, 5));
-}
-
-#[test]
-fn an_item_behind_its_run_is_cancelled_and_not_counted() {
+fn tickets_and_items_behind_runs_are_cancelled_and_not_counted() {
     for is_left in [false, true] {
         let queue = queue("behind").alone();
         let (work, plug, count) = stuck_counting(&queue);
@@ -158,6 +141,14 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
         plug.release_and_drain(&queue);
         assert_eq!(count.get(), 1);
     }
+    let (queue, count) = (queue("tickets").paused(), Count::default());
+    let nr_cancelled = queue.scope(|scope| {
+        (0..5).for_each(|_| scope.spawn(|| count.add()));
+        let work = counting(count);
+        assert!(queue.enqueue(&work));
+        queue.cancel_all()
+    });
+    assert_eq!((nr_cancelled, count.get()), (1, 5));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_running_item_sees_each_kind_of_cancel() {
         queue.enqueue(&work);
         work
     });
-    ends(move || work.cancel_sync());
+    work.cancel_sync();
     // So does the token of an item.
     let (send, started) = mpsc::channel();
     let (handle, canceller) = cancellable(&queue, |task| {
@@ -88,7 +88,7 @@ fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
     let second = strand.spawn(|()| is_cancelled());
     wait_until(|| started.get() == 1);
     assert!(!first.cancel());
-    assert!(ends(move || first.join()).unwrap());
+    assert!(first.join().unwrap());
     assert!(!second.join().unwrap());
 }
 
@@ -105,7 +105,7 @@ fn a_token_of_an_item_ends_each_wait_inside() {
     });
     wait_until(|| started.get() == 1);
     handle.cancel();
-    assert_eq!(ends(move || handle.join()).unwrap(), (None, None, Some(7), true));
+    assert_eq!(handle.join().unwrap(), (None, None, Some(7), true));
 }
 
 #[test]
@@ -122,6 +122,11 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     one.cancel();
     assert!(other.is_cancelled());
     assert!(!CancellationToken::current().is_cancelled());
+    // A closure that never ran has no token.
+    let queue = self::queue("cancelled").paused();
+    let mut handle = queue.spawn(CancellationToken::current);
+    assert!(handle.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
 /// The inner item runs on the thread of the outer one, which has already requested its token.
@@ -157,7 +162,7 @@ fn later_poll_of_a_future_sees_the_cancel_of_its_token() {
     let (token, root) = started.recv_timeout(PATIENCE).unwrap();
     token.cancel();
     root.cancel();
-    assert_eq!(ends(move || future.join()).unwrap(), (true, true));
+    assert_eq!(future.join().unwrap(), (true, true));
 }
 
 #[test]
@@ -182,26 +187,14 @@ fn children_are_cancelled_with_their_parent_and_alone() {
     assert!(!leaf.is_cancelled());
     drop(leaf);
     root.cancel();
-}
-
-#[test]
-fn a_wait_for_a_token_ends_in_time() {
+    // A wait ends in time.
     let token = CancellationToken::new();
     let start = Instant::now();
     assert!(!token.wait_timeout(Duration::from_millis(2)));
     assert!(start.elapsed() >= Duration::from_millis(2));
     let canceller = beside(&token, |token| token.cancel());
-    let waiter = token.clone();
-    assert!(ends(move || waiter.wait_timeout(HOUR)));
+    assert!(token.clone().wait_timeout(PATIENCE));
     canceller.join().unwrap();
-}
-
-#[test]
-fn closure_that_never_ran_creates_no_token() {
-    let queue = queue("cancelled").paused();
-    let mut handle = queue.spawn(CancellationToken::current);
-    assert!(handle.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
 /// The next items reuse the memory of the future, and therefore its address.

@@ -176,11 +176,7 @@ fn a_timer_ends_with_the_last_handle_of_its_queue() {
     assert!(other.enqueue_after(&work, Duration::ZERO));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn an_item_that_waits_for_readers_outlives_its_queue() {
-    let registry = registry("2 core");
+    // An item that waits for readers outlives its queue.
     let [other, brief] = ["other", "brief"].map(|name| queue(name).on(&registry));
     let count = Count::default();
     let work = RcuWork::new(count.adder());

@@ -13,8 +13,7 @@ fn flush_waits_for_the_run_and_sees_its_writes() {
         let queue = queue("flush").help(help).alone();
         let written = Shared::new(AtomicUsize::new(0));
         let work = Work::new(move || {
-            let before = written.load(Ordering::Relaxed);
-            written.store(before + 1, Ordering::Relaxed);
+            written.store(written.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         });
         for i in 1..5000 {
             assert!(queue.enqueue(&work));

@@ -65,7 +65,6 @@ fn nested_items_end_without_help_while_there_are_seats() {
     assert_eq!(queue.spawn_own(|own| fib(own, 6)).join().unwrap(), 8);
 }
 
-/// Joins nested items. Returns the depth that they reached.
 pub fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;

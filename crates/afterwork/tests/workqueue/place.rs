@@ -91,6 +91,11 @@ fn work_on_cpu_runs_on_that_cpu_or_reports_an_error() {
     let on_all = on_all.unwrap_err().downcast();
     assert!(matches!(on_all, Ok(JoinError::Panicked(_))));
     assert_eq!(count.get(), allowed.len(), "all have ended");
+    // The first panic of all CPUs is returned, with its payload.
+    let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
+    let first = schedule_on_each_cpu(panics).unwrap_err().downcast();
+    assert!(matches!(first, Ok(JoinError::Panicked(_))));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(first))).is_err());
 }
 
 #[test]

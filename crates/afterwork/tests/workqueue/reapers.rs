@@ -10,7 +10,7 @@ struct Full {
 
 impl Full {
     fn new(registry: &Registry) -> Self {
-        let queue = queue("full").max_active(1).help(false).on(registry);
+        let queue = one_seat("full").on(registry);
         let plug = plug_into(&queue);
         Self { queue, plug }
     }
@@ -28,7 +28,7 @@ impl Full {
 }
 
 #[test]
-fn a_destructor_that_waits_delays_no_other() {
+fn a_destructor_that_waits_delays_no_other_and_no_end() {
     let full = Full::new(&registry("2 core"));
     let (go, last) = (Count::default(), Count::default());
     let waits = |_| Box::new(at_drop(move || wait_until(|| go.get() > 0))) as Box<dyn Send>;
@@ -38,10 +38,7 @@ fn a_destructor_that_waits_delays_no_other() {
     wait_until(|| last.get() == 1);
     go.add();
     full.plug.release();
-}
-
-#[test]
-fn a_destructor_that_waits_delays_no_end_of_a_queue() {
+    // Nor does it delay the end of a queue.
     let registry = registry("2 core");
     let full = Full::new(&registry);
     let (go, stop) = mpsc::channel::<()>();
@@ -82,6 +79,17 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
         go.send(()).unwrap();
         assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
     }
+    // The same holds for a local of a worker.
+    thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
+    let registry = registry("2 core");
+    let queue = queue("local").help(false).on(&registry);
+    let (shut, go, receive) = shuts_down(registry);
+    let keep = move || LOCAL.set(Some(Box::new(shut)));
+    queue.spawn(keep).join().unwrap();
+    // The worker exits with its pool.
+    drop(queue);
+    go.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
 /// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
@@ -156,20 +164,6 @@ fn chains_of_destructors_end_with_their_registry() {
             wait_until(|| count.get() == nr);
         }
     }
-}
-
-#[test]
-fn a_local_of_a_worker_does_not_wait_for_its_end() {
-    thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
-    let registry = registry("2 core");
-    let queue = queue("local").help(false).on(&registry);
-    let (shut, go, receive) = shuts_down(registry);
-    let keep = move || LOCAL.set(Some(Box::new(shut)));
-    queue.spawn(keep).join().unwrap();
-    // The worker exits with its pool.
-    drop(queue);
-    go.send(()).unwrap();
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
 #[test]

@@ -4,7 +4,6 @@ use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-/// Returns what the remaining items are doing.
 fn left_of(queue: &Workqueue) -> Vec<Doing> {
     let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::ZERO) else {
         return Vec::new();
@@ -32,7 +31,6 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
     assert!(is_cancelled(waits.join()));
     assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
     drop(open);
-    ends(move || drop(queue));
 }
 
 /// A failed save that is tried again must not be lost without an error.
@@ -122,10 +120,7 @@ fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
     assert!(is_cancelled(waits.join()));
     assert!(third.try_spawn(|| ()).is_err());
     drop(gates);
-}
-
-#[test]
-fn an_item_of_one_of_the_queues_shuts_none_down() {
+    // An item of one of the queues shuts none down.
     let (one, other) = (one_seat("one").alone(), one_seat("other").alone());
     let queues = (other.clone(), one.clone());
     let refused = one.spawn(move || shutdown_in_order(&[&queues.0, &queues.1], PATIENCE).is_err());
@@ -172,8 +167,7 @@ fn the_closures_of_strands_are_cancelled_at_the_limit() {
 
 #[test]
 fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
-    let queue = queue("cancelled").help(false).alone();
-    let started = Count::default();
+    let (queue, started) = (queue("cancelled").help(false).alone(), Count::default());
     let sleeper = queue.spawn(move || {
         let token = CancellationToken::current();
         started.add();
@@ -186,6 +180,5 @@ fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
     wait_until(|| started.get() == 2);
     let busy = queue.shutdown(Duration::ZERO).unwrap_err();
     assert!(busy.to_string().contains("still has 2 items"), "{busy}");
-    assert!(ends(move || sleeper.join()).unwrap());
-    ends(move || drop(queue));
+    assert!(sleeper.join().unwrap());
 }

@@ -190,10 +190,7 @@ fn future_is_ready_before_the_timeout_or_times_out() {
     let late = registry.timeout(SHORT, async { sleep(HOUR).await });
     let error: io::Error = block_on(late).unwrap_err().into();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-}
-
-#[test]
-fn late_future_is_dropped_with_its_timeout() {
+    // A late future is dropped with its timeout.
     let census = Census::default();
     let mut late = Box::pin(timeout(SHORT, census.future()));
     assert!(block_on(late.as_mut()).is_err());
@@ -274,10 +271,7 @@ fn block_on_sleeps_between_polls_until_its_waker_fires() {
     assert_eq!(got, 7);
     drop(send);
     waking.join().unwrap();
-}
-
-#[test]
-fn block_on_waits_for_anything_inside_an_item_and_nests() {
+    // Inside an item, it waits for anything and nests.
     let [outer, inner] = ["outer", "inner"].map(|name| queue(name).max_active(1).alone());
     let task = outer.spawn(move || {
         block_on(async {

@@ -38,7 +38,7 @@ fn started_by_pools(registry: &Registry) -> u64 {
 
 #[test]
 fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
-    let queue = queue("cancelled").help(false).max_active(1).alone();
+    let queue = one_seat("cancelled").alone();
     let plug = plug_into(&queue);
     let works = [(); 10].map(|()| Work::new(|| ()));
     assert_eq!(queue.task().enqueue_all(&works), 10);
@@ -71,7 +71,7 @@ fn cpu_time_does_not_count_sleep() {
 
 /// Runs items that sleep for a millisecond each. Returns the queue, whose statistics are complete.
 fn known_of_slow_items(count: usize) -> Workqueue {
-    let queue = queue("slow").help(false).max_active(1).alone();
+    let queue = one_seat("slow").alone();
     let plug = plug_into(&queue);
     (0..count).for_each(|_| queue.detach(|| thread::sleep(MS)));
     // The query adopts the injector, so that all items count as queued by now.
@@ -260,7 +260,7 @@ fn a_wait_lasts_from_the_enqueue_to_the_start() {
 #[test]
 fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
     let registry = registry("1 core");
-    let [old, new] = ["old", "new"].map(|it| queue(it).help(false).max_active(1).on(&registry));
+    let [old, new] = ["old", "new"].map(|it| one_seat(it).on(&registry));
     let plugs = [plug_into(&old), plug_into(&new)];
     old.detach(|| ());
     // The query adopts the item, so that the next push finds an empty pool again.
@@ -275,7 +275,7 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
 #[test]
 fn no_time_is_measured_with_sampling_off() {
     let registry = tuned("1 core", |it| it.wait_sample = 0);
-    let queue = queue("waits").help(false).max_active(1).on(&registry);
+    let queue = one_seat("waits").on(&registry);
     let plug = plug_into(&queue);
     let waits = queue.spawn(|| ());
     assert_eq!(queue.report().oldest, None);

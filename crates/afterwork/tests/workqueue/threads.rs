@@ -6,7 +6,6 @@ fn name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Creates a hook that records the threads that call it.
 fn noting(threads: Log<String>) -> Option<ThreadHook> {
     Some(ThreadHook::new(move || threads.push(name())))
 }
@@ -62,7 +61,6 @@ fn hooks_may_panic_and_are_dropped_with_the_last_owner() {
     lives.all_dropped(1);
 }
 
-/// Uses about `kib` KiB of stack.
 fn dig(kib: usize) -> u8 {
     let room = std::hint::black_box([0u8; 1024]);
     let below = if kib > 1 { dig(kib - 1) } else { 0 };

@@ -2,7 +2,6 @@
 
 use crate::{spawn_async::Lure, support::*};
 
-/// Builds a queue with one seat, in a pool of one CPU.
 fn narrow() -> Workqueue {
     one_seat("narrow").on(&registry("1 core"))
 }
@@ -53,7 +52,7 @@ fn ordinary_items_get_every_tenth_start() {
 #[test]
 fn items_of_other_queues_are_overtaken_only_briefly() {
     let registry = registry("1 core");
-    let ours = queue("ours").max_active(1).help(false).on(&registry);
+    let ours = one_seat("ours").on(&registry);
     let theirs = queue("theirs").help(false).on(&registry);
     let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
@@ -101,8 +100,7 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
     urgent.flush().unwrap();
     assert_eq!(count.get(), 40);
     queue_both(count);
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 80);
+    assert_eq!(count.after_drain(&queue), 80);
     let plug = plug_into(&queue);
     queue_both(never);
     assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
