@@ -189,9 +189,8 @@ fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
 fn a_future_that_panics_as_it_is_dropped_panicked() {
     let queue = queue("panic").alone();
     let fuse = |text| at_drop(move || panic_any(text));
-    let first = fuse("a future");
     let mut cancelled = queue.spawn_async(async move {
-        let _first = first;
+        let _fuse = fuse("a future");
         pending::<()>().await;
     });
     cancelled.cancel();
