@@ -168,7 +168,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
 }
 
 #[test]
-fn a_waker_waits_for_a_set_or_thread_that_awaits_cancelled_items() {
+fn wakers_wait_for_sets_and_threads_that_await_cancelled_items() {
     let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
     queue.pause();
     let mut first = queue.spawn(|| ());

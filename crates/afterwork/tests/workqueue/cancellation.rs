@@ -21,7 +21,7 @@ fn poller(queue: &Workqueue) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_running_item_sees_each_kind_of_cancel() {
+fn a_running_closure_sees_each_kind_of_cancel() {
     let queue = queue("cancelled").help(false).alone();
     assert!(!is_cancelled(), "outside of items");
     let mut handle = poller(&queue);

@@ -129,7 +129,7 @@ fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
 fn the_last_handle_waits_for_all_items_while_timers_fire() {
     let (work, stop) = (DelayedWork::new(|| ()), Count::default());
     let flushers = [(); 2].map(|()| {
-        beside(&(work.clone(), stop.clone()), |(work, stop)| {
+        beside(&work, move |work| {
             while stop.get() == 0 {
                 work.flush().unwrap();
                 thread::yield_now();

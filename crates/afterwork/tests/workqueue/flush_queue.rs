@@ -9,8 +9,8 @@ fn nr_waiting(queue: &Workqueue) -> usize {
     count.parse().unwrap()
 }
 
-/// Starts a flush of a queue that has a blocked item. Returns when the flush sleeps, and checks that
-/// it does not end within 10 ms.
+/// Starts a flush of a queue that has a blocked item, waits until the flush sleeps, and checks that
+/// it does not end.
 fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     let before = nr_waiting(queue);
     let flusher = beside(queue, |queue| queue.flush().unwrap());

@@ -29,26 +29,20 @@ impl Full {
 
 #[test]
 fn a_destructor_that_waits_delays_no_other_and_no_end() {
-    let full = Full::new(&registry("2 core"));
-    let (go, last) = (Count::default(), Count::default());
+    let registry = registry("2 core");
+    let (full, go, last) = (Full::new(&registry), Count::default(), Count::default());
     let waits = |_| Box::new(at_drop(move || wait_until(|| go.get() > 0))) as Box<dyn Send>;
     let mut owned: Vec<_> = (0..3).map(waits).collect();
     owned.push(Box::new(at_drop(last.adder())));
     full.drop_aside(owned);
     wait_until(|| last.get() == 1);
-    go.add();
-    full.plug.release();
     // Nor does it delay the end of a queue.
-    let registry = registry("2 core");
-    let full = Full::new(&registry);
-    let (go, stop) = mpsc::channel::<()>();
-    full.drop_aside(vec![Box::new(at_drop(move || _ = stop.recv()))]);
     let queue = queue("brief").nice(3).on(&registry);
     let plug = plug_of_owner(&queue);
     drop(queue);
     plug.release();
     wait_until(|| registry.pool_stats().iter().all(|pool| pool.nice != 3));
-    drop(go);
+    go.add();
     full.plug.release();
     drop(full);
     shut_down(registry);

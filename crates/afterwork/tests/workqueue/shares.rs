@@ -123,7 +123,8 @@ fn cpu_time_is_divided_by_shares() {
     let registry = unwatched("1 core");
     let many = one_seat("many").shares(900).on(&registry);
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plug = plug_into(&one_seat("plug").on(&registry));
+    let plugged = one_seat("plug").on(&registry);
+    let plug = plug_into(&plugged);
     let (first, second) = (flood(&many), flood(&few));
     let counted = second.clone();
     let at_end = many.spawn(move || counted.get());

@@ -36,18 +36,17 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
 /// A failed save that is tried again must not be lost without an error.
 #[test]
 fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
-    let queue = one_seat("retry").alone();
-    let (own, count) = (queue.clone(), Count::default());
-    let (plug, hole) = stopper();
+    let (queue, count) = (one_seat("retry").alone(), Count::default());
     let save = DelayedWork::new(count.adder());
     let again = save.clone();
-    let attempt = queue.spawn(move || {
-        hole.sit();
-        assert!(own.reschedule(&again, HOUR).unwrap_err().is_closed());
-        assert!(!own.enqueue_after(&again, HOUR));
-        assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
+    let (attempt, plug) = stuck(|hole| {
+        queue.spawn_own(move |own| {
+            hole.sit();
+            assert!(own.reschedule(&again, HOUR).unwrap_err().is_closed());
+            assert!(!own.enqueue_after(&again, HOUR));
+            assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
+        })
     });
-    plug.wait_until_stuck();
     let ending = beside(&queue, |queue| queue.shutdown(PATIENCE));
     wait_until(|| queue.try_spawn(|| ()).is_err());
     plug.release();

@@ -81,19 +81,6 @@ fn known_of_slow_items(count: usize) -> Workqueue {
     queue
 }
 
-/// Returns a function that spins, and its step, which is 1 as soon as the function runs. Setting it
-/// to 2 ends the function.
-fn spins() -> (impl FnMut() + Send + 'static, Shared<AtomicU32>) {
-    let step = Shared::new(AtomicU32::new(0));
-    let spin = move || {
-        step.store(1, Ordering::Release);
-        while step.load(Ordering::Acquire) < 2 {
-            thread::yield_now();
-        }
-    };
-    (spin, step)
-}
-
 #[test]
 fn each_item_of_a_burst_counts_in_the_wait_times() {
     const COUNT: usize = 200;
@@ -133,19 +120,20 @@ fn wait_times_and_starts_never_fall() {
     // Uses the other seat, so that no worker takes the items that the blocked one returns.
     let plug = plug_into(&queue);
     let (go, may_go) = mpsc::channel::<()>();
-    let (mut spin, step) = spins();
+    let (began, stop) = (Count::default(), Count::default());
     let first = Work::new(move || {
-        spin();
+        began.add();
+        hogging(stop)();
         // The worker returns its local batch to the pool.
         let _ = workqueue::blocking(|| may_go.recv());
     });
     let works: Vec<_> = [first].into_iter().chain(works).collect();
     queue.task().enqueue_all(&works);
-    wait_until(|| step.load(Ordering::Acquire) == 1);
+    wait_until(|| began.get() == 1);
     let started = || (queue.stats().started, started_by_pools(&registry));
     assert_eq!(started(), (202, 202), "the local batch has not started");
     let before = queue.report().wait;
-    step.store(2, Ordering::Release);
+    stop.add();
     wait_until(|| waiting(&queue) == 200);
     let after = queue.report().wait;
     assert_eq!(started(), (202, 202));
@@ -184,9 +172,7 @@ fn items_run_by_joiners_are_not_counted_as_waiting() {
     let hogged = queue("hog").help(false).on(&registry);
     let queue = queue("helped").on(&registry);
     for reads in [true, false] {
-        let (spin, step) = spins();
-        hogged.detach(spin);
-        wait_until(|| step.load(Ordering::Acquire) == 1);
+        let plug = plug_into(&hogged);
         for _ in 0..50 {
             // The first item cannot be taken out of the injector, because it is not the newest.
             let (first, second) = (queue.spawn(|| ()), queue.spawn(|| ()));
@@ -196,9 +182,8 @@ fn items_run_by_joiners_are_not_counted_as_waiting() {
         if reads {
             assert_eq!((waiting(&queue), queue.report().oldest), (0, None));
         }
-        step.store(2, Ordering::Release);
         queue.drain().unwrap();
-        hogged.drain().unwrap();
+        plug.release_and_drain(&hogged);
     }
     let stats = queue.stats();
     assert_eq!((stats.helped, stats.started, stats.completed), (200, 0, 0));
