@@ -43,12 +43,10 @@ fn a_helper_waits_for_a_seat_as_a_worker_does() {
     let queue = queue("helped").max_active(1).on(&registry("1 core"));
     let (plug, (work, count)) = (plug_into(&queue), counted());
     queue.enqueue(&work);
-    thread::scope(|scope| {
-        scope.spawn(|| work.flush().unwrap());
-        wait_until(|| is_slept_for(&work));
-        assert_eq!((count.get(), queue.stats().helped), (0, 0));
-        plug.release();
-    });
+    let flusher = flush_begun(&work);
+    assert_eq!((count.get(), queue.stats().helped), (0, 0));
+    plug.release();
+    flusher.join().unwrap().unwrap();
     assert_eq!(count.get(), 1);
 }
 
@@ -152,8 +150,7 @@ fn max_active_may_change_while_items_run() {
             count.spawn(3000, &queue);
         }
     });
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 4 * 3000);
+    assert_eq!(count.after_drain(&queue), 4 * 3000);
     let stats = queue.stats();
     assert_eq!((stats.nr_active, stats.started), (0, 4 * 3000));
 }
@@ -172,7 +169,6 @@ fn limit_out_of_range_is_rejected_and_changes_nothing() {
     assert_eq!(ordered.stats().max_active, 1);
 }
 
-/// Builds a queue with a pool for each CPU of `machine`.
 fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
     let queue = queue("meant").affinity(Cpu).help(false).max_active(max);
     queue.max_active_scope(scope).on(&registry(machine))
@@ -204,8 +200,7 @@ fn max_active_applies_to_the_process_the_node_or_the_cpu() {
 
 #[test]
 fn max_active_for_each_cpu_counts_the_cpus_of_a_pool() {
-    let queue = queue("pods").affinity(System).help(false).max_active(1);
-    let queue = queue.max_active_scope(MaxActiveScope::Cpu);
+    let queue = one_seat("pods").affinity(System).max_active_scope(MaxActiveScope::Cpu);
     let queue = queue.on(&registry("4 core"));
     most_at_once(&queue, 4, 4);
     queue.set_max_active(2).unwrap();
@@ -233,8 +228,7 @@ fn queues_without_a_limit_use_that_of_the_registry() {
 #[test]
 fn pools_that_wait_for_a_seat_take_turns() {
     let registry = registry("4 core");
-    let queue = queue("turns").affinity(Cpu).help(false);
-    let queue = queue.max_active(1).on(&registry);
+    let queue = one_seat("turns").affinity(Cpu).on(&registry);
     let (plug, log) = (plug_as(on_cpu(&queue, 0)), Log::default());
     let spawn = |i| on_cpu(&queue, 1 + i % 3).spawn(log.note(i % 3));
     let handles: Vec<_> = (0..3 * 4u32).map(spawn).collect();
@@ -251,6 +245,8 @@ fn pools_that_wait_for_a_seat_take_turns() {
     for round in log.chunks(3) {
         assert_eq!(round, &log[..3], "out of turn: {log:?}");
     }
+    // If the worker loses its CPU during the first item, it expects long items and takes fewer.
+    wait_until(|| taken_with_a_seat(64) > 1);
 }
 
 /// A seat that a pwq gets when the queue resumes does not allow a start after the next pause.
@@ -291,12 +287,6 @@ fn taken_with_a_seat(nr: usize) -> usize {
     let nr_left = waiting(&queue);
     plug.release_and_drain(&queue);
     nr - nr_left
-}
-
-#[test]
-fn items_that_waited_for_a_seat_are_taken_by_the_batch() {
-    // If the worker loses its CPU during the first item, it expects long items and takes fewer.
-    wait_until(|| taken_with_a_seat(64) > 1);
 }
 
 /// Calls the closure that `prepare` returns on a thread that runs no item, while the queue's only

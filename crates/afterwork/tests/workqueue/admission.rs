@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Builds a paused queue with the given capacity.
 fn paused(capacity: usize) -> Workqueue {
     queue("full").capacity(capacity).paused()
 }
@@ -33,6 +32,12 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
     let largest = queue("largest").capacity(MAX_CAPACITY).on(&registry);
     assert_eq!(sizes(largest), (Some(MAX_CAPACITY), Some(MAX_CAPACITY)));
     assert_eq!(sizes(queue("open").on(&registry)), (None, None));
+    // A queue without a capacity grants every permit.
+    let queue = self::queue("open").alone();
+    assert_eq!(queue.task().wait_for_capacity().try_spawn(|| 1).unwrap().join().unwrap(), 1);
+    assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
+    assert!(poll(&mut queue.task().reserve(), Waker::noop()).is_some());
+    assert!(queue.task().try_reserve().is_some());
 }
 
 #[test]
@@ -51,6 +56,23 @@ fn full_queue_returns_the_work() {
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
     assert_eq!(free(&queue), Some(2));
+    // The error becomes an I/O error.
+    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
+        io::Error::from(error).kind()
+    }
+    let queue = paused(1);
+    let item = queue.spawn(|| ());
+    let full = queue.try_spawn(|| ()).unwrap_err();
+    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
+    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
+    // The error may be shared even if the closure may not.
+    let not_sync = std::cell::Cell::new(1);
+    let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
+    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
+    assert_eq!(full.to_string(), "the workqueue is full");
+    queue.shutdown(Duration::MAX).unwrap();
+    item.join().unwrap();
+    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
 }
 
 #[test]
@@ -109,10 +131,7 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
     assert!(queue.try_enqueue(&work).unwrap_err().is_disabled());
     assert_eq!(free(&queue), Some(1));
     assert_eq!(count.get(), 10);
-}
-
-#[test]
-fn a_permit_moves_with_an_item_from_queue_to_queue() {
+    // A permit moves with an item from queue to queue.
     let (one, other) = (paused(1), paused(1));
     let work = Work::new(|| ());
     for _ in 0..10 {
@@ -231,10 +250,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     assert_eq!(poll(&mut waits[1], &wakes[3].0).unwrap().spawn(|| 3).join().unwrap(), 3);
     drop(waits);
     assert_eq!(free(&queue), Some(1));
-}
-
-#[test]
-fn a_wait_for_a_permit_ends_with_its_timeout() {
+    // A wait ends with its timeout.
     let queue = paused(1);
     queue.detach(|| ());
     let spawn = |timeout| {
@@ -258,11 +274,8 @@ fn an_item_does_not_wait_for_a_permit_of_its_own_queue() {
         (first, is_full(own.task().wait_for_capacity().try_spawn(|| ())))
     });
     assert_eq!(outcome.join().unwrap(), (true, true));
-}
-
-#[test]
-fn a_task_of_a_full_queue_may_wait_for_a_permit() {
-    let queue = queue("task").capacity(1).max_active(1).alone();
+    // A task may wait.
+    queue.flush().unwrap();
     let own = queue.clone();
     let task = queue.spawn_async(async move {
         let mut handles = Vec::new();
@@ -304,15 +317,6 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
 }
 
 #[test]
-fn a_queue_without_a_capacity_grants_every_permit() {
-    let queue = queue("open").alone();
-    assert_eq!(queue.task().wait_for_capacity().try_spawn(|| 1).unwrap().join().unwrap(), 1);
-    assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
-    assert!(poll(&mut queue.task().reserve(), Waker::noop()).is_some());
-    assert!(queue.task().try_reserve().is_some());
-}
-
-#[test]
 fn drain_keeps_the_capacity_and_rejects_waiters() {
     let queue = paused(1);
     let (go, may_go) = mpsc::channel::<()>();
@@ -339,36 +343,6 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     go.send(()).unwrap();
     assert!(is_closed(waiter.join().unwrap()));
     drainer.join().unwrap();
-}
-
-#[test]
-fn a_refusal_becomes_an_io_error() {
-    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
-        io::Error::from(error).kind()
-    }
-    let queue = paused(1);
-    let item = queue.spawn(|| ());
-    let full = queue.try_spawn(|| ()).unwrap_err();
-    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
-    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
-    // The error may be shared even if the closure may not.
-    let not_sync = std::cell::Cell::new(1);
-    let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
-    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
-    assert_eq!(full.to_string(), "the workqueue is full");
-    queue.shutdown(Duration::MAX).unwrap();
-    item.join().unwrap();
-    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
-}
-
-#[test]
-fn a_waker_that_panics_spares_the_thread_that_releases() {
-    let queue = paused(1);
-    let mut handle = queue.spawn(|| ());
-    let mut reserve = queue.task().reserve();
-    assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
-    assert!(handle.cancel());
-    drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -431,7 +405,7 @@ fn the_waker_of_a_permit_may_drop_the_last_handle() {
 }
 
 #[test]
-fn the_waker_of_a_permit_may_queue_the_same_item_again() {
+fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     let queue = paused(1);
     let work = Work::new(|| ());
     assert_eq!(queue.try_enqueue(&work), Ok(true));
@@ -444,6 +418,12 @@ fn the_waker_of_a_permit_may_queue_the_same_item_again() {
     assert!(work.cancel());
     wait_until(|| work.is_pending());
     assert_eq!(queue.cancel_all(), 1);
+    // A panic of the waker does not reach the thread that releases.
+    let mut handle = queue.spawn(|| ());
+    let mut reserve = queue.task().reserve();
+    assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
+    assert!(handle.cancel());
+    drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
 /// A task that drops its future when it is woken, like a task of an executor that has ended.
@@ -471,7 +451,7 @@ fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>
 }
 
 #[test]
-fn a_permit_passes_tasks_that_end_when_they_are_woken() {
+fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     let (queue, item, orphans) = full_with_orphans();
     // The stack is small, because the permit must not be passed on recursively.
     let small = thread::Builder::new().stack_size(64 << 10);
@@ -480,39 +460,12 @@ fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     // Reapers call the wakers.
     wait_until(|| orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
     wait_until(|| free(queue) == Some(1));
-}
-
-#[test]
-fn the_last_waiter_leaves_as_fast_as_the_first() {
     // This would take minutes if each waiter that leaves walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
     orphans.iter().rev().for_each(|it| it.clone().wake());
     assert_eq!(free(queue), Some(0));
     queue.resume();
     assert_eq!(item.join().unwrap(), 7);
-}
-
-#[test]
-fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
-    let queue = leaked(2);
-    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
-    let ((came, waits), (woken, is_woken)) = (mpsc::channel(), mpsc::channel());
-    // The waker releases a permit, and then waits for the thread that gets it.
-    let waker = waker_once(move || {
-        drop(second);
-        woken.send(waits.recv_timeout(PATIENCE).is_ok()).unwrap();
-    });
-    let mut task = pin!(queue.task().reserve());
-    assert!(poll_with(&mut task, &waker).is_pending());
-    let waits = thread::spawn(move || {
-        drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
-        came.send(()).unwrap();
-    });
-    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
-    thread::sleep(50 * MS);
-    drop(first);
-    assert!(is_woken.recv().unwrap(), "the thread was not woken");
-    waits.join().unwrap();
 }
 
 /// Waits for a permit of `queue` as a task whose waker calls `on_wake`. The task stays in the wait
@@ -550,10 +503,7 @@ fn wakers_that_get_capacity_may_wait_for_each_other() {
     let _handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
     wakers_meet(queue, || (), || assert_eq!(queue.cancel_all(), 2));
     queue.resume();
-}
-
-#[test]
-fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
+    // A waker may also wait for the item that released the capacity.
     let queue = leaked(1);
     let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
     drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
@@ -561,4 +511,24 @@ fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
     queue.resume();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
     drop(task);
+    // A waker may also wait for a thread that gets capacity.
+    let queue = leaked(2);
+    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+    let ((came, waits), (woken, is_woken)) = (mpsc::channel(), mpsc::channel());
+    // The waker releases a permit, and then waits for the thread that gets it.
+    let waker = waker_once(move || {
+        drop(second);
+        woken.send(waits.recv_timeout(PATIENCE).is_ok()).unwrap();
+    });
+    let mut task = pin!(queue.task().reserve());
+    assert!(poll_with(&mut task, &waker).is_pending());
+    let waits = thread::spawn(move || {
+        drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
+        came.send(()).unwrap();
+    });
+    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
+    thread::sleep(50 * MS);
+    drop(first);
+    assert!(is_woken.recv().unwrap(), "the thread was not woken");
+    waits.join().unwrap();
 }

@@ -8,17 +8,15 @@ fn set(list: &str) -> CpuSet {
 
 /// Returns the CPUs of the pools of `registry` that have or had workers.
 fn used(registry: &Registry) -> Vec<String> {
-    let pools = registry.pool_stats();
-    let used = pools.iter().filter(|pool| pool.created > 0);
+    let used = registry.pool_stats().into_iter().filter(|pool| pool.created > 0);
     let mut cpus: Vec<_> = used.map(|pool| pool.cpus.to_string()).collect();
     cpus.sort();
     cpus
 }
 
-fn pool_on(registry: &Registry, cpus: &str) -> PoolStats {
-    let pools = registry.pool_stats();
-    let pool = pools.iter().find(|pool| pool.cpus == set(cpus));
-    pool.unwrap_or_else(|| panic!("no pool on {cpus}")).clone()
+fn used_by(queue: &Workqueue, registry: &Registry) -> Vec<String> {
+    queue.spawn(|| ()).join().unwrap();
+    used(registry)
 }
 
 fn nice_here() -> i32 {
@@ -42,8 +40,7 @@ fn new_items_run_on_the_new_cpus() {
     let queue = queue("cpus").help(false).on(&registry);
     for (cpus, expected) in [(Some(set("0-1")), &["0-1"][..]), (None, &["0-1", "0-7"])] {
         queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap();
-        queue.spawn(|| ()).join().unwrap();
-        assert_eq!(used(&registry), expected);
+        assert_eq!(used_by(&queue, &registry), expected);
     }
 }
 
@@ -90,8 +87,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
             }
         }
     });
-    queue.drain().unwrap();
-    assert_eq!(nr_runs.get(), nr_queued.get());
+    assert_eq!(nr_runs.after_drain(&queue), nr_queued.get());
     assert!(gauge.most() <= 3, "{} at once, 3 allowed", gauge.most());
     drop((queue, works));
     assert!(registry.pool_stats().is_empty(), "a pool is left");
@@ -149,6 +145,13 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     changer.join().unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
     assert_eq!(queue.stats().panicked, 0, "changed while an old item ran");
+    // Setting equal attributes does not drain it.
+    let plug = plug_into(&queue);
+    queue.set_attrs(|_| ()).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
+    let item = queue.try_spawn(|| 7).unwrap();
+    plug.release();
+    assert_eq!(item.join().unwrap(), 7);
 }
 
 #[test]
@@ -172,6 +175,14 @@ fn attributes_out_of_range_are_rejected_and_change_nothing() {
     let refused = ordered.set_attrs(|attrs| attrs.affinity = Cpu);
     assert!(matches!(refused, Err(BuildError::OrderedScope(Cpu))));
     ordered.set_attrs(|attrs| attrs.affinity = System).unwrap();
+    // A destroyed queue takes no attributes.
+    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
+        queue.shutdown(Duration::MAX).unwrap();
+        let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
+        assert!(matches!(error, BuildError::Destroyed), "{error}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(queue.report().attrs.nice, 0);
+    }
 }
 
 #[test]
@@ -229,15 +240,12 @@ fn the_bound_of_unbound_queues_moves_all_of_them() {
     let two = queue("two").help(false).cpus(set("0-2")).on(&registry);
     registry.set_unbound_cpus(Some(set("2-3")));
     one.spawn(|| ()).join().unwrap();
-    two.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["2", "2-3"]);
+    assert_eq!(used_by(&two, &registry), ["2", "2-3"]);
     assert_eq!(registry.unbound_cpus(), Some(set("2-3")));
     let three = queue("three").help(false).on(&registry);
-    three.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["2", "2-3"], "a new queue keeps to it too");
+    assert_eq!(used_by(&three, &registry), ["2", "2-3"], "a new queue keeps to it too");
     registry.set_unbound_cpus(None);
-    one.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-7", "2", "2-3"]);
+    assert_eq!(used_by(&one, &registry), ["0-7", "2", "2-3"]);
 }
 
 #[test]
@@ -245,8 +253,7 @@ fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
     let registry = registry("8 core");
     let queue = queue("lost").help(false).cpus(set("6-7")).on(&registry);
     registry.set_unbound_cpus(Some(set("0-1")));
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-1"]);
+    assert_eq!(used_by(&queue, &registry), ["0-1"]);
 }
 
 /// Takes the CPUs other than `cpus` offline. Returns the former machine.
@@ -264,12 +271,11 @@ fn queues_follow_cpus_that_go_offline_and_online() {
     let waiting = queue.spawn(|| 1);
     let machine = restrict(&registry, "0-3");
     assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
-    assert!(pool_on(&registry, "0-3").created > 0);
+    assert_eq!(used(&registry), ["0-3", "0-7"]);
     plug.release();
     assert_eq!(waiting.join().unwrap(), 1, "lost with its CPUs");
     registry.set_topology(machine);
-    assert_eq!(queue.spawn(|| 3).join().unwrap(), 3);
-    assert_eq!(used(&registry), ["0-3", "0-7"]);
+    assert_eq!(used_by(&queue, &registry), ["0-3", "0-7"]);
 }
 
 #[test]
@@ -277,11 +283,9 @@ fn setting_attributes_moves_an_ordered_queue_to_new_cpus() {
     let registry = registry("8 core");
     let queue = queue("ordered").ordered().on(&registry);
     restrict(&registry, "0-3");
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-7"]);
+    assert_eq!(used_by(&queue, &registry), ["0-7"]);
     queue.set_attrs(|_| ()).unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["0-3", "0-7"]);
+    assert_eq!(used_by(&queue, &registry), ["0-3", "0-7"]);
 }
 
 /// Creates a registry whose source reports once that only CPUs 1 and 2 remain.
@@ -294,17 +298,6 @@ fn with_source(change: impl FnOnce(&mut Params)) -> Registry {
 }
 
 #[test]
-fn a_registry_follows_its_source() {
-    let registry = with_source(|_| ());
-    let queue = queue("source").help(false).on(&registry);
-    assert!(registry.refresh_topology());
-    assert!(!registry.refresh_topology());
-    assert_eq!(registry.topology().allowed(), &set("1-2"));
-    queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), ["1-2"]);
-}
-
-#[test]
 fn manager_checks_the_machine_while_work_waits() {
     let registry = with_source(|it| it.topology_refresh_ms = 1);
     let queue = queue("source").on(&registry);
@@ -313,6 +306,12 @@ fn manager_checks_the_machine_while_work_waits() {
         burst.into_iter().for_each(|it| it.join().unwrap());
         registry.topology().allowed() == &set("1-2")
     });
+    let registry = with_source(|_| ());
+    let queue = self::queue("source").help(false).on(&registry);
+    assert!(registry.refresh_topology());
+    assert!(!registry.refresh_topology());
+    assert_eq!(registry.topology().allowed(), &set("1-2"));
+    assert_eq!(used_by(&queue, &registry), ["1-2"]);
 }
 
 #[test]
@@ -336,26 +335,4 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
             });
         }
     });
-}
-
-#[test]
-fn setting_equal_attributes_does_not_drain_an_ordered_queue() {
-    let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let plug = plug_into(&queue);
-    queue.set_attrs(|_| ()).unwrap();
-    queue.set_attrs(|attrs| attrs.nice = 0).unwrap();
-    let item = queue.try_spawn(|| 7).unwrap();
-    plug.release();
-    assert_eq!(item.join().unwrap(), 7);
-}
-
-#[test]
-fn a_destroyed_queue_takes_no_attributes() {
-    for queue in [queue("destroyed"), queue("destroyed").ordered()].map(On::alone) {
-        queue.shutdown(Duration::MAX).unwrap();
-        let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
-        assert!(matches!(error, BuildError::Destroyed), "{error}");
-        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(queue.report().attrs.nice, 0);
-    }
 }

@@ -51,13 +51,10 @@ fn others_run_the_local_batch_of_a_blocked_worker() {
     let plug = plug_in_a_batch(&queue, &rest);
     wait_until(|| count.get() == 30);
     plug.release_and_drain(&queue);
-}
-
-#[test]
-fn a_blocked_local_batch_is_run_although_other_work_moves() {
+    // They do so although other work moves.
     let registry = registry("2 core");
     for _ in 0..10 {
-        let queue = queue("hand").help(false).on(&registry);
+        let queue = self::queue("hand").help(false).on(&registry);
         let (stop, count) = (Count::default(), Count::default());
         let rest = [(); 60].map(|()| counting(count));
         queue.enqueue(&restless(&queue, stop));

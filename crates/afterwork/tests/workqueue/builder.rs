@@ -37,7 +37,6 @@ fn name_with_a_nul_is_rejected_by_each_builder() {
     }
 }
 
-/// Checks that the builder rejects its settings with `text`.
 fn named(builder: Builder, text: &str) {
     assert_eq!(refused(builder).to_string(), text);
 }

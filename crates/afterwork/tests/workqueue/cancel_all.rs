@@ -6,14 +6,12 @@ use crate::support::*;
 const WAYS: [fn(&Workqueue); 2] =
     [|queue| _ = queue.cancel_all(), |queue| queue.clone().shutdown_background()];
 
-/// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
     let queue = queue("pods").affinity(Cpu).on(registry);
     queue.pause();
     queue
 }
 
-/// Returns a function that joins a cancelled item.
 fn joins(handle: JoinHandle<()>) -> impl FnOnce() + Send {
     move || assert!(is_cancelled(handle.join()))
 }
@@ -28,57 +26,24 @@ fn each_way_and_order(test: impl Fn(fn(&Workqueue), [CpuId; 2])) {
 }
 
 #[test]
-fn a_destructor_joins_an_item_of_another_pod_that_is_cancelled() {
+fn destructors_and_wakers_join_items_that_are_cancelled() {
     let registry = registry("2 core");
     each_way_and_order(|way, [first, second]| {
         let queue = two_pods(&registry);
-        let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
-        let holder = queue.task().on_cpu(first).spawn(move || drop(joins));
-        way(&queue);
-        assert!(holder.join().is_err());
-        queue.resume_and_drain();
-    });
-}
-
-#[test]
-fn destructors_join_cancelled_items_without_threads() {
-    for [first, second] in [[0, 1], [1, 0]].map(|order| order.map(CpuId::new)) {
-        let registry = registry("2 core");
-        registry.refuse_threads(true);
-        let queue = two_pods(&registry);
-        let (dropped, all_dropped) = mpsc::channel::<()>();
-        let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
-        let holder = queue.task().on_cpu(first).spawn(move || drop((joins, dropped)));
-        queue.shutdown_background();
-        assert!(holder.join().is_err());
-        // The closure has been dropped, although no thread can be created.
-        assert!(all_dropped.recv_timeout(PATIENCE).is_err());
-        registry.refuse_threads(false);
-    }
-}
-
-#[test]
-fn a_waker_of_a_cancelled_item_joins_another_one() {
-    let registry = registry("2 core");
-    each_way_and_order(|way, [first, second]| {
-        let queue = two_pods(&registry);
-        let mut awaited = queue.task().on_cpu(first).spawn(|| ());
+        let joining = |cpu| joins(queue.task().on_cpu(cpu).spawn(|| ()));
+        let guard = at_drop(joining(second));
+        let holder = queue.task().on_cpu(first).spawn(move || drop(guard));
         // One waker joins an item of the same pod, and the other an item of the other pod.
-        let wakers =
-            [first, second].map(|cpu| waker_once(joins(queue.task().on_cpu(cpu).spawn(|| ()))));
-        assert!(poll_with(&mut awaited, &wakers[0]).is_pending());
-        let mut other = queue.task().on_cpu(second).spawn(|| ());
-        assert!(poll_with(&mut other, &wakers[1]).is_pending());
+        let mut awaited = [first, second].map(|cpu| queue.task().on_cpu(cpu).spawn(|| ()));
+        for (awaited, cpu) in awaited.iter_mut().zip([first, second]) {
+            assert!(poll_with(awaited, &waker_once(joining(cpu))).is_pending());
+        }
         way(&queue);
-        assert!(awaited.join().is_err() && other.join().is_err());
+        assert!(holder.join().is_err());
+        assert!(awaited.into_iter().all(|it| it.join().is_err()));
         queue.resume_and_drain();
-    });
-}
 
-#[test]
-fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
-    let registry = registry("2 core");
-    each_way_and_order(|way, [first, second]| {
+        // The waker of a drain joins such an item.
         let queue = two_pods(&registry);
         let handle = queue.task().on_cpu(first).spawn(|| ());
         let (joins, joined) = (joins(queue.task().on_cpu(second).spawn(|| ())), Count::default());
@@ -92,6 +57,22 @@ fn a_waker_of_a_drain_joins_an_item_that_is_cancelled() {
         assert!(handle.join().is_err());
         wait_until(|| joined.get() == 1);
     });
+}
+
+#[test]
+fn destructors_join_cancelled_items_without_threads() {
+    for [first, second] in [[0, 1], [1, 0]].map(|order| order.map(CpuId::new)) {
+        let registry = threadless("2 core");
+        let queue = two_pods(&registry);
+        let (dropped, all_dropped) = mpsc::channel::<()>();
+        let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
+        let holder = queue.task().on_cpu(first).spawn(move || drop((joins, dropped)));
+        queue.shutdown_background();
+        assert!(holder.join().is_err());
+        // The closure has been dropped, although no thread can be created.
+        assert!(all_dropped.recv_timeout(PATIENCE).is_err());
+        registry.refuse_threads(false);
+    }
 }
 
 #[test]
@@ -141,21 +122,7 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 }
 
 #[test]
-fn tickets_of_scopes_are_cancelled_and_not_counted() {
-    let (queue, count) = (queue("tickets").paused(), Count::default());
-    let nr_cancelled = queue.scope(|scope| {
-        for _ in 0..5 {
-            scope.spawn(|| count.add());
-        }
-        let work = counting(count);
-        assert!(queue.enqueue(&work));
-        queue.cancel_all()
-    });
-    assert_eq!((nr_cancelled, count.get()), (1, 5));
-}
-
-#[test]
-fn an_item_behind_its_run_is_cancelled_and_not_counted() {
+fn tickets_and_items_behind_runs_are_cancelled_and_not_counted() {
     for is_left in [false, true] {
         let queue = queue("behind").alone();
         let (work, plug, count) = stuck_counting(&queue);
@@ -174,6 +141,14 @@ fn an_item_behind_its_run_is_cancelled_and_not_counted() {
         plug.release_and_drain(&queue);
         assert_eq!(count.get(), 1);
     }
+    let (queue, count) = (queue("tickets").paused(), Count::default());
+    let nr_cancelled = queue.scope(|scope| {
+        (0..5).for_each(|_| scope.spawn(|| count.add()));
+        let work = counting(count);
+        assert!(queue.enqueue(&work));
+        queue.cancel_all()
+    });
+    assert_eq!((nr_cancelled, count.get()), (1, 5));
 }
 
 #[test]
@@ -193,7 +168,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
 }
 
 #[test]
-fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
+fn wakers_wait_for_sets_and_threads_that_await_cancelled_items() {
     let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
     queue.pause();
     let mut first = queue.spawn(|| ());
@@ -202,12 +177,6 @@ fn a_waker_waits_for_a_task_set_with_an_item_that_is_cancelled() {
     let waker = waker_once(move || assert!(is_cancelled(set.join_next_blocking().unwrap())));
     assert!(poll_with(&mut first, &waker).is_pending());
     assert_eq!(queue.cancel_all(), 2);
-}
-
-#[test]
-fn a_waker_waits_for_a_thread_that_awaits_a_cancelled_item() {
-    let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
-    queue.pause();
     let [mut first, second, third] = [(); 3].map(|()| queue.spawn(|| ()));
     let (send, polled) = mpsc::channel();
     let note = move |mut handle: JoinHandle<()>| {

@@ -38,6 +38,26 @@ fn a_running_closure_sees_each_kind_of_cancel() {
     assert!(set.join_next_blocking().unwrap().is_ok());
     // The next item is not cancelled.
     queue.spawn(|| assert!(!is_cancelled())).join().unwrap();
+    // A reusable item sees it too.
+    let work = polling(|polls| {
+        let work = Work::new(polls);
+        queue.enqueue(&work);
+        work
+    });
+    work.cancel_sync();
+    // So does the token of an item.
+    let (send, started) = mpsc::channel();
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn(move || {
+            send.send(CancellationToken::current()).unwrap();
+            wait_until(is_cancelled);
+        })
+    });
+    let token = started.recv_timeout(PATIENCE).unwrap();
+    assert!(!token.is_cancelled());
+    assert!(canceller.cancel());
+    assert!(token.is_cancelled());
+    handle.join().unwrap();
 }
 
 #[test]
@@ -68,36 +88,8 @@ fn only_the_cancelled_closure_of_a_strand_sees_the_cancel() {
     let second = strand.spawn(|()| is_cancelled());
     wait_until(|| started.get() == 1);
     assert!(!first.cancel());
-    assert!(ends(move || first.join()).unwrap());
+    assert!(first.join().unwrap());
     assert!(!second.join().unwrap());
-}
-
-#[test]
-fn a_work_that_is_disabled_sees_it() {
-    let queue = queue("cancelled").alone();
-    let work = polling(|polls| {
-        let work = Work::new(polls);
-        queue.enqueue(&work);
-        work
-    });
-    ends(move || work.cancel_sync());
-}
-
-#[test]
-fn a_running_poll_of_a_future_sees_its_cancel() {
-    let queue = queue("cancelled").alone();
-    let (send, started) = mpsc::channel();
-    let (handle, canceller) = cancellable(&queue, |task| {
-        task.spawn(move || {
-            send.send(CancellationToken::current()).unwrap();
-            wait_until(is_cancelled);
-        })
-    });
-    let token = started.recv_timeout(PATIENCE).unwrap();
-    assert!(!token.is_cancelled());
-    assert!(canceller.cancel());
-    assert!(token.is_cancelled());
-    handle.join().unwrap();
 }
 
 #[test]
@@ -113,7 +105,7 @@ fn a_token_of_an_item_ends_each_wait_inside() {
     });
     wait_until(|| started.get() == 1);
     handle.cancel();
-    assert_eq!(ends(move || handle.join()).unwrap(), (None, None, Some(7), true));
+    assert_eq!(handle.join().unwrap(), (None, None, Some(7), true));
 }
 
 #[test]
@@ -130,6 +122,11 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     one.cancel();
     assert!(other.is_cancelled());
     assert!(!CancellationToken::current().is_cancelled());
+    // A closure that never ran has no token.
+    let queue = self::queue("cancelled").paused();
+    let mut handle = queue.spawn(CancellationToken::current);
+    assert!(handle.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
 /// The inner item runs on the thread of the outer one, which has already requested its token.
@@ -165,7 +162,7 @@ fn later_poll_of_a_future_sees_the_cancel_of_its_token() {
     let (token, root) = started.recv_timeout(PATIENCE).unwrap();
     token.cancel();
     root.cancel();
-    assert_eq!(ends(move || future.join()).unwrap(), (true, true));
+    assert_eq!(future.join().unwrap(), (true, true));
 }
 
 #[test]
@@ -184,26 +181,20 @@ fn children_are_cancelled_with_their_parent_and_alone() {
     let other = CancellationToken::new();
     drop(other.child());
     other.cancel();
-}
-
-#[test]
-fn a_wait_for_a_token_ends_in_time() {
+    // The drop of a long line of tokens does not recurse.
+    let root = CancellationToken::new();
+    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
+    assert!(!leaf.is_cancelled());
+    drop(leaf);
+    root.cancel();
+    // A wait ends in time.
     let token = CancellationToken::new();
     let start = Instant::now();
     assert!(!token.wait_timeout(Duration::from_millis(2)));
     assert!(start.elapsed() >= Duration::from_millis(2));
     let canceller = beside(&token, |token| token.cancel());
-    let waiter = token.clone();
-    assert!(ends(move || waiter.wait_timeout(HOUR)));
+    assert!(token.clone().wait_timeout(PATIENCE));
     canceller.join().unwrap();
-}
-
-#[test]
-fn closure_that_never_ran_creates_no_token() {
-    let queue = queue("cancelled").paused();
-    let mut handle = queue.spawn(CancellationToken::current);
-    assert!(handle.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
 /// The next items reuse the memory of the future, and therefore its address.
@@ -234,13 +225,4 @@ fn a_destructor_leaves_no_token_to_the_next_item() {
             assert!(!next.join().unwrap());
         }
     }
-}
-
-#[test]
-fn a_long_line_of_tokens_is_dropped() {
-    let root = CancellationToken::new();
-    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
-    assert!(!leaf.is_cancelled());
-    drop(leaf);
-    root.cancel();
 }

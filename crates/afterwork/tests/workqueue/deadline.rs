@@ -46,11 +46,21 @@ fn the_deadline_ends_a_join_without_a_worker() {
     assert!(!handle.is_finished(), "its deadline has not come");
     drop(handle);
     assert_eq!(queue.stats().expired, 2);
+    // A poll after the deadline is ready.
+    let deadline = Instant::now() + SOON;
+    let mut handle = queue.task().deadline(deadline).spawn(|| ());
+    let mut outcome = None;
+    wait_until(|| {
+        outcome = poll(&mut handle);
+        outcome.is_some()
+    });
+    assert!(Instant::now() >= deadline);
+    assert!(outcome.is_some_and(has_expired));
 }
 
 #[test]
 fn a_worker_skips_expired_items() {
-    let queue = queue("behind").max_active(1).help(false).alone();
+    let queue = one_seat("behind").alone();
     let (plug, lives) = (plug_into(&queue), Census::default());
     let deadline = Instant::now() + SOON;
     let handles = [(); 10].map(|()| queue.task().deadline(deadline).spawn(lives.closure()));
@@ -65,25 +75,11 @@ fn a_worker_skips_expired_items() {
 }
 
 #[test]
-fn a_poll_after_the_deadline_is_ready() {
-    let queue = queue("polled").paused();
-    let deadline = Instant::now() + SOON;
-    let mut handle = queue.task().deadline(deadline).spawn(|| ());
-    let mut outcome = None;
-    wait_until(|| {
-        outcome = poll(&mut handle);
-        outcome.is_some()
-    });
-    assert!(Instant::now() >= deadline);
-    assert!(outcome.is_some_and(has_expired));
-}
-
-#[test]
 fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
-    let [stuck, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
-    stuck.pause();
+    let [idle, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
+    idle.pause();
     let (lives, deadline) = (Census::default(), Instant::now() + SOON);
-    let handle = stuck.task().deadline(deadline).spawn(lives.closure());
+    let handle = idle.task().deadline(deadline).spawn(lives.closure());
     let outcome = tasks.spawn_async(async move {
         let outcome = handle.await;
         assert!(Instant::now() >= deadline);
@@ -92,20 +88,17 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     assert!(outcome.join().unwrap());
     lives.all_dropped(1);
     // The second poll registers a different waker.
-    let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
+    let mut handle = idle.task().deadline(Instant::now() + SOON).spawn(|| ());
     // On a loaded machine the deadline may have passed.
     assert!(has_expired(poll(&mut handle).unwrap_or_else(|| block_on(handle))));
     // An item that is cancelled before its deadline leaves no timer.
-    let mut handle = stuck.task().deadline(in_an_hour()).spawn(|| ());
+    let mut handle = idle.task().deadline(in_an_hour()).spawn(|| ());
     assert!(poll(&mut handle).is_none());
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
-    assert_eq!((waiting(&stuck), stuck.stats().expired), (0, 2));
-    stuck.resume();
-}
-
-#[test]
-fn a_task_that_awaits_a_started_item_is_woken_at_its_end() {
+    assert_eq!((waiting(&idle), idle.stats().expired), (0, 2));
+    idle.resume();
+    // A task that awaits a started item is woken at its end.
     let queue = queue("started").help(false).alone();
     let (mut handle, plug) =
         stuck(|hole| queue.task().deadline(in_an_hour()).spawn(move || hole.sit()));

@@ -63,8 +63,7 @@ fn many_timers_run_each_item_once() {
     }
     wait_until(|| count.get() == 500);
     wait_until(|| works.iter().all(|work| !work.is_pending()));
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 500);
+    assert_eq!(count.after_drain(&queue), 500);
 }
 
 #[test]
@@ -74,12 +73,21 @@ fn mod_delayed_replaces_the_time_earlier_and_later() {
     assert_eq!(queue.reschedule(&work, SHORT), Ok(false));
     wait_until(|| count.get() == 1);
     work.flush().unwrap();
-    assert!(queue.enqueue_after(&work, 250 * SHORT));
-    assert_eq!(queue.reschedule(&work, HOUR), Ok(false));
-    thread::sleep(260 * SHORT);
-    assert_eq!(count.get(), 1, "not at the time that was replaced");
+    // On a loaded machine, the item may run before its time is replaced.
+    let nr_runs = loop {
+        let nr_runs = count.get();
+        assert!(queue.enqueue_after(&work, 50 * SHORT));
+        if queue.reschedule(&work, HOUR) == Ok(false) {
+            break nr_runs;
+        }
+        work.cancel_sync();
+    };
+    let (later, _) = counted();
+    assert!(queue.enqueue_after(&later, 50 * SHORT));
+    wait_until(|| !later.is_pending());
+    assert_eq!(count.after_drain(&queue), nr_runs, "not at the time that was replaced");
     assert_eq!(queue.reschedule(&work, Duration::ZERO), Ok(false));
-    wait_until(|| count.get() == 2);
+    wait_until(|| count.get() == nr_runs + 1);
 }
 
 #[test]
@@ -116,9 +124,7 @@ fn cancel_sync_stops_an_item_that_rearms_itself() {
     wait_until(|| count.get() > 5);
     work.cancel_sync();
     assert!(!work.is_pending() && !work.busy().executing);
-    let before = count.get();
-    queue.drain().unwrap();
-    assert_eq!(count.get(), before);
+    assert_eq!(count.after_drain(&queue), count.get());
 }
 
 #[test]
@@ -208,24 +214,13 @@ fn many_threads_change_timers_and_lose_no_enqueue() {
 }
 
 #[test]
-fn a_flush_while_the_queue_is_drained_loses_no_item() {
-    let queue = queue("drained").max_active(2).alone();
-    let (plug, (work, count)) = (plug_into(&queue), counted());
-    assert!(queue.enqueue_after(&work, HOUR));
-    let drainer = drain_begun(&queue);
-    assert_eq!(work.flush(), Ok(true));
-    assert_eq!(count.get(), 1);
-    plug.release();
-    drainer.join().unwrap();
-}
-
-#[test]
 fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
     let (plug, (work, count)) = (plug_into(&queue), counted());
-    let idle = counting(count);
-    assert!(queue.enqueue_after(&work, HOUR));
+    let (idle, (flushed, nr_flushed)) = (counting(count), counted());
+    assert!(queue.enqueue_after(&work, HOUR) && queue.enqueue_after(&flushed, HOUR));
     let drainer = drain_begun(&queue);
+    assert_eq!((flushed.flush(), nr_flushed.get()), (Ok(true), 1));
     let nr_refused = queue.stats().refused;
     for delay in [Duration::ZERO, SHORT] {
         let refused = queue.reschedule(&work, delay).unwrap_err();

@@ -25,12 +25,10 @@ impl Scene {
         Self { registry, rescued, plain, reports }
     }
 
-    /// Calls `body` in an item of the queue with a rescuer.
     fn within(&self, body: impl FnOnce() + Send + 'static) {
         self.rescued.spawn(body).join().unwrap();
     }
 
-    /// Returns the waits that have been reported so far.
     fn reported(&self) -> Vec<Named> {
         self.reports.try_iter().filter_map(named).collect()
     }

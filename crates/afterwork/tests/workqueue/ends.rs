@@ -129,7 +129,7 @@ fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
 fn the_last_handle_waits_for_all_items_while_timers_fire() {
     let (work, stop) = (DelayedWork::new(|| ()), Count::default());
     let flushers = [(); 2].map(|()| {
-        beside(&(work.clone(), stop.clone()), |(work, stop)| {
+        beside(&work, move |work| {
             while stop.get() == 0 {
                 work.flush().unwrap();
                 thread::yield_now();
@@ -176,11 +176,7 @@ fn a_timer_ends_with_the_last_handle_of_its_queue() {
     assert!(other.enqueue_after(&work, Duration::ZERO));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn an_item_that_waits_for_readers_outlives_its_queue() {
-    let registry = registry("2 core");
+    // An item that waits for readers outlives its queue.
     let [other, brief] = ["other", "brief"].map(|name| queue(name).on(&registry));
     let count = Count::default();
     let work = RcuWork::new(count.adder());
@@ -220,11 +216,7 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     drop((kept, other));
     assert_eq!(others.alive(), 0);
     registry.shutdown().unwrap();
-}
-
-/// An item of the queue waits for the destructor of a timer's item.
-#[test]
-fn the_end_drops_delayed_items_before_it_waits_for_others() {
+    // An item of the queue waits for the destructor of a timer's item.
     let (queue, dropped) = (queue("brief").alone(), Count::default());
     let work = DelayedWork::new(owning(at_drop(dropped.adder())));
     assert!(queue.enqueue_after(&work, HOUR));

@@ -2,7 +2,6 @@
 
 use crate::{spawn_async::Lure, support::*};
 
-/// Returns the number of threads that wait for items of the queue.
 fn nr_waiting(queue: &Workqueue) -> usize {
     let text = format!("{queue:?}");
     let (_, count) = text.split_once("nr_waiting: ").unwrap();
@@ -10,11 +9,13 @@ fn nr_waiting(queue: &Workqueue) -> usize {
     count.parse().unwrap()
 }
 
-/// Starts a flush of a queue that has a blocked item. Returns when the flush sleeps.
+/// Starts a flush of a queue that has a blocked item, waits until the flush sleeps, and checks that
+/// it does not end.
 fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     let before = nr_waiting(queue);
     let flusher = beside(queue, |queue| queue.flush().unwrap());
     wait_until(|| nr_waiting(queue) > before);
+    is_under_way(&flusher);
     flusher
 }
 
@@ -31,7 +32,6 @@ fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
     (plug, joiner, ended)
 }
 
-/// Checks that the flush does not end within 10 ms.
 #[track_caller]
 fn is_under_way(flusher: &thread::JoinHandle<()>) {
     assert!(!holds_within(10 * MS, || flusher.is_finished()));
@@ -67,7 +67,6 @@ fn items_queued_after_a_flush_do_not_delay_it() {
         let queue = queue("flush").max_active(max).alone();
         let first = plug_into(&queue);
         let flusher = flusher(&queue);
-        is_under_way(&flusher);
         let second = plug_into(&queue);
         first.release();
         flusher.join().unwrap();
@@ -109,7 +108,6 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
         }
         let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
-        is_under_way(&flusher);
         plug.release();
         flusher.join().unwrap();
         assert_eq!(ended.get(), 1);
@@ -122,7 +120,6 @@ fn an_item_helped_after_the_flush_began_does_not_delay_it() {
     let queue = queue("helped").max_active(256).alone();
     let first = plug_into(&queue);
     let flusher = flusher(&queue);
-    is_under_way(&flusher);
     let (second, joiner, _) = joined_item(&queue);
     first.release();
     flusher.join().unwrap();
@@ -165,11 +162,10 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
 
 #[test]
 fn flush_waits_for_items_that_have_no_seat_yet() {
-    let queue = queue("inactive").max_active(1).help(false).alone();
+    let queue = one_seat("inactive").alone();
     let (plug, count) = (plug_into(&queue), Count::default());
     assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(count))), 10);
     let flusher = flusher(&queue);
-    is_under_way(&flusher);
     plug.release();
     flusher.join().unwrap();
     assert_eq!(count.get(), 10);
@@ -181,7 +177,6 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
     let (work, plug) = stuck_in(&queue);
     assert!(queue.enqueue(&work));
     let flusher = flusher(&queue);
-    is_under_way(&flusher);
     plug.release();
     plug.wait_until_stuck();
     is_under_way(&flusher);
@@ -225,7 +220,6 @@ fn flush_waits_for_earlier_futures_and_for_no_later_ones() {
     let first = queue.spawn_async(lure.clone());
     wait_until(|| lure.is_polled());
     let flusher = flusher(&queue);
-    is_under_way(&flusher);
     let mut second = queue.spawn_async(pending::<()>());
     lure.end();
     lure.waker().unwrap().wake();

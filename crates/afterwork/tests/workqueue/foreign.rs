@@ -23,10 +23,19 @@ fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
 }
 
 #[test]
-fn the_drop_of_a_timed_item_without_a_queue_may_panic() {
+fn the_drop_of_a_timed_item_may_panic_or_wait_for_a_worker() {
     let (registry, dropped) = (registry("2 core"), Count::default());
     forget_armed(&registry, (at_drop(dropped.adder()), bomb()));
     wait_until(|| dropped.get() == 1);
+    assert_managed(&registry);
+    // It may also wait for a new worker.
+    let (dropped, busy) = (Count::default(), queue("busy").on(&registry));
+    let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
+    // A tuple drops its fields in this order.
+    forget_armed(&registry, (at_drop(dropped.adder()), busy));
+    wait_until(|| dropped.get() == 1);
+    plug.release();
+    wait_until(|| ended.get() == 1);
     assert_managed(&registry);
 }
 
@@ -66,19 +75,6 @@ fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug,
         });
     };
     (stuck(waits).1, ended)
-}
-
-#[test]
-fn the_drop_of_a_timed_item_may_wait_for_a_new_worker() {
-    let (registry, dropped) = (registry("2 core"), Count::default());
-    let busy = queue("busy").on(&registry);
-    let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
-    // A tuple drops its fields in this order.
-    forget_armed(&registry, (at_drop(dropped.adder()), busy));
-    wait_until(|| dropped.get() == 1);
-    plug.release();
-    wait_until(|| ended.get() == 1);
-    assert_managed(&registry);
 }
 
 #[test]
@@ -122,7 +118,7 @@ fn a_source_that_panics_is_called_again() {
 }
 
 #[test]
-fn a_report_handler_may_set_another_when_it_is_dropped() {
+fn handlers_are_dropped_once_and_may_set_another() {
     let registry = registry("2 core");
     let (again, dropped) = (registry.clone(), Count::default());
     let first = at_drop(move || {
@@ -133,11 +129,7 @@ fn a_report_handler_may_set_another_when_it_is_dropped() {
     registry.on_report(move |_| _ = &first);
     registry.on_report(|_| ());
     assert_eq!(dropped.get(), 1);
-}
-
-/// A worker may drop the last reference to a queue's core.
-#[test]
-fn the_panic_handler_is_dropped_with_the_last_handle() {
+    // A worker may drop the last reference to a queue's core.
     let dropped = Count::default();
     let handler = (at_drop(dropped.adder()), bomb());
     let queue = queue("handled").on_panic(move |_| _ = &handler).alone();

@@ -22,11 +22,7 @@ fn a_handle_is_a_future() {
         assert_eq!(block_on(queue.spawn(move || i)).unwrap(), i);
     }
     assert_eq!(queue.stats().helped, 0, "a poll never runs the closure");
-}
-
-#[test]
-fn a_panic_reaches_the_awaiting_task() {
-    let queue = queue("future").alone();
+    // A panic reaches the awaiting task.
     let error = block_on(queue.spawn(|| panic!("async"))).unwrap_err();
     assert_eq!(error.to_string(), "the work item panicked: async");
 }
@@ -46,11 +42,7 @@ fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     queue.drain().unwrap();
     assert_eq!((first_rung.get(), last_rung.get()), (0, 1));
     assert!(poll_with(&mut handle, &first).is_ready());
-}
-
-#[test]
-fn polls_with_ever_new_wakers_never_lose_the_last_one() {
-    let queue = queue("wakers").alone();
+    // The last of ever new wakers is not lost.
     for _ in 0..1000 {
         let mut handle = queue.spawn(|| 9);
         loop {

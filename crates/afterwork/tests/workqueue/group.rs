@@ -98,8 +98,7 @@ fn items_of_a_full_group_may_wait_for_each_other() {
     let (group, first, second) = one_seat_on(&registry);
     let third = queue("third").group(&group).help(false).on(&registry);
     let inner = move || third.spawn(|| 7).join().unwrap();
-    let outer = first.spawn(move || second.spawn(inner).join().unwrap());
-    assert_eq!(outer.join().unwrap(), 7);
+    assert_eq!(first.spawn(move || second.spawn(inner).join().unwrap()).join().unwrap(), 7);
     drain_to_rest(&group);
 }
 
@@ -149,19 +148,17 @@ fn random_items_that_wait_for_each_other_end() {
     for seed in 1..60 {
         println!("seed {seed}");
         let group = group(1 + seed as u32 % 2, &registry);
-        let queues: Arc<[_]> = (0..4)
-            .map(|at| {
-                let max_active = 1 + (next(seed + at) % 3) as u32;
-                let builder = queue("queue").max_active(max_active).group(&group);
-                builder.help(next(seed ^ at).is_multiple_of(2)).on(&registry)
-            })
-            .collect();
-        let roots: Vec<_> = (0..8)
-            .map(|root| {
-                let (all, at) = (queues.clone(), (next(seed + root) % 2) as usize);
-                queues[at].spawn(move || grow(all, at, next(seed * 31 + root)))
-            })
-            .collect();
+        let build = |at: u64| {
+            let max_active = 1 + (next(seed + at) % 3) as u32;
+            let builder = queue("queue").max_active(max_active).group(&group);
+            builder.help(next(seed ^ at).is_multiple_of(2)).on(&registry)
+        };
+        let queues: Arc<[_]> = (0..4).map(build).collect();
+        let spawn = |root: u64| {
+            let (all, at) = (queues.clone(), (next(seed + root) % 2) as usize);
+            queues[at].spawn(move || grow(all, at, next(seed * 31 + root)))
+        };
+        let roots: Vec<_> = (0..8).map(spawn).collect();
         let nr_items: u64 = roots.into_iter().map(|root| root.join().unwrap()).sum();
         drain_to_rest(&group);
         assert_eq!(group.stats().started + group.stats().helped, nr_items);
@@ -191,10 +188,7 @@ fn joiner_runs_no_item_of_a_full_group() {
     plug.release();
     flusher.join().unwrap().unwrap();
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn joiner_inside_of_a_full_group_lends_its_seat() {
+    // A joiner inside of the group lends its seat.
     // The only worker is in the outer item, and no other one is requested.
     let (group, first, second) = helping_on(&unwatched("1 core"));
     let inner = second.clone();
@@ -443,8 +437,7 @@ fn cancelled_closure_may_wait_for_items_of_other_queues() {
 
 #[test]
 fn rescuer_runs_items_of_a_full_group() {
-    let registry = registry("1 core");
-    registry.refuse_threads(true);
+    let registry = threadless("1 core");
     let group = group(1, &registry);
     let plain = queue("plain").group(&group).help(false).on(&registry);
     // The registry's own rescuer runs this item, and has the only seat.

@@ -37,11 +37,7 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     let mut handle = queue.spawn(|| 8);
     wait_until(|| handle.is_finished());
     assert_eq!(handle.join_timeout(Duration::ZERO).unwrap().unwrap(), 8);
-}
-
-#[test]
-fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
-    let queue = queue("one").max_active(1).alone();
+    let queue = self::queue("one").max_active(1).alone();
     let plug = plug_into(&queue);
     let mut handle = queue.spawn(|| 7);
     let waiter = thread::spawn(move || handle.join_timeout(PATIENCE));
@@ -95,10 +91,7 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
     joined.join().unwrap();
     wait_until(|| nr_runs.get() == 2);
     lives.all_dropped(3);
-}
-
-#[test]
-fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
+    // It also drops a future, and can be awaited.
     let (queue, lives) = (pool(), Census::default());
     let waits = queue.spawn_async(lives.future());
     drop(waits.cancel_on_drop());
@@ -106,11 +99,8 @@ fn a_cancelling_handle_drops_its_future_and_can_be_awaited() {
     let inner = queue.clone();
     let outer = queue.spawn_async(async move { inner.spawn(|| 7).cancel_on_drop().await });
     assert_eq!(outer.join().unwrap().unwrap(), 7);
-}
-
-#[test]
-fn a_closure_cancelled_by_its_handle_may_panic_when_dropped() {
-    let queue = queue("panics").paused();
+    // The closure may panic when it is dropped.
+    let queue = self::queue("panics").paused();
     let bomb = at_drop(|| panic_any("dropped"));
     let item = queue.spawn(move || drop(bomb)).cancel_on_drop();
     // The handle may also be dropped while a panic unwinds.

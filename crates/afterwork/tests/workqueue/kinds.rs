@@ -44,8 +44,7 @@ fn cpu_intensive_items_do_not_delay_other_queues() {
 
 #[test]
 fn cpu_intensive_items_of_one_queue_run_concurrently() {
-    let queue = queue("heavy").cpu_intensive().help(false);
-    let queue = queue.on(&unwatched("1 core"));
+    let queue = queue("heavy").cpu_intensive().help(false).on(&unwatched("1 core"));
     meet_in(&queue, 4);
     queue.drain().unwrap();
 }
@@ -54,9 +53,7 @@ fn cpu_intensive_items_of_one_queue_run_concurrently() {
 fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
     let (registry, log) = (registry("1 core"), Log::default());
     let queue = queue("bh").bh().on(&registry);
-    for number in 0..1000 {
-        queue.detach(move || log.push((number, sync::thread::current())));
-    }
+    (0..1000).for_each(|number| queue.detach(move || log.push((number, sync::thread::current()))));
     queue.drain().unwrap();
     let ran = log.take();
     assert!(ran.iter().map(|it| it.0).eq(0..1000));
@@ -78,7 +75,7 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
 }
 
 #[test]
-fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
+fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
@@ -94,11 +91,7 @@ fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
     assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
     assert_eq!(mailbox.try_recv(), Ok(2));
-}
-
-#[test]
-fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
-    let queue = queue("bh").bh().on(&registry("1 core"));
+    // The same holds for waits for readers.
     let domain = Domain::new();
     let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
     let global = Shared::new(Rcu::new(1));
@@ -107,6 +100,23 @@ fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
     assert!(queue.spawn(move || _ = global.replace_sync(2)).join().is_err());
     assert_eq!(*global.load(&global.read()), 1);
     assert!(queue.spawn(move || domain.barrier()).join().is_err());
+    // RCU works afterwards.
+    let bh = self::queue("bh").bh().on(&registry("2 core"));
+    let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
+    for wait in waits {
+        let (reader, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _guard = rcu::read();
+                hole.sit();
+            })
+        });
+        rcu::call(|| ());
+        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+        drop(plug);
+        reader.join().unwrap();
+        rcu::synchronize();
+        rcu::barrier();
+    }
 }
 
 #[test]
@@ -127,8 +137,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 
 /// Returns a registry that cannot create threads and whose own rescuer is blocked in an item.
 fn without_threads(machine: &str) -> (Registry, Workqueue, Plug) {
-    let registry = registry(machine);
-    registry.refuse_threads(true);
+    let registry = threadless(machine);
     let plain = queue("plain").help(false).on(&registry);
     let plug = plug_into(&plain);
     (registry, plain, plug)
@@ -190,8 +199,7 @@ fn a_rescuer_keeps_the_order_of_an_ordered_queue() {
 
 #[test]
 fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
-    let registry = registry("1 core");
-    registry.refuse_threads(true);
+    let registry = threadless("1 core");
     let [inner, outer] = [(); 2].map(|()| queue("two").with_rescuer().help(false).on(&registry));
     let joined = inner.clone();
     assert_eq!(outer.spawn(move || joined.spawn(|| 42).join().unwrap()).join().unwrap(), 42);
@@ -199,8 +207,7 @@ fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
 
 #[test]
 fn an_item_that_waits_without_threads_spares_the_manager() {
-    let registry = registry("1 core");
-    registry.refuse_threads(true);
+    let registry = threadless("1 core");
     let (queue, done) = (queue("plain").help(false).on(&registry), Count::default());
     let waits = queue.spawn_own(move |own| {
         let inner = own.spawn(|| 42);
@@ -229,8 +236,7 @@ fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
 fn rescuer_works_when_thread_creation_fails() {
     in_own_process(|| {
         let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
-        let queue = queue("reclaim").with_rescuer().help(false);
-        let queue = queue.affinity(System).on(&registry);
+        let queue = queue("reclaim").with_rescuer().help(false).affinity(System).on(&registry);
         others_sleep();
         let before = leave_bytes(4 << 20);
         // Uses up the stacks of exited threads that the C library has cached.
@@ -299,26 +305,6 @@ fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     let own = Work::with_handle(|own| _ = own.cancel_sync());
     bh.enqueue(&own);
     own.flush().unwrap();
-}
-
-#[test]
-fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
-    let bh = queue("bh").bh().on(&registry("2 core"));
-    let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
-    for wait in waits {
-        let (reader, plug) = stuck(|hole| {
-            thread::spawn(move || {
-                let _guard = rcu::read();
-                hole.sit();
-            })
-        });
-        rcu::call(|| ());
-        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-        drop(plug);
-        reader.join().unwrap();
-        rcu::synchronize();
-        rcu::barrier();
-    }
 }
 
 #[test]

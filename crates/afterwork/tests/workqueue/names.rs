@@ -7,7 +7,7 @@ use crate::support::*;
 
 #[test]
 fn items_left_by_a_shutdown_have_the_names_of_their_functions() {
-    let queue = queue("busy").max_active(1).help(false).alone();
+    let queue = one_seat("busy").alone();
     let plug = plug_into(&queue);
     let at = Instant::now() + HOUR;
     let [mut first, mut second] = [(); 2].map(|()| CancelHandle::default());
@@ -42,7 +42,6 @@ fn items_left_by_a_shutdown_have_the_names_of_their_functions() {
     assert_eq!(busy.left[0].doing, Doing::Runs);
     plug.release();
     drop(ticks);
-    ends(move || drop(queue));
 }
 
 #[test]

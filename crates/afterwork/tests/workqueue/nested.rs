@@ -16,9 +16,7 @@ fn fib(queue: &Workqueue, n: u64) -> u64 {
 fn nested_items_end_under_any_limit_without_outer_joiner() {
     for max in [1, 2, 3] {
         let queue = queue("fib").max_active(max).alone();
-        let (inner, (send, receive)) = (queue.clone(), mpsc::channel());
-        queue.detach(move || send.send(fib(&inner, 11)).unwrap());
-        assert_eq!(receive.recv_timeout(PATIENCE / 2), Ok(89));
+        assert_eq!(queue.in_worker(|own| fib(own, 11)), 89);
         queue.drain().unwrap();
     }
 }
@@ -26,9 +24,8 @@ fn nested_items_end_under_any_limit_without_outer_joiner() {
 #[test]
 fn a_limit_of_one_holds_for_threads_while_items_nest() {
     let queue = queue("nest").max_active(1).alone();
-    let (a, b) = (queue.clone(), queue.clone());
-    let inner = move || b.stats().nr_active;
-    assert_eq!(queue.spawn(move || a.spawn(inner).join().unwrap()).join().unwrap(), 1);
+    let inner = |own: &Workqueue| own.stats().nr_active;
+    assert_eq!(queue.spawn_own(move |own| own.spawn_own(inner).join().unwrap()).join().unwrap(), 1);
     queue.drain().unwrap();
     assert_eq!(queue.stats().nr_active, 0);
 }
@@ -59,15 +56,15 @@ fn nested_items_of_two_queues_in_turn_end() {
 #[test]
 fn nested_items_end_without_help_while_there_are_seats() {
     for scope in [System, Cpu] {
-        let queue = queue("fib").help(false).affinity(scope).max_active(512);
-        let queue = queue.alone();
-        let inner = queue.clone();
-        assert_eq!(queue.spawn(move || fib(&inner, 8)).join().unwrap(), 21);
+        let queue = queue("fib").help(false).affinity(scope).max_active(512).alone();
+        assert_eq!(queue.spawn_own(|own| fib(own, 8)).join().unwrap(), 21);
         assert_eq!(queue.stats().helped, 0);
     }
+    // The monitor does not run, so only reports from joiners can start more workers.
+    let queue = queue("report").help(false).on(&unwatched("1 core"));
+    assert_eq!(queue.spawn_own(|own| fib(own, 6)).join().unwrap(), 8);
 }
 
-/// Joins nested items. Returns the depth that they reached.
 pub fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;
@@ -81,14 +78,16 @@ pub fn descend(queue: &Workqueue, depth: usize) -> usize {
 fn a_deep_chain_of_joins_ends() {
     assert_eq!(descend(&queue("deep").alone(), 300), 300);
     assert_eq!(descend(&queue("deep").help(false).alone(), 60), 60);
+    for max in [1, 2, 16] {
+        assert_eq!(descend(&queue("deep").max_active(max).alone(), 10_000), 10_000);
+    }
 }
 
 #[test]
 fn a_panic_climbs_through_nested_joins() {
     let queue = queue("climb").alone();
-    let inner = queue.clone();
-    let outer = queue.spawn(move || {
-        let Err(error) = inner.spawn(|| panic!("deep down")).join();
+    let outer = queue.spawn_own(|own| {
+        let Err(error) = own.spawn(|| panic!("deep down")).join();
         error.resume_unwind();
     });
     let error = outer.join().unwrap_err();
@@ -96,14 +95,6 @@ fn a_panic_climbs_through_nested_joins() {
     assert_eq!(error.to_string(), "the work item panicked: deep down");
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 2);
-}
-
-#[test]
-fn joining_in_a_pool_of_few_workers_without_help_needs_no_watch() {
-    // The monitor does not run, so only reports from joiners can start more workers.
-    let queue = queue("report").help(false).on(&unwatched("1 core"));
-    let inner = queue.clone();
-    assert_eq!(queue.spawn(move || fib(&inner, 6)).join().unwrap(), 8);
 }
 
 #[test]
@@ -125,14 +116,6 @@ fn an_item_may_flush_and_cancel_items_of_other_queues() {
     });
     handles.into_iter().for_each(|it| it.join().unwrap());
     assert!(count.get() >= 100);
-}
-
-#[test]
-fn joins_nested_ten_thousand_deep_end_under_any_limit() {
-    for max in [1, 2, 16] {
-        let queue = queue("deep").max_active(max).on(&registry("2 core"));
-        assert_eq!(descend(&queue, 10_000), 10_000);
-    }
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::task::{RawWaker, RawWakerVTable};
 
 use crate::support::*;
 
-/// Returns queues with one seat whose joiners do not help.
 fn queues() -> [Workqueue; 2] {
     [queue("ordered").ordered(), one_seat("one")].map(On::alone)
 }
@@ -40,6 +39,11 @@ fn joining_a_later_item_of_a_queue_with_one_seat_is_an_error() {
         let ended = queue.in_worker(move |own| own.task().deadline(deadline).spawn(|| ()).join());
         assert!(has_expired(ended));
     }
+    // A higher limit lets items wait again.
+    let queue = one_seat("one").alone();
+    assert!(queue.in_worker(|own| is_an_error(own.spawn(|| ()).join())));
+    queue.set_max_active(2).unwrap();
+    assert!(queue.in_worker(|own| own.spawn(|| ()).join().is_ok()));
 }
 
 #[test]
@@ -59,6 +63,10 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
         assert!(waiting.is_some_and(is_an_error));
         // The waiting future no longer has a handle, and is dropped.
         queue.drain().unwrap();
+        // A future may await such an item.
+        let own = queue.clone();
+        let handle = queue.spawn_async(async move { own.spawn(|| 7).await });
+        assert_eq!(handle.join().unwrap().unwrap(), 7);
     }
 }
 
@@ -109,15 +117,6 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
         let first = results.remove(0);
         assert!(matches!(first, Ok(2)), "that item can end: {first:?}");
         assert_eq!(results.into_iter().filter(|it| it.is_err()).count(), 2);
-    }
-}
-
-#[test]
-fn a_future_awaits_a_later_item_of_its_own_queue() {
-    for queue in queues() {
-        let own = queue.clone();
-        let handle = queue.spawn_async(async move { own.spawn(|| 7).await });
-        assert_eq!(handle.join().unwrap().unwrap(), 7);
     }
 }
 
@@ -186,14 +185,6 @@ fn code_that_runs_without_a_seat_waits_for_items() {
         assert_eq!(log.take(), [true]);
         assert!(is_cancelled(handle.join()));
     }
-}
-
-#[test]
-fn raising_the_limit_lets_items_wait_again() {
-    let queue = one_seat("one").alone();
-    assert!(queue.in_worker(|own| is_an_error(own.spawn(|| ()).join())));
-    queue.set_max_active(2).unwrap();
-    assert!(queue.in_worker(|own| own.spawn(|| ()).join().is_ok()));
 }
 
 #[test]

@@ -42,6 +42,19 @@ fn dropping_periodic_work_ends_it_after_the_present_run() {
     plug.release_and_drain(&queue);
     let_others_tick(&queue);
     assert_eq!(count.get(), 1);
+    // It may also be dropped inside its own run.
+    let (count, own) = (Count::default(), Shared::new(Mutex::new(None::<Periodic>)));
+    let mut place = own.lock().unwrap();
+    let ticks = queue.every(PERIOD, move || {
+        count.add();
+        drop(own.lock().unwrap().take());
+    });
+    *place = Some(ticks.unwrap());
+    drop(place);
+    wait_until(|| count.get() == 1);
+    queue.drain().unwrap();
+    let_others_tick(&queue);
+    assert_eq!(count.get(), 1);
 }
 
 /// Runs a function periodically that counts its runs and owns a life of `census`.
@@ -58,32 +71,13 @@ fn cancelled_periodic_work_is_dropped_after_its_run() {
     for _ in 0..20 {
         let (ticks, count) = owning_ticks(&queue, Duration::from_micros(70), census);
         ticks.cancel_sync();
-        let then = count.get();
-        queue.drain().unwrap();
-        assert_eq!(count.get(), then);
+        assert_eq!(count.after_drain(&queue), count.get());
     }
     census.all_dropped(20);
 }
 
 #[test]
-fn periodic_work_may_be_dropped_inside_its_own_run() {
-    let (queue, count) = (queue("every").alone(), Count::default());
-    let own = Shared::new(Mutex::new(None::<Periodic>));
-    let mut place = own.lock().unwrap();
-    let ticks = queue.every(PERIOD, move || {
-        count.add();
-        drop(own.lock().unwrap().take());
-    });
-    *place = Some(ticks.unwrap());
-    drop(place);
-    wait_until(|| count.get() == 1);
-    queue.drain().unwrap();
-    let_others_tick(&queue);
-    assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn periodic_work_does_not_keep_its_queue() {
+fn periodic_work_ends_with_its_queue() {
     let (registry, census) = (registry("2 core"), Census::default());
     let queue = queue("every").on(&registry);
     let (ticks, count) = owning_ticks(&queue, PERIOD, census);
@@ -94,11 +88,8 @@ fn periodic_work_does_not_keep_its_queue() {
     drop(ticks);
     census.all_dropped(1);
     shut_down(registry);
-}
-
-#[test]
-fn detached_periodic_work_runs_until_its_queue_ends() {
-    let (queue, census) = (queue("every").alone(), Census::default());
+    // Detached work runs until its queue ends.
+    let (queue, census) = (self::queue("every").alone(), Census::default());
     let (ticks, count) = owning_ticks(&queue, PERIOD, census);
     ticks.detach();
     let then = count.get();
@@ -151,7 +142,7 @@ fn let_others_tick(queue: &Workqueue) {
 }
 
 #[test]
-fn cancel_all_ends_running_periodic_work() {
+fn cancel_all_ends_running_and_waiting_periodic_work() {
     let (queue, count) = (queue("every").alone(), Count::default());
     let (_ticks, plug) = stuck(|hole| {
         queue.every(PERIOD, move || {
@@ -165,11 +156,7 @@ fn cancel_all_ends_running_periodic_work() {
     drop(plug);
     let_others_tick(&queue);
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn cancel_all_ends_waiting_periodic_work() {
-    let (queue, count) = (queue("every").alone(), Count::default());
+    let count = Count::default();
     let _ticks = queue.every(HOUR, count.adder()).unwrap();
     assert_eq!(queue.cancel_all(), 1);
     queue.pause();

@@ -63,7 +63,7 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
 }
 
 #[test]
-fn work_on_cpu_runs_on_that_cpu() {
+fn work_on_cpu_runs_on_that_cpu_or_reports_an_error() {
     let topology = Topology::detect().unwrap();
     // SAFETY: the call has no preconditions.
     let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
@@ -75,10 +75,6 @@ fn work_on_cpu_runs_on_that_cpu() {
     let mut log = log.take();
     log.sort();
     assert!(log.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
-}
-
-#[test]
-fn work_on_cpu_reports_panics_and_missing_cpus() {
     let none = work_on_cpu(CpuId::new(100_000), || ()).unwrap_err();
     let none = none.downcast().unwrap();
     assert!(matches!(none, BuildError::NoCpus), "{none:?}");
@@ -95,6 +91,11 @@ fn work_on_cpu_reports_panics_and_missing_cpus() {
     let on_all = on_all.unwrap_err().downcast();
     assert!(matches!(on_all, Ok(JoinError::Panicked(_))));
     assert_eq!(count.get(), allowed.len(), "all have ended");
+    // The first panic of all CPUs is returned, with its payload.
+    let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
+    let first = schedule_on_each_cpu(panics).unwrap_err().downcast();
+    assert!(matches!(first, Ok(JoinError::Panicked(_))));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(first))).is_err());
 }
 
 #[test]

@@ -61,8 +61,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     let queue = queue("loose").affinity(Cpu).nice(19).on(&registry);
     let allowed = affinity();
     pin(0);
-    let mine = affinity();
-    let stop = Count::default();
+    let (mine, stop) = (affinity(), Count::default());
     let hogs = [(); 3].map(|()| thread::spawn(hogging(stop)));
     let items = [(); 3].map(|()| {
         let allowed = allowed.clone();
@@ -96,8 +95,7 @@ fn workers_have_the_nice_value_of_their_queue() {
     }
     assert_eq!(nice(), before);
     if sync::thread::may_set_nice(-5).is_ok() {
-        let queue = queue("nice").nice(-5).on(&registry);
-        assert_eq!(queue.in_worker(|_| nice()), -5);
+        assert_eq!(queue("nice").nice(-5).on(&registry).in_worker(|_| nice()), -5);
     }
 }
 
@@ -159,6 +157,28 @@ fn idle_workers_are_culled_down_to_two() {
     thread::sleep(Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
     assert_eq!(queue.in_worker(|_| 1), 1);
+    // Workers that were started for joins are culled, too.
+    for _ in 0..20 {
+        let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
+        let queue = self::queue("cull").help(false).on(&registry);
+        // There are three workers: two sleep in a join, and one runs the innermost item.
+        let inner = |own: &Workqueue| own.spawn(|| ()).join().unwrap();
+        queue.in_worker(move |own| own.spawn_own(inner).join().unwrap());
+        wait_until(|| {
+            let stats = only_pool(&registry);
+            stats.created < 3 || stats.nr_workers <= 2
+        });
+    }
+    // The idle workers that are kept release the memory of their stacks.
+    let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
+    let queue = self::queue("deep").help(false).on(&registry);
+    // The second round checks that the manager wakes up again after it has freed the first stack.
+    for _ in 0..2 {
+        let deep = queue.in_worker(|_| dig());
+        wait_until(|| !is_resident(deep));
+        assert_eq!(queue.in_worker(|_| 1), 1);
+    }
+    assert_eq!(only_pool(&registry).culled, 0);
 }
 
 /// Returns `true` if the page at `address` of this process is in memory.
@@ -179,37 +199,8 @@ fn dig() -> usize {
 }
 
 #[test]
-fn idle_workers_release_the_memory_of_their_stacks() {
-    let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
-    let queue = queue("deep").help(false).on(&registry);
-    // The second round checks that the manager wakes up again after it has freed the first stack.
-    for _ in 0..2 {
-        let deep = queue.in_worker(|_| dig());
-        wait_until(|| !is_resident(deep));
-        assert_eq!(queue.in_worker(|_| 1), 1);
-    }
-    assert_eq!(only_pool(&registry).culled, 0);
-}
-
-#[test]
-fn workers_started_for_joins_are_culled_too() {
-    for _ in 0..20 {
-        let registry = tuned("1 core", |it| it.idle_timeout_ms = 10);
-        let queue = queue("cull").help(false).on(&registry);
-        // There are three workers: two sleep in a join, and one runs the innermost item.
-        let inner = |own: &Workqueue| own.spawn(|| ()).join().unwrap();
-        queue.in_worker(move |own| own.spawn_own(inner).join().unwrap());
-        wait_until(|| {
-            let stats = only_pool(&registry);
-            stats.created < 3 || stats.nr_workers <= 2
-        });
-    }
-}
-
-#[test]
 fn items_run_without_threads_and_workers_start_later() {
-    let registry = registry("4 core");
-    registry.refuse_threads(true);
+    let registry = threadless("4 core");
     let (queue, count) = (queue("refused").help(false).on(&registry), Count::default());
     for _ in 0..50 {
         count.spawn(2, &queue);
@@ -237,8 +228,7 @@ fn existing_workers_run_all_items_when_no_more_can_start() {
     registry.refuse_threads(true);
     let count = Count::default();
     threads(4, |_| count.spawn(500, &queue));
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 2000);
+    assert_eq!(count.after_drain(&queue), 2000);
     registry.refuse_threads(false);
     meet(&queue, 4);
 }
@@ -252,8 +242,7 @@ fn a_pool_does_not_grow_past_max_workers() {
     wait_until(|| only_pool(&registry).seen_asleep == 3);
     assert_eq!(only_pool(&registry).nr_workers, 3);
     plugs.iter().for_each(Plug::release);
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 100);
+    assert_eq!(count.after_drain(&queue), 100);
     assert!(only_pool(&registry).created <= 3);
 }
 
@@ -274,8 +263,7 @@ fn both_ways_of_waking_do_the_same_work() {
                     queue.detach(count.adder());
                 }
             });
-            queue.drain().unwrap();
-            assert_eq!(count.get(), 8000);
+            assert_eq!(count.after_drain(&queue), 8000);
         }
         registry.shutdown().unwrap();
     }
@@ -302,8 +290,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
         assert!(hold.quantile_ns(0.5) <= hold.quantile_ns(1.0));
     }
     let quiet = registry("2 core");
-    let queue = queue("hold").on(&quiet);
-    queue.in_worker(|_| ());
+    queue("hold").on(&quiet).in_worker(|_| ());
     assert_eq!(quiet.lock_hold().count, 0, "it was not requested");
     assert_eq!(quiet.lock_wait_ns(), 0, "it was not requested");
 }
@@ -326,8 +313,7 @@ fn odd_tunables_still_work() {
         let registry = tuned("4 core", change);
         let (queue, count) = (queue("odd").help(false).on(&registry), Count::default());
         count.spawn(2000, &queue);
-        queue.drain().unwrap();
-        assert_eq!(count.get(), 2000);
+        assert_eq!(count.after_drain(&queue), 2000);
         drop(queue);
         registry.shutdown().unwrap();
     }

@@ -10,7 +10,7 @@ struct Full {
 
 impl Full {
     fn new(registry: &Registry) -> Self {
-        let queue = queue("full").max_active(1).help(false).on(registry);
+        let queue = one_seat("full").on(registry);
         let plug = plug_into(&queue);
         Self { queue, plug }
     }
@@ -28,30 +28,21 @@ impl Full {
 }
 
 #[test]
-fn a_destructor_that_waits_delays_no_other() {
-    let full = Full::new(&registry("2 core"));
-    let (go, last) = (Count::default(), Count::default());
+fn a_destructor_that_waits_delays_no_other_and_no_end() {
+    let registry = registry("2 core");
+    let (full, go, last) = (Full::new(&registry), Count::default(), Count::default());
     let waits = |_| Box::new(at_drop(move || wait_until(|| go.get() > 0))) as Box<dyn Send>;
     let mut owned: Vec<_> = (0..3).map(waits).collect();
     owned.push(Box::new(at_drop(last.adder())));
     full.drop_aside(owned);
     wait_until(|| last.get() == 1);
-    go.add();
-    full.plug.release();
-}
-
-#[test]
-fn a_destructor_that_waits_delays_no_end_of_a_queue() {
-    let registry = registry("2 core");
-    let full = Full::new(&registry);
-    let (go, stop) = mpsc::channel::<()>();
-    full.drop_aside(vec![Box::new(at_drop(move || _ = stop.recv()))]);
+    // Nor does it delay the end of a queue.
     let queue = queue("brief").nice(3).on(&registry);
     let plug = plug_of_owner(&queue);
     drop(queue);
     plug.release();
     wait_until(|| registry.pool_stats().iter().all(|pool| pool.nice != 3));
-    drop(go);
+    go.add();
     full.plug.release();
     drop(full);
     shut_down(registry);
@@ -82,6 +73,17 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
         go.send(()).unwrap();
         assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
     }
+    // The same holds for a local of a worker.
+    thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
+    let registry = registry("2 core");
+    let queue = queue("local").help(false).on(&registry);
+    let (shut, go, receive) = shuts_down(registry);
+    let keep = move || LOCAL.set(Some(Box::new(shut)));
+    queue.spawn(keep).join().unwrap();
+    // The worker exits with its pool.
+    drop(queue);
+    go.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
 /// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
@@ -156,20 +158,6 @@ fn chains_of_destructors_end_with_their_registry() {
             wait_until(|| count.get() == nr);
         }
     }
-}
-
-#[test]
-fn a_local_of_a_worker_does_not_wait_for_its_end() {
-    thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
-    let registry = registry("2 core");
-    let queue = queue("local").help(false).on(&registry);
-    let (shut, go, receive) = shuts_down(registry);
-    let keep = move || LOCAL.set(Some(Box::new(shut)));
-    queue.spawn(keep).join().unwrap();
-    // The worker exits with its pool.
-    drop(queue);
-    go.send(()).unwrap();
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Returns settings of queues that use different pools.
 fn kinds() -> Vec<fn(Builder) -> Builder> {
     vec![
         |it| it.affinity(Cpu),
@@ -51,8 +50,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
 
 #[test]
 fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
-    let registry = registry("1 core");
-    registry.refuse_threads(true);
+    let registry = threadless("1 core");
     let first = queue("first").help(false).on(&registry);
     let second = queue("second").nice(5).help(false).on(&registry);
     let stop = Count::default();
@@ -67,8 +65,7 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
 
 #[test]
 fn pools_of_a_queue_take_turns_with_its_rescuer() {
-    let registry = registry("2 core");
-    registry.refuse_threads(true);
+    let registry = threadless("2 core");
     let plain = queue("plain").help(false).on(&registry);
     let keeps_rescuer_of_all = plug_into(&plain);
     let queue = queue("reclaim").with_rescuer().affinity(Cpu).help(false).on(&registry);

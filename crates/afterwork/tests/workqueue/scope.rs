@@ -10,7 +10,6 @@ fn paused() -> Workqueue {
     queue("scope").paused()
 }
 
-/// Waits at `barrier`. `Barrier::wait` also returns a value.
 fn meet(barrier: &Barrier) {
     barrier.wait();
 }
@@ -50,17 +49,13 @@ fn items_of_a_scope_change_borrowed_data() {
         }
         let sum = &sum;
         s.spawn(move || {
-            let total = large.iter().map(|&it| usize::from(it)).sum();
-            sum.fetch_add(total, Ordering::Relaxed);
+            sum.fetch_add(large.iter().map(|&it| usize::from(it)).sum(), Ordering::Relaxed);
         });
         "the result of the body"
     });
     assert!((0..).zip(numbers).all(|(i, number)| number == i / 7));
     assert_eq!((result, sum.into_inner()), ("the result of the body", 7000));
-}
-
-#[test]
-fn items_of_items_end_before_the_scope_does() {
+    // Items of items end before the scope does.
     let queue = pool();
     for _ in 0..50 {
         let nr_ended = AtomicUsize::new(0);
@@ -105,17 +100,11 @@ fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     let plug = plug_into(&sleeps);
     owner_does_it_all(&alone);
     plug.release();
-}
-
-#[test]
-fn a_scope_ends_inside_an_item_of_its_own_queue() {
+    // The owner may be an item of the queue.
     for queue in ordered_and_narrow() {
         queue.spawn_own(owner_does_it_all).join().unwrap();
     }
-}
-
-#[test]
-fn a_queue_may_be_drained_and_destroyed_inside_its_own_scope() {
+    // The queue may be drained and destroyed inside its own scope.
     let queue = pool();
     let nr_ended = AtomicUsize::new(0);
     let end = || increment(&nr_ended);
@@ -238,13 +227,11 @@ fn unused_tickets_do_not_accumulate() {
     }
 }
 
-/// Returns the text of the panic in `body`.
 fn panic_of(body: impl FnOnce()) -> &'static str {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     payload.downcast_ref::<&str>().unwrap()
 }
 
-/// Returns the text of the panic in a join.
 fn panic_of_join<T: Send, U: Send>(
     queue: &Workqueue,
     first: impl FnOnce() -> T,
@@ -254,7 +241,7 @@ fn panic_of_join<T: Send, U: Send>(
 }
 
 #[test]
-fn a_scope_resumes_its_first_panic_after_all_items_ended() {
+fn scopes_and_joins_resume_their_first_panic() {
     let handled = Count::default();
     let queue = queue("panics").on_panic(move |_| handled.add()).paused();
     let nr_ended = AtomicUsize::new(0);
@@ -269,6 +256,20 @@ fn a_scope_resumes_its_first_panic_after_all_items_ended() {
     });
     assert_eq!((text, nr_ended.into_inner()), ("first", 5));
     assert_eq!((handled.get(), queue.stats().panicked), (5, 6));
+    // A join drops the part that no guest took.
+    let (queue, lives, nr_runs) = (paused(), Census::default(), Count::default());
+    let second = keeping(lives.life(), nr_runs.adder());
+    assert_eq!(panic_of_join(&queue, || panic_any("first"), second), "first");
+    assert_eq!(nr_runs.get(), 0);
+    lives.all_dropped(1);
+    assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
+    queue.resume();
+    let both = Barrier::new(2);
+    let panics = |text| {
+        meet(&both);
+        panic_any(text)
+    };
+    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
 }
 
 #[test]
@@ -286,11 +287,7 @@ fn a_panic_on_a_worker_reaches_the_owner() {
     };
     assert_eq!(panic_of(of_scope), "on a worker");
     assert_eq!(panic_of_join(&queue, || meet(&both), panics), "on a worker");
-}
-
-#[test]
-fn a_body_that_panics_waits_for_its_items_first() {
-    let queue = pool();
+    // A body that panics waits for its items first.
     for _ in 0..100 {
         let mut numbers = [0; 64];
         let text = panic_of(|| {
@@ -331,24 +328,6 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
     assert_eq!(panic_of_join(&queue, returns, panics), "a part");
 }
 
-#[test]
-fn a_join_resumes_its_first_panic_and_drops_an_untaken_part() {
-    let (queue, lives) = (paused(), Census::default());
-    let nr_runs = Count::default();
-    let second = keeping(lives.life(), nr_runs.adder());
-    assert_eq!(panic_of_join(&queue, || panic_any("first"), second), "first");
-    assert_eq!(nr_runs.get(), 0);
-    lives.all_dropped(1);
-    assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
-    queue.resume();
-    let both = Barrier::new(2);
-    let panics = |text| {
-        meet(&both);
-        panic_any(text)
-    };
-    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
-}
-
 /// Calls `for_each_range`, and checks that it visits each element once.
 fn covers(queue: &Workqueue, range: Range<usize>, work: impl Fn() + Sync) {
     let marks: Vec<_> = range.clone().map(|_| AtomicU32::new(0)).collect();
@@ -376,10 +355,7 @@ fn pieces_cover_a_range_once() {
     });
     #[expect(clippy::reversed_empty_ranges)]
     queue.for_each_range(5..3, |_| unreachable!("it is empty"));
-}
-
-#[test]
-fn a_range_of_any_length_is_walked() {
+    // The range may be of any length.
     let (least, most) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
     let nr_elements = AtomicUsize::new(0);
     let len = (1 << 40) + 12_345;
@@ -413,18 +389,6 @@ fn chunks_of_a_given_size_are_changed_in_place() {
     queue.for_each_chunk_mut(&mut [(); 0], 1, |_, _| unreachable!("it is empty"));
 }
 
-#[test]
-fn no_piece_starts_after_a_panic() {
-    let nr_started = AtomicUsize::new(0);
-    let piece = |_| {
-        if nr_started.fetch_add(1, Ordering::Relaxed) == 3 {
-            panic_any("a piece");
-        }
-    };
-    let text = panic_of(|| paused().for_each_range(0..100, piece));
-    assert_eq!((text, nr_started.into_inner()), ("a piece", 4));
-}
-
 fn fib(queue: &Workqueue, n: u64) -> u64 {
     if n < 2 {
         return n;
@@ -440,10 +404,7 @@ fn joins_nest() {
         assert_eq!(fib(&queue, 20), 6765);
         assert_eq!(queue.spawn_own(|own| fib(own, 20)).join().unwrap(), 6765);
     }
-}
-
-#[test]
-fn joins_of_two_queues_nest_in_each_other_and_with_scopes() {
+    // Joins of two queues nest in each other and with scopes.
     fn mix(queues: [&Workqueue; 2], depth: u32) -> u32 {
         let Some(less) = depth.checked_sub(1) else {
             return 1;
@@ -478,11 +439,7 @@ fn a_join_offers_the_outermost_part_first() {
     };
     queue.join(outer, || meet(&first));
     queue.join(|| (), || ());
-}
-
-/// After many short joins, the outermost join is offered by a join inside it.
-#[test]
-fn a_long_join_after_short_ones_finds_a_worker() {
+    // After many short joins, the outermost join is offered by a join inside it.
     let (queue, is_taken) = (pool(), AtomicBool::new(false));
     (0..10_000).for_each(|_| _ = queue.join(|| (), || ()));
     queue.join(
@@ -540,13 +497,20 @@ fn parts_of_a_bottom_half_queues_scope_may_wait() {
 #[test]
 fn results_of_pieces_are_reduced_to_one() {
     let queue = pool();
-    let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
+    let sum = |range: Range<usize>| range.sum::<usize>();
     for len in [1, 2, 1000, 100_000] {
         assert_eq!(queue.map_reduce(0..len, sum, |a, b| a + b), Some(len * (len - 1) / 2));
     }
     assert_eq!(queue.map_reduce(5..5, sum, |a, b| a + b), None);
-    let text = panic_of(|| {
-        _ = queue.map_reduce(0..1000, sum, |_, _| panic!("in a reduction"));
-    });
-    assert_eq!(text, "in a reduction");
+    let panics = || _ = queue.map_reduce(0..1000, sum, |_, _| panic!("in a reduction"));
+    assert_eq!(panic_of(panics), "in a reduction");
+    // No piece starts after a panic.
+    let nr_started = AtomicUsize::new(0);
+    let piece = |_| {
+        if nr_started.fetch_add(1, Ordering::Relaxed) == 3 {
+            panic_any("a piece");
+        }
+    };
+    let text = panic_of(|| paused().for_each_range(0..100, piece));
+    assert_eq!((text, nr_started.into_inner()), ("a piece", 4));
 }

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The number of items in the flood. They take a few tens of milliseconds.
+/// The number of items in a flood, which takes a few tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {
@@ -12,7 +12,6 @@ fn burn(us: u64) {
     }
 }
 
-/// Queues a flood of items that count their starts.
 fn flood(queue: &Workqueue) -> Count {
     let nr_started = Count::default();
     for _ in 0..FLOOD {
@@ -32,7 +31,11 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
     let counted = nr_started.clone();
     let answer = other.spawn(move || counted.get());
     plug.release();
-    (answer.join().unwrap(), nr_started)
+    let before = answer.join().unwrap();
+    // By the end of the drain the worker has recorded the CPU time of its items.
+    flooded.drain().unwrap();
+    other.drain().unwrap();
+    (before, nr_started)
 }
 
 #[test]
@@ -46,14 +49,11 @@ fn without_shares_items_run_in_the_order_of_queueing() {
 fn a_flood_does_not_delay_a_queue_with_the_same_limit() {
     for max_active in [1, 4] {
         let registry = unwatched("1 core");
-        let [flooded, other] = ["flooded", "other"].map(|name| {
-            let queue = queue(name).max_active(max_active).help(false);
-            queue.shares(100).on(&registry)
-        });
+        let builder = |name| queue(name).max_active(max_active).help(false).shares(100);
+        let [flooded, other] = ["flooded", "other"].map(|name| builder(name).on(&registry));
         let (before, nr_started) = started_before(&flooded, &flooded, &other);
         assert_eq!(before, 0, "it had used nothing");
-        flooded.drain().unwrap();
-        assert_eq!(nr_started.get(), FLOOD);
+        assert_eq!(nr_started.after_drain(&flooded), FLOOD);
     }
 }
 
@@ -81,8 +81,7 @@ const MOST_LINKS: usize = 3000;
 fn a_new_queue_for_each_item_starves_no_other_queue() {
     for max_active in [1, 16] {
         let registry = unwatched("1 core");
-        let old = queue("old").max_active(max_active).help(false);
-        let old = old.shares(100).on(&registry);
+        let old = queue("old").max_active(max_active).help(false).shares(100).on(&registry);
         let plug = plug_into(&old);
         let (nr_items, nr_old) = (Count::default(), Count::default());
         for _ in 0..NR_OLD {
@@ -115,8 +114,7 @@ fn shares_hold_for_items_that_wait_already() {
     assert_eq!(answer.join().unwrap(), 0);
     // The queue releases its shares. Its items still run.
     drop(requests);
-    wide.drain().unwrap();
-    assert_eq!(nr_started.get(), FLOOD);
+    assert_eq!(nr_started.after_drain(&wide), FLOOD);
     assert_eq!(wide.spawn(|| 1).join().unwrap(), 1);
 }
 
@@ -125,7 +123,8 @@ fn cpu_time_is_divided_by_shares() {
     let registry = unwatched("1 core");
     let many = one_seat("many").shares(900).on(&registry);
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plug = plug_into(&one_seat("plug").on(&registry));
+    let plugged = one_seat("plug").on(&registry);
+    let plug = plug_into(&plugged);
     let (first, second) = (flood(&many), flood(&few));
     let counted = second.clone();
     let at_end = many.spawn(move || counted.get());
@@ -170,13 +169,7 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     let group = Group::builder("group").build_in(&registry).unwrap();
     let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
     let member = queue("member").group(&group).on(&registry);
-    let before = |expected| {
-        let (before, _) = started_before(&flooded, &flooded, &other);
-        assert_eq!(before, expected);
-        // By the end of the drain the worker has recorded the CPU time of its items.
-        flooded.drain().unwrap();
-        other.drain().unwrap();
-    };
+    let before = |expected| assert_eq!(started_before(&flooded, &flooded, &other).0, expected);
     before(FLOOD);
     group.set_shares(300).unwrap();
     before(0);
@@ -189,7 +182,6 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     assert_eq!(group.stats().shares, Some(300));
 }
 
-/// Builds a queue with one share, and one with the maximum number of shares.
 fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
     [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares).on(registry))
 }
@@ -229,10 +221,7 @@ fn a_queue_with_more_shares_keeps_no_debt_of_the_few() {
     assert_eq!(owing(|_| (), |_| false), FLOOD);
     let nr_started = owing(|few| few.set_shares(MAX_SHARES).unwrap(), |_| false);
     assert!(nr_started < FLOOD / 2, "{nr_started}");
-}
-
-#[test]
-fn a_queue_without_items_ends_before_its_turn() {
+    // A queue without items ends before its turn.
     let nr_started = owing(
         |few| assert_eq!(few.cancel_all(), 1),
         |few| few.drain_timeout(Duration::ZERO).is_ok(),
@@ -262,11 +251,7 @@ fn queue_removes_its_shares_from_a_pool_that_it_leaves() {
     let moved = queue("moved").shares(100).on(&registry);
     for (nice, expected) in [(5, FLOOD), (0, 0)] {
         moved.set_attrs(|attrs| attrs.nice = nice).unwrap();
-        let (before, _) = started_before(&flooded, &flooded, &other);
-        assert_eq!(before, expected, "nice {nice}");
-        // By the end of the drain the worker has recorded the CPU time of its items.
-        flooded.drain().unwrap();
-        other.drain().unwrap();
+        assert_eq!(started_before(&flooded, &flooded, &other).0, expected, "nice {nice}");
         assert_eq!(moved.spawn(|| 1).join().unwrap(), 1);
     }
 }

@@ -65,22 +65,6 @@ fn cancel_all_wakes_waiters_at_once() {
 }
 
 #[test]
-fn an_enqueue_behind_a_run_after_cancel_all_runs() {
-    let queue = queue("again").alone();
-    let (work, plug, count) = stuck_counting(&queue);
-    // A worker pops the item and hands it off to the running thread. Then it is cancelled twice.
-    queue.enqueue(&work);
-    wait_for_handoff(&work);
-    assert!(work.cancel());
-    queue.cancel_all();
-    assert!(queue.enqueue(&work));
-    plug.release();
-    plug.wait_until_stuck();
-    plug.release_and_drain(&queue);
-    assert_eq!(count.get(), 2);
-}
-
-#[test]
 fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
@@ -128,8 +112,7 @@ fn runs_when_all_is_cancelled(
     before: fn(&Workqueue, &Work),
     after: fn(&Workqueue, &Work),
 ) -> usize {
-    let queue = queue("anew").alone();
-    let count = Count::default();
+    let (queue, count) = (queue("anew").alone(), Count::default());
     let (work, plug) = stuck_with(&queue, move |hole| blocks_once(hole, count));
     queue.pause();
     assert!(queue.enqueue(&work));
@@ -155,6 +138,18 @@ fn cancel_all_decides_about_each_enqueue_behind_a_run() {
         assert!(!queue.enqueue(work), "the run has not ended");
     };
     assert_eq!(runs_when_all_is_cancelled(|_, _| (), once_more), 2);
+    let queue = self::queue("again").alone();
+    let (work, plug, count) = stuck_counting(&queue);
+    // A worker pops the item and hands it off to the running thread. Then it is cancelled twice.
+    queue.enqueue(&work);
+    wait_for_handoff(&work);
+    assert!(work.cancel());
+    queue.cancel_all();
+    assert!(queue.enqueue(&work));
+    plug.release();
+    plug.wait_until_stuck();
+    plug.release_and_drain(&queue);
+    assert_eq!(count.get(), 2);
 }
 
 #[test]
@@ -213,7 +208,7 @@ fn cancel_all_spares_other_queues_of_the_pool() {
 }
 
 #[test]
-fn cancelled_delayed_items_can_be_armed_again() {
+fn cancelled_timed_items_can_be_armed_again() {
     let queue = queue("delayed").alone();
     let (count, lives) = (Count::default(), Census::default());
     let work = DelayedWork::new(count.adder());
@@ -227,11 +222,8 @@ fn cancelled_delayed_items_can_be_armed_again() {
     assert!(queue.enqueue_after(&work, HOUR));
     assert!(work.flush().unwrap());
     assert_eq!(count.get(), 1);
-}
-
-#[test]
-fn cancelled_rcu_works_can_be_armed_again() {
-    let (queue, count) = (queue("rcu").alone(), Count::default());
+    // Items that wait for readers can be, too.
+    let (queue, count) = (self::queue("rcu").alone(), Count::default());
     let work = RcuWork::new(count.adder());
     let guard = rcu::read();
     assert!(queue.task().enqueue_rcu(&work));
@@ -241,8 +233,7 @@ fn cancelled_rcu_works_can_be_armed_again() {
     drop(guard);
     work.flush().unwrap();
     rcu::barrier();
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 1);
+    assert_eq!(count.after_drain(&queue), 1);
 }
 
 #[test]
@@ -309,7 +300,6 @@ fn cancel_all_walks_the_list_once() {
     }
 }
 
-/// Returns the report of a drain that takes too long.
 fn still_busy(queue: &Workqueue, timeout: Duration) -> Option<StillBusy> {
     match queue.drain_timeout(timeout) {
         Ok(()) => None,
@@ -318,7 +308,6 @@ fn still_busy(queue: &Workqueue, timeout: Duration) -> Option<StillBusy> {
     }
 }
 
-/// Returns the number of items of the queue that a drain reports with `doing`.
 fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
     let left = still_busy(queue, Duration::ZERO).map_or_else(Vec::new, |it| it.left);
     left.iter().filter(|it| it.doing == doing).map(|it| it.count).sum()
@@ -359,6 +348,17 @@ fn timed_drain_rejects_items_until_it_ends() {
     assert!(matches!(error, DrainError::OwnQueue(_)));
     assert_eq!(error.to_string(), "an item of workqueue \"timed\" cannot wait for its own queue");
     queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
+    // A drain does not wait for cancelled or expired items.
+    let queue = paused();
+    assert!(queue.spawn(|| ()).cancel());
+    queue.drain_timeout(PATIENCE).unwrap();
+    let expired = queue.task().deadline(Instant::now() + 2 * MS).spawn(|| ());
+    assert!(has_expired(expired.join()));
+    queue.drain().unwrap();
+    block_on(async {
+        assert!(queue.spawn(|| ()).cancel());
+        queue.drain_async().await.unwrap();
+    });
 }
 
 #[test]
@@ -366,9 +366,7 @@ fn tasks_await_drains_and_are_woken() {
     let [queue, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     for _ in 0..100 {
         let count = Count::default();
-        for _ in 0..20 {
-            drop(queue.spawn_own(move |own| own.detach(count.adder())));
-        }
+        (0..20).for_each(|_| drop(queue.spawn_own(move |own| own.detach(count.adder()))));
         let drains = [(); 3].map(|()| {
             let queue = queue.clone();
             tasks.spawn_async(async move {
@@ -410,21 +408,6 @@ fn a_dropped_drain_admits_items_again() {
 }
 
 #[test]
-fn closing_in_the_background_runs_all_and_does_not_wait() {
-    let registry = registry("2 core");
-    let queue = queue("closed").on(&registry);
-    let (plug, count) = (plug_into(&queue), Count::default());
-    count.spawn(100, &queue);
-    queue.clone().close_in_background();
-    queue.spawn(|| ()).join().unwrap();
-    queue.pause();
-    queue.close_in_background();
-    plug.release();
-    shut_down(registry);
-    assert_eq!(count.get(), 100);
-}
-
-#[test]
 fn shutdown_in_the_background_cancels_and_does_not_wait() {
     let registry = registry("2 core");
     let (queue, lives) = (queue("shut").max_active(1).on(&registry), Census::default());
@@ -442,12 +425,9 @@ fn shutdown_in_the_background_cancels_and_does_not_wait() {
     other.drain_timeout(PATIENCE).unwrap();
     other.shutdown_background();
     shut_down(registry);
-}
-
-#[test]
-fn a_queue_shut_down_without_threads_ends_later() {
-    let registry = registry("1 core");
-    let queue = queue("refused").on(&registry);
+    // Without threads, the queue is destroyed later.
+    let registry = self::registry("1 core");
+    let queue = self::queue("refused").on(&registry);
     queue.spawn(|| ()).join().unwrap();
     queue.pause();
     let handle = queue.spawn(|| ());
@@ -456,18 +436,16 @@ fn a_queue_shut_down_without_threads_ends_later() {
     registry.refuse_threads(false);
     assert!(is_cancelled(handle.join()));
     shut_down(registry);
-}
-
-#[test]
-fn a_drain_does_not_wait_for_cancelled_or_expired_items() {
-    let queue = paused();
-    assert!(queue.spawn(|| ()).cancel());
-    queue.drain_timeout(PATIENCE).unwrap();
-    let expired = queue.task().deadline(Instant::now() + 2 * MS).spawn(|| ());
-    assert!(has_expired(expired.join()));
-    queue.drain().unwrap();
-    block_on(async {
-        assert!(queue.spawn(|| ()).cancel());
-        queue.drain_async().await.unwrap();
-    });
+    // Closing in the background runs all items instead.
+    let registry = self::registry("2 core");
+    let queue = self::queue("closed").on(&registry);
+    let (plug, count) = (plug_into(&queue), Count::default());
+    count.spawn(100, &queue);
+    queue.clone().close_in_background();
+    queue.spawn(|| ()).join().unwrap();
+    queue.pause();
+    queue.close_in_background();
+    plug.release();
+    shut_down(registry);
+    assert_eq!(count.get(), 100);
 }

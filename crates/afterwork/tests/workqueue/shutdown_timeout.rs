@@ -4,11 +4,6 @@ use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-fn one_seat(name: &str) -> Workqueue {
-    queue(name).max_active(1).help(false).alone()
-}
-
-/// Returns what the remaining items are doing.
 fn left_of(queue: &Workqueue) -> Vec<Doing> {
     let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::ZERO) else {
         return Vec::new();
@@ -18,7 +13,7 @@ fn left_of(queue: &Workqueue) -> Vec<Doing> {
 
 /// Calls `shutdown` on a queue that is never idle.
 fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("busy");
+    let queue = one_seat("busy").alone();
     let open = plug_into(&queue);
     let waits = queue.spawn(|| ());
     let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
@@ -36,28 +31,23 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
     assert!(is_cancelled(waits.join()));
     assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
     drop(open);
-    ends(move || drop(queue));
 }
 
 /// A failed save that is tried again must not be lost without an error.
 #[test]
 fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
-    let queue = one_seat("retry");
-    let (own, count) = (queue.clone(), Count::default());
-    let (plug, hole) = stopper();
-    let save = Arc::new(DelayedWork::new(move || count.add()));
+    let (queue, count) = (one_seat("retry").alone(), Count::default());
+    let save = DelayedWork::new(count.adder());
     let again = save.clone();
-    let attempt = queue.spawn(move || {
-        hole.sit();
-        assert!(own.reschedule(&again, HOUR).unwrap_err().is_closed());
-        assert!(!own.enqueue_after(&again, HOUR));
-        assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
+    let (attempt, plug) = stuck(|hole| {
+        queue.spawn_own(move |own| {
+            hole.sit();
+            assert!(own.reschedule(&again, HOUR).unwrap_err().is_closed());
+            assert!(!own.enqueue_after(&again, HOUR));
+            assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
+        })
     });
-    plug.wait_until_stuck();
-    let ending = thread::spawn({
-        let queue = queue.clone();
-        move || queue.shutdown(PATIENCE)
-    });
+    let ending = beside(&queue, |queue| queue.shutdown(PATIENCE));
     wait_until(|| queue.try_spawn(|| ()).is_err());
     plug.release();
     ending.join().unwrap().unwrap();
@@ -73,7 +63,7 @@ fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
 
 /// Calls `shutdown` on a queue whose items end in time.
 fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("done");
+    let queue = one_seat("done").alone();
     queue.pause();
     let (send, receive) = mpsc::channel();
     let own = queue.clone();
@@ -101,13 +91,13 @@ fn a_queue_that_feeds_another_is_drained_first() {
         |queues| block_on(shutdown_in_order_async(queues, PATIENCE)).unwrap().len(),
     ];
     for shutdown in shutdowns {
-        let (parse, store) = (one_seat("parse"), one_seat("store"));
+        let (parse, store) = (one_seat("parse").alone(), one_seat("store").alone());
         let open = plug_into(&parse);
-        let mut handles = Vec::new();
-        for number in 0..100 {
+        let spawn = |number| {
             let store = store.clone();
-            handles.push(parse.spawn(move || store.spawn(move || number)));
-        }
+            parse.spawn(move || store.spawn(move || number))
+        };
+        let handles: Vec<_> = (0..100).map(spawn).collect();
         let opener = thread::spawn(move || drop(open));
         assert_eq!(shutdown(&[&parse, &store]), 0);
         opener.join().unwrap();
@@ -117,7 +107,8 @@ fn a_queue_that_feeds_another_is_drained_first() {
 
 #[test]
 fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
-    let (first, second, third) = (one_seat("first"), one_seat("second"), one_seat("third"));
+    let (first, second, third) =
+        (one_seat("first").alone(), one_seat("second").alone(), one_seat("third").alone());
     let gates = [plug_into(&second), plug_into(&third)];
     let waits = third.spawn(|| ());
     let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
@@ -128,11 +119,8 @@ fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
     assert!(is_cancelled(waits.join()));
     assert!(third.try_spawn(|| ()).is_err());
     drop(gates);
-}
-
-#[test]
-fn an_item_of_one_of_the_queues_shuts_none_down() {
-    let (one, other) = (one_seat("one"), one_seat("other"));
+    // An item of one of the queues shuts none down.
+    let (one, other) = (one_seat("one").alone(), one_seat("other").alone());
     let queues = (other.clone(), one.clone());
     let refused = one.spawn(move || shutdown_in_order(&[&queues.0, &queues.1], PATIENCE).is_err());
     assert!(refused.join().unwrap());
@@ -142,7 +130,7 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
 
 #[test]
 fn drain_of_a_task_names_the_items_left_at_its_limit() {
-    let (queue, is_polled) = (one_seat("waits"), Count::default());
+    let (queue, is_polled) = (one_seat("waits").alone(), Count::default());
     let mut handle = queue.spawn_async(async move {
         is_polled.add();
         pending::<()>().await;
@@ -162,7 +150,7 @@ fn drain_of_a_task_names_the_items_left_at_its_limit() {
 
 #[test]
 fn the_closures_of_strands_are_cancelled_at_the_limit() {
-    let queue = one_seat("strands");
+    let queue = one_seat("strands").alone();
     let strand = queue.strand(());
     let (open, hole) = stopper();
     strand.spawn_detached(move |()| hole.sit()).unwrap();
@@ -178,25 +166,18 @@ fn the_closures_of_strands_are_cancelled_at_the_limit() {
 
 #[test]
 fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
-    let queue = queue("cancelled").help(false).alone();
-    let (send, started) = mpsc::channel();
-    let sleeper = {
-        let send = send.clone();
-        queue.spawn(move || {
-            let token = CancellationToken::current();
-            send.send(()).unwrap();
-            token.wait_timeout(HOUR)
-        })
-    };
+    let (queue, started) = (queue("cancelled").help(false).alone(), Count::default());
+    let sleeper = queue.spawn(move || {
+        let token = CancellationToken::current();
+        started.add();
+        token.wait_timeout(HOUR)
+    });
     queue.detach(move || {
-        send.send(()).unwrap();
+        started.add();
         wait_until(workqueue::is_cancelled);
     });
-    for _ in 0..2 {
-        started.recv_timeout(PATIENCE).unwrap();
-    }
+    wait_until(|| started.get() == 2);
     let busy = queue.shutdown(Duration::ZERO).unwrap_err();
     assert!(busy.to_string().contains("still has 2 items"), "{busy}");
-    assert!(ends(move || sleeper.join()).unwrap());
-    ends(move || drop(queue));
+    assert!(sleeper.join().unwrap());
 }

@@ -77,21 +77,14 @@ fn closures_and_results_of_any_size_arrive_whole() {
         assert!(queue.in_worker(move |_| sent) == sent, "{N} bytes, detached");
     }
     let queue = queue("sizes").alone();
+    let small: [fn(&Workqueue); 5] =
+        [check::<0>, check::<1>, check::<16>, check::<17>, check::<80>];
+    let around_256 = [check::<207>, check::<208>, check::<209>, check::<256>, check::<257>];
     for _ in 0..20 {
-        check::<0>(&queue);
-        check::<1>(&queue);
-        check::<16>(&queue);
-        check::<17>(&queue);
-        check::<80>(&queue);
-        check::<207>(&queue);
-        check::<208>(&queue);
-        check::<209>(&queue);
-        check::<256>(&queue);
-        check::<257>(&queue);
+        small.iter().chain(&around_256).for_each(|check| check(&queue));
         check::<5000>(&queue);
     }
-    // The first closure is small and has a large result. The second is large and has a small
-    // result.
+    // The result is larger than the closure, or smaller.
     assert_eq!(queue.spawn(|| [3u64; 400]).join().unwrap(), [3; 400]);
     let large = [1u64; 400];
     assert_eq!(queue.spawn(move || large.iter().sum::<u64>()).join().unwrap(), 400);
@@ -197,24 +190,8 @@ fn many_closures_are_queued_in_their_order_and_each_runs_once() {
         queue.drain().unwrap();
         assert!(log.take().into_iter().eq(0..count));
     }
-}
-
-#[test]
-fn closures_yielded_before_a_panic_of_the_iterator_run() {
-    let (queue, census) = (queue("all").alone(), Census::default());
-    let funcs = (0..100).map(|i| {
-        assert!(i < 70, "no more");
-        census.closure()
-    });
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs))).is_err());
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().completed, 70);
-    census.all_dropped(70);
-}
-
-#[test]
-fn a_full_queue_accepts_closures_up_to_its_capacity() {
-    let queue = queue("all").capacity(3).paused();
+    // A full queue accepts closures up to its capacity.
+    let queue = self::queue("all").capacity(3).paused();
     assert_eq!(queue.task().spawn_detached_all((0..10).map(|_| || ())), 3);
     assert_eq!((waiting(&queue), queue.stats().refused), (3, 7));
     queue.resume_and_drain();
@@ -235,4 +212,14 @@ fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
     let stats = queue.stats();
     assert_eq!((stats.completed, stats.refused), (64, 36));
     census.all_dropped(100);
+    // The closures that were yielded before a panic of the iterator run.
+    let (queue, census) = (self::queue("all").alone(), Census::default());
+    let funcs = (0..100).map(|i| {
+        assert!(i < 70, "no more");
+        census.closure()
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs))).is_err());
+    queue.drain().unwrap();
+    assert_eq!(queue.stats().completed, 70);
+    census.all_dropped(70);
 }

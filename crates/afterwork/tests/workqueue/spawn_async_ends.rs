@@ -23,8 +23,7 @@ fn drain_waits_for_futures_that_wait() {
     wait_until(|| door.nr_waiting() == 3);
     thread::scope(|scope| {
         scope.spawn(|| {
-            queue.drain().unwrap();
-            assert_eq!(ended.get(), 3);
+            assert_eq!(ended.after_drain(&queue), 3);
         });
         door.open();
     });
@@ -190,14 +189,12 @@ fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
 fn a_future_that_panics_as_it_is_dropped_panicked() {
     let queue = queue("panic").alone();
     let fuse = |text| at_drop(move || panic_any(text));
-    let first = fuse("a future");
     let mut cancelled = queue.spawn_async(async move {
-        let _first = first;
+        let _fuse = fuse("a future");
         pending::<()>().await;
     });
     cancelled.cancel();
-    let outcome = cancelled.join();
-    assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
+    assert!(matches!(cancelled.join(), Err(JoinError::Panicked(_) | JoinError::Cancelled)));
     // The drops of a future and of its value may both panic.
     for _ in 0..4 {
         let first = fuse("a future");
@@ -223,9 +220,7 @@ fn a_future_that_panics_as_it_is_dropped_panicked() {
 #[test]
 fn a_future_without_handle_and_wakers_is_dropped() {
     let (queue, census) = (queue("forlorn").alone(), Census::default());
-    for _ in 0..20 {
-        drop(queue.spawn_async(census.future()));
-    }
+    (0..20).for_each(|_| drop(queue.spawn_async(census.future())));
     queue.drain().unwrap();
     census.all_dropped(20);
 }
@@ -255,8 +250,7 @@ fn a_detached_future_that_a_waker_keeps_is_polled() {
     waits_at(&queue, &door, ended);
     wait_until(|| door.nr_waiting() == 1);
     door.open();
-    queue.drain().unwrap();
-    assert_eq!(ended.get(), 1);
+    assert_eq!(ended.after_drain(&queue), 1);
 }
 
 /// Starts a future that returns `value` when the lure has ended.

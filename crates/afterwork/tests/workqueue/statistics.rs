@@ -38,7 +38,7 @@ fn started_by_pools(registry: &Registry) -> u64 {
 
 #[test]
 fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
-    let queue = queue("cancelled").help(false).max_active(1).alone();
+    let queue = one_seat("cancelled").alone();
     let plug = plug_into(&queue);
     let works = [(); 10].map(|()| Work::new(|| ()));
     assert_eq!(queue.task().enqueue_all(&works), 10);
@@ -71,7 +71,7 @@ fn cpu_time_does_not_count_sleep() {
 
 /// Runs items that sleep for a millisecond each. Returns the queue, whose statistics are complete.
 fn known_of_slow_items(count: usize) -> Workqueue {
-    let queue = queue("slow").help(false).max_active(1).alone();
+    let queue = one_seat("slow").alone();
     let plug = plug_into(&queue);
     (0..count).for_each(|_| queue.detach(|| thread::sleep(MS)));
     // The query adopts the injector, so that all items count as queued by now.
@@ -79,20 +79,6 @@ fn known_of_slow_items(count: usize) -> Workqueue {
     plug.release_and_drain(&queue);
     wait_until(|| queue.stats().completed == count as u64 + 1);
     queue
-}
-
-/// Returns a function that spins, and its step, which is 1 as soon as the function runs. Setting it
-/// to 2 ends the function.
-fn spins() -> (impl FnMut() + Send + 'static, Arc<AtomicU32>) {
-    let step = Arc::new(AtomicU32::new(0));
-    let its = step.clone();
-    let spin = move || {
-        its.store(1, Ordering::Release);
-        while its.load(Ordering::Acquire) < 2 {
-            thread::yield_now();
-        }
-    };
-    (spin, step)
 }
 
 #[test]
@@ -134,19 +120,20 @@ fn wait_times_and_starts_never_fall() {
     // Uses the other seat, so that no worker takes the items that the blocked one returns.
     let plug = plug_into(&queue);
     let (go, may_go) = mpsc::channel::<()>();
-    let (mut spin, step) = spins();
+    let (began, stop) = (Count::default(), Count::default());
     let first = Work::new(move || {
-        spin();
+        began.add();
+        hogging(stop)();
         // The worker returns its local batch to the pool.
         let _ = workqueue::blocking(|| may_go.recv());
     });
     let works: Vec<_> = [first].into_iter().chain(works).collect();
     queue.task().enqueue_all(&works);
-    wait_until(|| step.load(Ordering::Acquire) == 1);
+    wait_until(|| began.get() == 1);
     let started = || (queue.stats().started, started_by_pools(&registry));
     assert_eq!(started(), (202, 202), "the local batch has not started");
     let before = queue.report().wait;
-    step.store(2, Ordering::Release);
+    stop.add();
     wait_until(|| waiting(&queue) == 200);
     let after = queue.report().wait;
     assert_eq!(started(), (202, 202));
@@ -164,11 +151,9 @@ fn items_of_alternating_queues_all_count_in_the_times() {
         let queues = ["a", "b"].map(|name| queue(name).help(false).on(&registry));
         let plugs = queues.each_ref().map(plug_into);
         // The worker alternates between the queues before it records the times of either again.
+        let nr_runs = Count::default();
         for _ in 0..500 {
-            for queue in &queues {
-                queue.detach(|| ());
-                queue.detach(|| ());
-            }
+            queues.iter().for_each(|queue| nr_runs.spawn(2, queue));
         }
         plugs.iter().for_each(Plug::release);
         for queue in &queues {
@@ -181,28 +166,13 @@ fn items_of_alternating_queues_all_count_in_the_times() {
 }
 
 #[test]
-fn a_worker_that_exits_records_its_remaining_times() {
-    // A worker records the first item, and records others only when it must.
-    let registry = tuned("1 core", |it| it.wait_sample = 1_000_000);
-    let queue = queue("left").help(false).on(&registry);
-    (0..10).for_each(|_| queue.spawn(|| ()).join().unwrap());
-    queue.drain().unwrap();
-    // The queue no longer uses its former pool.
-    queue.set_attrs(|attrs| attrs.nice = 1).unwrap();
-    wait_until(|| registry.pool_stats().iter().all(|it| it.nr_workers == 0));
-    assert_eq!((queue.report().wait.count, queue.report().run.count), (10, 10));
-}
-
-#[test]
 fn items_run_by_joiners_are_not_counted_as_waiting() {
     // The monitor does not replace the worker that is busy.
     let registry = unwatched("1 core");
     let hogged = queue("hog").help(false).on(&registry);
     let queue = queue("helped").on(&registry);
     for reads in [true, false] {
-        let (spin, step) = spins();
-        hogged.detach(spin);
-        wait_until(|| step.load(Ordering::Acquire) == 1);
+        let plug = plug_into(&hogged);
         for _ in 0..50 {
             // The first item cannot be taken out of the injector, because it is not the newest.
             let (first, second) = (queue.spawn(|| ()), queue.spawn(|| ()));
@@ -212,9 +182,8 @@ fn items_run_by_joiners_are_not_counted_as_waiting() {
         if reads {
             assert_eq!((waiting(&queue), queue.report().oldest), (0, None));
         }
-        step.store(2, Ordering::Release);
         queue.drain().unwrap();
-        hogged.drain().unwrap();
+        plug.release_and_drain(&hogged);
     }
     let stats = queue.stats();
     assert_eq!((stats.helped, stats.started, stats.completed), (200, 0, 0));
@@ -246,14 +215,21 @@ fn run_times_count_each_run_by_itself() {
     assert_eq!(runs.count, 21, "{runs:?}");
     assert!(runs.quantile_ns(0.05) >= 1_000_000, "{runs:?}");
     assert!(runs.total_ns >= 20_000_000, "{runs:?}");
+    // A worker records the first item, and records others only when it must.
+    let registry = tuned("1 core", |it| it.wait_sample = 1_000_000);
+    let queue = self::queue("left").help(false).on(&registry);
+    (0..10).for_each(|_| queue.spawn(|| ()).join().unwrap());
+    queue.drain().unwrap();
+    // The queue no longer uses its former pool.
+    queue.set_attrs(|attrs| attrs.nice = 1).unwrap();
+    wait_until(|| registry.pool_stats().iter().all(|it| it.nr_workers == 0));
+    assert_eq!((queue.report().wait.count, queue.report().run.count), (10, 10));
 }
 
 #[test]
 fn a_wait_lasts_from_the_enqueue_to_the_start() {
-    let queue = queue("waits").help(false).max_active(1);
-    let queue = queue.on(&registry("1 core"));
-    let plug = plug_into(&queue);
-    let waits = queue.spawn(|| ());
+    let queue = one_seat("waits").on(&registry("1 core"));
+    let (plug, waits) = (plug_into(&queue), queue.spawn(|| ()));
     let from = Instant::now();
     thread::sleep(20 * MS);
     let waited = from.elapsed();
@@ -269,7 +245,7 @@ fn a_wait_lasts_from_the_enqueue_to_the_start() {
 #[test]
 fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
     let registry = registry("1 core");
-    let [old, new] = ["old", "new"].map(|it| queue(it).help(false).max_active(1).on(&registry));
+    let [old, new] = ["old", "new"].map(|it| one_seat(it).on(&registry));
     let plugs = [plug_into(&old), plug_into(&new)];
     old.detach(|| ());
     // The query adopts the item, so that the next push finds an empty pool again.
@@ -284,7 +260,7 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
 #[test]
 fn no_time_is_measured_with_sampling_off() {
     let registry = tuned("1 core", |it| it.wait_sample = 0);
-    let queue = queue("waits").help(false).max_active(1).on(&registry);
+    let queue = one_seat("waits").on(&registry);
     let plug = plug_into(&queue);
     let waits = queue.spawn(|| ());
     assert_eq!(queue.report().oldest, None);
@@ -292,8 +268,7 @@ fn no_time_is_measured_with_sampling_off() {
     waits.join().unwrap();
     queue.drain().unwrap();
     wait_until(|| queue.stats().completed == 2);
-    assert_eq!(queue.report().wait.count, 0);
-    assert_eq!(queue.report().run.count, 0);
+    assert_eq!((queue.report().wait.count, queue.report().run.count), (0, 0));
 }
 
 #[test]
@@ -322,38 +297,32 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
 
 #[test]
 fn system_queues_exist_once_under_the_kernels_names() {
-    let queues = [
-        (workqueue::system().unwrap(), "events"),
-        (workqueue::system_highpri().unwrap(), "events_highpri"),
-        (workqueue::system_long().unwrap(), "events_long"),
-        (workqueue::system_unbound().unwrap(), "events_unbound"),
-    ];
-    for (i, (queue, name)) in queues.into_iter().enumerate() {
-        assert_eq!(queue.name(), name);
-        assert_eq!(queue.spawn(move || i).join().unwrap(), i);
+    use workqueue::{system, system_highpri, system_long, system_unbound};
+    let queues = [system(), system_highpri(), system_long(), system_unbound()].map(Result::unwrap);
+    let names = queues.map(Workqueue::name);
+    assert_eq!(names, ["events", "events_highpri", "events_long", "events_unbound"]);
+    for queue in queues {
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     }
-    assert!(std::ptr::eq(workqueue::system().unwrap(), queues[0].0));
+    assert!(std::ptr::eq(system().unwrap(), queues[0]));
 }
 
 #[test]
 fn the_nice_value_of_system_highpri_shows_its_priority() {
-    let queue = workqueue::system_highpri().unwrap();
     let may = sync::thread::may_set_nice(-20).is_ok();
-    assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
+    let attrs = workqueue::system_highpri().unwrap().report().attrs;
+    assert_eq!(attrs.nice, if may { -20 } else { 0 });
 }
 
 #[test]
 fn items_of_surplus_workers_are_counted() {
     const NR_WORKERS: usize = 8;
-    let queue = queue("surplus").max_active(16).help(false);
-    let queue = queue.on(&registry("1 core"));
+    let queue = queue("surplus").max_active(16).help(false).on(&registry("1 core"));
+    let barrier = Shared::new(Barrier::new(NR_WORKERS));
     for round in 1..=20 {
-        let barrier = Arc::new(Barrier::new(NR_WORKERS));
         for _ in 0..NR_WORKERS {
-            let barrier = barrier.clone();
             // All workers block at once, and return at once to a pool of one CPU.
-            let waits = move || _ = workqueue::blocking(|| barrier.wait());
-            queue.detach(waits);
+            queue.detach(move || _ = blocking(|| barrier.wait()));
         }
         queue.drain().unwrap();
         let expected = (round * NR_WORKERS) as u64;

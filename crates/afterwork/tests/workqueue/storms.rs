@@ -34,7 +34,6 @@ fn deep_joins_end_though_items_panic_and_threads_fail() {
     }
 }
 
-/// Creates and drops an object of one kind.
 type Makes = fn(&Workqueue);
 
 #[test]
@@ -42,7 +41,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
         let registry = registry("2 core");
         let idle = queue("idle").on(&registry);
-        let full = queue("full").max_active(1).help(false).on(&registry);
+        let full = one_seat("full").on(&registry);
         let plug = plug_into(&full);
         let kinds: [(&str, &Workqueue, Makes); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
@@ -96,7 +95,6 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
     });
 }
 
-/// Uses queues of one kind on a registry.
 type Uses = fn(&Registry, usize);
 
 #[test]

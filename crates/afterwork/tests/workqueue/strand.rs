@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Creates a queue and a strand of numbers.
 fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
     let queue = queue("strand").alone();
     let strand = queue.strand(Vec::new());
@@ -44,9 +43,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
     const COUNT: usize = 10_000;
     let queue = queue("strands").alone();
     let strands: Vec<_> = (0..COUNT).map(|number| queue.strand(number)).collect();
-    for strand in &strands {
-        detach(strand, |number| *number *= 2);
-    }
+    strands.iter().for_each(|strand| detach(strand, |number| *number *= 2));
     let sums: Vec<_> = strands.iter().map(|strand| strand.spawn(|number| *number)).collect();
     let sum: usize = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
     assert_eq!(sum, COUNT * (COUNT - 1));
@@ -140,17 +137,17 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
         let timed = own.spawn(|_| ()).join_timeout(PATIENCE);
         [joined, awaited, timed.expect("it does not wait")]
     });
-    for outcome in ends(move || both.join()).unwrap() {
+    for outcome in both.join().unwrap() {
         assert!(matches!(outcome, Err(JoinError::OwnQueue)));
     }
     let (one, other) = (queue.strand(1), queue.strand(2));
     let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
-    assert_eq!(ends(move || sum.join()).unwrap(), 3);
+    assert_eq!(sum.join().unwrap(), 3);
     // On a queue with one seat, a closure of another strand cannot start either.
     let queue = queue_of_one();
     let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
-    assert!(matches!(ends(move || outcome.join()).unwrap(), Err(JoinError::OwnQueue)));
+    assert!(matches!(outcome.join().unwrap(), Err(JoinError::OwnQueue)));
 }
 
 #[test]
@@ -215,11 +212,9 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     }
     // There are more chains than a batch has closures.
     (0..100).for_each(|_| again(strand.clone(), stop));
-    let flushed = queue.clone();
-    ends(move || flushed.flush()).unwrap();
+    queue.clone().flush().unwrap();
     // Other items run in between, although there is only one seat.
-    let item = queue.spawn(|| 7);
-    assert_eq!(ends(move || item.join()).unwrap(), 7);
+    assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     stop.add();
     queue.drain().unwrap();
 }
@@ -247,20 +242,17 @@ fn strand_yields_to_others_after_a_batch() {
 #[test]
 fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     let queue = queue("strand").alone();
-    let strands: Vec<_> = (0..4).map(|_| queue.strand(0u32)).collect();
-    let nr_run = Count::default();
-    ends(move || {
-        for _ in 0..200 {
-            let spawn = |number: usize| strands[number % 4].spawn(move |_| nr_run.add());
-            let handles: Vec<_> = (0..400).map(spawn).collect();
-            queue.cancel_all();
-            for handle in handles {
-                assert!(matches!(handle.join(), Ok(()) | Err(JoinError::Cancelled)));
-            }
+    let strands = [(); 4].map(|()| queue.strand(()));
+    for _ in 0..200 {
+        let spawn = |number: usize| strands[number % 4].spawn(|()| ());
+        let handles: Vec<_> = (0..400).map(spawn).collect();
+        queue.cancel_all();
+        for handle in handles {
+            assert!(matches!(handle.join(), Ok(()) | Err(JoinError::Cancelled)));
         }
-        queue.flush().unwrap();
-        assert!(strands.iter().all(|strand| strand.backlog() == 0));
-    });
+    }
+    queue.flush().unwrap();
+    assert!(strands.iter().all(|strand| strand.backlog() == 0));
 }
 
 /// The second cancel occurs while the strand runs and is queued again, after a batch.
@@ -279,6 +271,5 @@ fn closures_that_are_spawned_after_a_bulk_cancel_run() {
             send.send(last.spawn(|()| 7)).unwrap();
         });
     });
-    let later = receive.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(ends(move || later.join()).unwrap(), 7);
+    assert_eq!(receive.recv_timeout(PATIENCE).unwrap().join().unwrap(), 7);
 }

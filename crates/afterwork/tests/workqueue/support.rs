@@ -2,6 +2,7 @@
 
 pub use std::{
     any::Any,
+    borrow::Borrow,
     cell::RefCell,
     collections::BTreeSet,
     fs,
@@ -46,7 +47,6 @@ pub fn registry(machine: &str) -> Registry {
     tuned(machine, |_| ())
 }
 
-/// Creates a registry with changed parameters.
 pub fn tuned(machine: &str, change: impl FnOnce(&mut Params)) -> Registry {
     let mut params = Params::default();
     change(&mut params);
@@ -73,26 +73,26 @@ pub fn unwatched(machine: &str) -> Registry {
     tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
 
-/// Builds queues.
-pub trait On {
-    fn on(self, registry: &Registry) -> Workqueue;
-    /// Builds a queue on a registry of its own, with two CPUs in one pool.
-    fn alone(self) -> Workqueue;
-    /// Builds a paused queue on a registry of its own.
-    fn paused(self) -> Workqueue;
+/// Creates a registry that cannot create threads other than its own.
+pub fn threadless(machine: &str) -> Registry {
+    let registry = registry(machine);
+    registry.refuse_threads(true);
+    registry
 }
 
-impl On for Builder {
+pub trait On: Into<Builder> {
     #[track_caller]
     fn on(self, registry: &Registry) -> Workqueue {
-        self.build_in(registry).unwrap()
+        self.into().build_in(registry).unwrap()
     }
 
+    /// Builds a queue on a registry of its own, with two CPUs in one pool.
     #[track_caller]
     fn alone(self) -> Workqueue {
         self.on(&registry("2 core"))
     }
 
+    /// Builds a paused queue on a registry of its own.
     #[track_caller]
     fn paused(self) -> Workqueue {
         let queue = self.alone();
@@ -101,42 +101,33 @@ impl On for Builder {
     }
 }
 
-/// Shorter calls, which panic if the queue rejects them.
-pub trait Shorter {
-    fn detach(&self, func: impl FnOnce() + Send + 'static);
-    /// Spawns a closure that gets a handle to the queue.
-    fn spawn_own<T: Send + 'static>(
-        &self,
-        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
-    ) -> JoinHandle<T>;
-    /// Runs `func` on a worker, never on a helper, and returns its result.
-    fn in_worker<T: Send + 'static>(
-        &self,
-        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
-    ) -> T;
-    fn resume_and_drain(&self);
-}
+impl On for Builder {}
 
-impl Shorter for Workqueue {
+/// Uses queues that reject nothing.
+pub trait Use: Borrow<Workqueue> {
     #[track_caller]
     fn detach(&self, func: impl FnOnce() + Send + 'static) {
-        self.spawn_detached(func).unwrap();
+        self.borrow().spawn_detached(func).unwrap();
     }
 
-    fn spawn_own<T: Send + 'static>(
-        &self,
-        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let own = self.clone();
-        self.spawn(move || func(&own))
+    /// Spawns a closure that gets a handle to the queue.
+    fn spawn_own<T, F>(&self, func: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Workqueue) -> T + Send + 'static,
+    {
+        let own = self.borrow().clone();
+        self.borrow().spawn(move || func(&own))
     }
 
+    /// Runs `func` on a worker, never on a helper, and returns its result.
     #[track_caller]
-    fn in_worker<T: Send + 'static>(
-        &self,
-        func: impl FnOnce(&Workqueue) -> T + Send + 'static,
-    ) -> T {
-        let own = self.clone();
+    fn in_worker<T, F>(&self, func: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce(&Workqueue) -> T + Send + 'static,
+    {
+        let own = self.borrow().clone();
         let (send, receive) = mpsc::channel();
         self.detach(move || _ = send.send(func(&own)));
         receive.recv_timeout(PATIENCE).expect("the item ended without a value")
@@ -144,10 +135,12 @@ impl Shorter for Workqueue {
 
     #[track_caller]
     fn resume_and_drain(&self) {
-        self.resume();
-        self.drain().unwrap();
+        self.borrow().resume();
+        self.borrow().drain().unwrap();
     }
 }
+
+impl Use for Workqueue {}
 
 pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
@@ -178,7 +171,6 @@ pub fn drain_begun(queue: &Workqueue) -> thread::JoinHandle<()> {
     drainer
 }
 
-/// Returns a builder of a queue.
 pub fn queue(name: &str) -> Builder {
     must_end();
     Workqueue::builder(name)
@@ -205,20 +197,12 @@ pub fn must_end() {
     LIFE.with(|_| ());
 }
 
-/// Runs a test, and ends the process if it hangs. Use this if the queues are created on other
-/// threads.
-pub fn ends<T>(test: impl FnOnce() -> T) -> T {
-    must_end();
-    test()
-}
-
 /// Waits until `condition` holds. Use this only for conditions without an event.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(holds_within(PATIENCE, condition), "it never held");
 }
 
-/// Returns `true` if `condition` holds within `span`.
 pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + span;
     loop {
@@ -263,7 +247,6 @@ pub struct Plug {
     release: Sender<()>,
 }
 
-/// The item's side of a [`Plug`].
 pub struct Hole {
     entered: Sender<()>,
     release: Receiver<()>,
@@ -276,12 +259,10 @@ pub fn stopper() -> (Plug, Hole) {
 }
 
 impl Plug {
-    /// Waits until an item blocks in the hole.
     pub fn wait_until_stuck(&self) {
         self.entered.recv_timeout(PATIENCE).expect("no thread arrived");
     }
 
-    /// Releases the blocked item once.
     pub fn release(&self) {
         self.release.send(()).unwrap();
     }
@@ -424,7 +405,6 @@ pub fn one_seat(name: &str) -> Builder {
     queue(name).max_active(1).help(false)
 }
 
-/// Builds an ordered queue, and one with a single seat.
 pub fn ordered_and_narrow() -> [Workqueue; 2] {
     [queue("ordered").ordered(), queue("narrow").max_active(1)].map(On::alone)
 }
@@ -432,9 +412,7 @@ pub fn ordered_and_narrow() -> [Workqueue; 2] {
 /// Queues `count` items, each of which ends when all are running.
 pub fn meet_in(queue: &Workqueue, count: usize) {
     let all = Shared::new(Barrier::new(count));
-    for _ in 0..count {
-        queue.detach(move || _ = all.wait());
-    }
+    (0..count).for_each(|_| queue.detach(move || _ = all.wait()));
 }
 
 /// Returns the reports of `registry` from now on.
@@ -444,7 +422,6 @@ pub fn reports(registry: &Registry) -> Receiver<Report> {
     reports
 }
 
-/// Calls a closure when it is dropped.
 pub struct AtDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtDrop<F> {
@@ -471,13 +448,11 @@ pub fn waker_once(act: impl FnOnce() + Send + 'static) -> Waker {
     })
 }
 
-/// Returns a waker that counts its wake-ups.
 pub fn counting_waker() -> (Waker, Count) {
     let rings = Count::default();
     (waker(rings.adder()), rings)
 }
 
-/// Returns a waker that calls `wake`.
 pub fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     struct Calls<F>(F);
     impl<F: Fn() + Send + Sync> Wake for Calls<F> {
@@ -559,7 +534,6 @@ impl Gauge {
         result
     }
 
-    /// Queues `count` items that yield inside.
     pub fn crowd(self, queue: &Workqueue, count: usize) {
         (0..count).for_each(|_| queue.detach(move || self.within(thread::yield_now)));
     }
@@ -576,7 +550,6 @@ pub struct Census {
     dropped: Shared<AtomicUsize>,
 }
 
-/// Counts as alive until it is dropped.
 pub struct Life(Census);
 
 impl Census {
@@ -585,7 +558,6 @@ impl Census {
         Life(self)
     }
 
-    /// Returns a closure that owns a life.
     pub fn closure(self) -> impl FnOnce() + Send + 'static {
         let life = self.life();
         move || drop(life)
@@ -623,7 +595,6 @@ impl Drop for Life {
     }
 }
 
-/// Returns a closure that owns `value`.
 pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
     move || _ = &value
 }
@@ -639,29 +610,13 @@ pub fn keeping(
     }
 }
 
-/// Records values in order.
-pub struct Log<T: 'static>(Shared<Mutex<Vec<T>>>);
-
-impl<T> Clone for Log<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Log<T> {}
-
-impl<T> Default for Log<T> {
-    fn default() -> Self {
-        Self(Shared::default())
-    }
-}
+pub type Log<T> = Shared<Mutex<Vec<T>>>;
 
 impl<T: Send + 'static> Log<T> {
     pub fn push(self, value: T) {
-        self.0.lock().unwrap().push(value);
+        self.lock().unwrap().push(value);
     }
 
-    /// Returns a closure that records `value`.
     pub fn note(self, value: T) -> impl Fn() + Send + 'static
     where
         T: Clone,
@@ -669,32 +624,34 @@ impl<T: Send + 'static> Log<T> {
         move || self.push(value.clone())
     }
 
-    /// Removes and returns the values.
     pub fn take(self) -> Vec<T> {
-        mem::take(&mut self.0.lock().unwrap())
+        mem::take(&mut self.lock().unwrap())
     }
 }
 
-#[derive(Clone, Copy, Default)]
-pub struct Count(Shared<AtomicUsize>);
+pub type Count = Shared<AtomicUsize>;
 
 impl Count {
-    /// Returns a closure that counts its calls.
     pub fn adder(self) -> impl Fn() + Send + Sync + 'static {
         move || self.add()
     }
 
-    /// Queues `nr` items that count their runs.
     pub fn spawn(self, nr: usize, queue: &Workqueue) {
         (0..nr).for_each(|_| queue.detach(self.adder()));
     }
 
     pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.fetch_add(1, Ordering::SeqCst);
     }
 
     pub fn get(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.load(Ordering::SeqCst)
+    }
+
+    #[track_caller]
+    pub fn after_drain(&self, queue: &Workqueue) -> usize {
+        queue.drain().unwrap();
+        self.get()
     }
 }
 
@@ -707,12 +664,10 @@ pub fn hogging(stop: Count) -> impl FnOnce() + Send + 'static {
     }
 }
 
-/// Creates an item that counts its runs.
 pub fn counting(count: Count) -> Work {
     Work::new(count.adder())
 }
 
-/// Creates an item and the count of its runs.
 pub fn counted() -> (Work, Count) {
     let count = Count::default();
     (counting(count), count)
@@ -756,7 +711,6 @@ pub fn others_sleep() {
     });
 }
 
-/// Returns the size of the process's address space.
 pub fn mapped_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
@@ -771,7 +725,6 @@ pub fn leave_bytes(spare: u64) -> Rlimit {
     before
 }
 
-/// Returns the resident memory of the process in KiB.
 pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
@@ -788,7 +741,6 @@ pub fn retains_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
 }
 
-/// Returns the names of the library's threads in this process.
 pub fn our_threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     tasks
@@ -798,7 +750,6 @@ pub fn our_threads() -> Vec<String> {
         .collect()
 }
 
-/// Returns the number of threads of the process.
 pub fn nr_threads() -> usize {
     status("Threads:")
 }

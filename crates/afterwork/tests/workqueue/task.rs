@@ -45,8 +45,7 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
 
 #[test]
 fn a_full_queue_returns_each_kind_of_work() {
-    let queue = queue("full").capacity(1).alone();
-    queue.pause();
+    let queue = queue("full").capacity(1).paused();
     let first = on_cpu(&queue, 1).try_spawn(|| 1).unwrap();
     let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
     assert!(future.is_full());
@@ -132,8 +131,7 @@ fn every_error_becomes_an_io_error() {
         error.kind()
     }
     use io::ErrorKind::{BrokenPipe, InvalidInput, TimedOut, WouldBlock};
-    let queue = queue("errors").capacity(1).alone();
-    queue.pause();
+    let queue = queue("errors").capacity(1).paused();
     let first = queue.spawn(|| ());
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
     assert_eq!(kind(queue.drain_timeout(Duration::ZERO).unwrap_err()), TimedOut);

@@ -70,9 +70,18 @@ fn a_set_and_its_slots_are_used_again() {
     sum += set.results().map(Result::unwrap).sum::<i32>();
     let expected: i32 = (0..200).map(|round| (0..round % 7).sum::<i32>()).sum();
     assert_eq!(sum, expected);
+    // Detached items run, and the set can be used again.
+    let (queue, count) = (self::queue("set").alone(), Count::default());
+    let mut set = TaskSet::new(&queue);
+    (0..3).for_each(|_| set.spawn(count.adder()));
+    set.detach_all();
+    assert!(set.is_empty());
+    assert_eq!(count.after_drain(&queue), 3);
+    set.spawn(|| ());
+    assert!(set.join_next_blocking().unwrap().is_ok());
+    assert!(set.try_join_next().is_none());
 }
 
-/// Adds a blocked item.
 fn stuck_in_set(set: &mut TaskSet<()>) -> Plug {
     stuck(|hole| set.spawn(move || hole.sit())).1
 }
@@ -113,6 +122,12 @@ fn a_dropped_set_cancels_its_waiting_items_and_futures() {
     census.all_dropped(8);
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
+    // It cancels the others if the drop of one panics.
+    let queue = self::queue("set").paused();
+    let (mut set, census) = (TaskSet::new(&queue), Census::default());
+    (0..3).for_each(|_| set.spawn(owning((bomb(), census.life()))));
+    drop(set);
+    census.all_dropped(3);
 }
 
 #[test]
@@ -149,11 +164,8 @@ fn cancelled_or_expired_items_wake_the_waiter_of_a_set() {
     let results = waiting.join().unwrap();
     assert!(results.len() == 2 && results.into_iter().all(is_cancelled));
     assert!(has_expired(late.join_next_blocking().unwrap()));
-}
-
-#[test]
-fn a_deadline_wakes_the_waiter_of_a_set() {
-    let queue = queue("set").paused();
+    // A deadline wakes the waiter.
+    let queue = self::queue("set").paused();
     let mut set = TaskSet::new(&queue);
     set.add(queue.task().deadline(Instant::now() + SHORT).spawn(|| 1));
     set.spawn(|| 2);
@@ -185,29 +197,6 @@ fn item_started_by_its_deadline_leaves_a_set_once() {
         Err(_) => assert!(set.join_next_blocking().unwrap().is_err()),
     }
     assert!(set.join_next_blocking().is_none());
-}
-
-#[test]
-fn a_set_cancels_the_others_if_the_drop_of_one_panics() {
-    let queue = queue("set").paused();
-    let (mut set, census) = (TaskSet::new(&queue), Census::default());
-    (0..3).for_each(|_| set.spawn(owning((bomb(), census.life()))));
-    drop(set);
-    census.all_dropped(3);
-}
-
-#[test]
-fn detached_items_of_a_set_run() {
-    let (queue, count) = (queue("set").alone(), Count::default());
-    let mut set = TaskSet::new(&queue);
-    (0..3).for_each(|_| set.spawn(count.adder()));
-    set.detach_all();
-    assert!(set.is_empty());
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 3);
-    set.spawn(|| ());
-    assert!(set.join_next_blocking().unwrap().is_ok());
-    assert!(set.try_join_next().is_none());
 }
 
 #[test]

@@ -6,7 +6,6 @@ fn name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Creates a hook that records the threads that call it.
 fn noting(threads: Log<String>) -> Option<ThreadHook> {
     Some(ThreadHook::new(move || threads.push(name())))
 }
@@ -62,7 +61,6 @@ fn hooks_may_panic_and_are_dropped_with_the_last_owner() {
     lives.all_dropped(1);
 }
 
-/// Uses about `kib` KiB of stack.
 fn dig(kib: usize) -> u8 {
     let room = std::hint::black_box([0u8; 1024]);
     let below = if kib > 1 { dig(kib - 1) } else { 0 };
@@ -76,12 +74,9 @@ fn stacks_have_the_size_of_the_parameter() {
     let queue = queue("large").help(false).on(&registry);
     // A stack of 2 MiB is an eighth of this.
     assert_eq!(queue.spawn(|| dig(16 << 10)).join().unwrap(), 0);
-}
-
-#[test]
-fn nested_joins_continue_on_other_stacks() {
+    // Nested joins continue on other stacks.
     let registry = tuned("1 core", |it| it.stack_size = 256 << 10);
-    let queue = queue("nested").max_active(1).on(&registry);
+    let queue = self::queue("nested").max_active(1).on(&registry);
     assert_eq!(queue.in_worker(|own| descend(own, 400)), 400);
 }
 

@@ -2,10 +2,8 @@
 
 use crate::{spawn_async::Lure, support::*};
 
-/// Builds a queue with one seat, in a pool of one CPU.
 fn narrow() -> Workqueue {
-    let queue = queue("narrow").max_active(1).help(false);
-    queue.on(&registry("1 core"))
+    one_seat("narrow").on(&registry("1 core"))
 }
 
 #[test]
@@ -27,14 +25,12 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
 #[test]
 fn urgent_items_overtake_a_local_batch() {
     // Unlike on `narrow`, a worker takes several items at once.
-    let queue = queue("hand").max_active(2).help(false);
-    let (queue, order) = (queue.on(&unwatched("1 core")), Log::default());
-    let (plug, hole) = stopper();
-    let first = Work::new(move || hole.sit());
-    let works: Vec<_> = ["a", "b"].map(|name| Work::new(order.note(name))).into();
-    let all: Vec<_> = [first].into_iter().chain(works).collect();
-    assert_eq!(queue.task().enqueue_all(&all), 3);
-    plug.wait_until_stuck();
+    let queue = queue("hand").max_active(2).help(false).on(&unwatched("1 core"));
+    let order = Log::default();
+    let (_, plug) = stuck(|hole| {
+        let [a, b] = ["a", "b"].map(|name| Work::new(order.note(name)));
+        assert_eq!(queue.task().enqueue_all(&[Work::new(move || hole.sit()), a, b]), 3);
+    });
     let urgent = queue.urgent().unwrap();
     urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
@@ -46,12 +42,8 @@ fn ordinary_items_get_every_tenth_start() {
     let (queue, order) = (narrow(), Log::default());
     let urgent = queue.urgent().unwrap();
     let plug = plug_into(&queue);
-    for _ in 0..3 {
-        queue.detach(order.note("o"));
-    }
-    for _ in 0..25 {
-        urgent.detach(order.note("U"));
-    }
+    (0..3).for_each(|_| queue.detach(order.note("o")));
+    (0..25).for_each(|_| urgent.detach(order.note("U")));
     plug.release_and_drain(&queue);
     let nine = "U U U U U U U U U";
     assert_eq!(order.take().join(" "), format!("{nine} o {nine} o U U U U U U U o"));
@@ -60,13 +52,11 @@ fn ordinary_items_get_every_tenth_start() {
 #[test]
 fn items_of_other_queues_are_overtaken_only_briefly() {
     let registry = registry("1 core");
-    let ours = queue("ours").max_active(1).help(false).on(&registry);
+    let ours = one_seat("ours").on(&registry);
     let theirs = queue("theirs").help(false).on(&registry);
     let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
-    for _ in 0..20 {
-        urgent.detach(order.note("U"));
-    }
+    (0..20).for_each(|_| urgent.detach(order.note("U")));
     let waits = theirs.spawn(order.note("t"));
     plug.release();
     waits.join().unwrap();
@@ -110,34 +100,25 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
     urgent.flush().unwrap();
     assert_eq!(count.get(), 40);
     queue_both(count);
-    queue.drain().unwrap();
-    assert_eq!(count.get(), 80);
+    assert_eq!(count.after_drain(&queue), 80);
     let plug = plug_into(&queue);
     queue_both(never);
     assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
     assert_eq!(queue.cancel_all(), 40);
+    // Cancelled items do not accumulate.
+    for _ in 0..1000 {
+        let work = counting(never);
+        assert!(urgent.enqueue(&work) && work.cancel());
+    }
+    assert_eq!(waiting(&queue), 0);
     plug.release_and_drain(&queue);
     assert_eq!(never.get(), 0);
 }
 
 #[test]
-fn cancelled_urgent_items_do_not_accumulate() {
-    let queue = narrow();
-    let urgent = queue.urgent().unwrap();
-    let plug = plug_into(&queue);
-    for _ in 0..1000 {
-        let work = Work::new(|| ());
-        assert!(urgent.enqueue(&work) && work.cancel());
-    }
-    assert_eq!(waiting(&queue), 0);
-    plug.release();
-}
-
-#[test]
 fn a_capacity_counts_both_lanes() {
-    let queue = queue("full").max_active(1).capacity(2).alone();
+    let queue = queue("full").max_active(1).capacity(2).paused();
     let urgent = queue.urgent().unwrap();
-    queue.pause();
     queue.detach(|| ());
     let waits = urgent.try_spawn(|| ()).unwrap();
     assert!(is_full(urgent.try_spawn(|| ())));
@@ -171,8 +152,8 @@ fn delayed_work_and_futures_stay_in_the_lane_of_their_handle() {
 }
 
 #[test]
-fn the_urgent_lane_exists_on_later_pools() {
-    let queue = queue("moved").max_active(1).help(false).alone();
+fn the_urgent_lane_exists_on_later_pools_and_for_joiners() {
+    let queue = one_seat("moved").alone();
     let (urgent, order) = (queue.urgent().unwrap(), Log::default());
     queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
     let plug = plug_into(&queue);
@@ -180,14 +161,9 @@ fn the_urgent_lane_exists_on_later_pools() {
     urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U o");
-}
-
-#[test]
-fn a_joiner_helps_with_an_urgent_item() {
     let registry = unwatched("1 core");
-    let other = queue("other").on(&registry);
+    let [other, queue] = ["other", "helped"].map(|name| self::queue(name).on(&registry));
     let keeps_worker = plug_into(&other);
-    let queue = queue("helped").on(&registry);
     assert_eq!(queue.urgent().unwrap().spawn(|| 6 * 7).join().unwrap(), 42);
     assert_eq!(queue.stats().helped, 1);
     keeps_worker.release();

@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Returns a registry with changed parameters, and the receiver of its reports.
 fn reporting(change: impl FnOnce(&mut Params)) -> (Registry, Receiver<Report>) {
     let registry = tuned("1 core", change);
     let reports = reports(&registry);
@@ -76,7 +75,7 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
         impatient(it);
         it.max_workers = 8;
     });
-    let single = queue("single").max_active(1).help(false).on(&registry);
+    let single = one_seat("single").on(&registry);
     let plug = plug_into(&single);
     single.detach(|| ());
     // Until then the item waits for a worker, which may be a stall.
