@@ -695,9 +695,7 @@ fn flush_in_a_child_does_not_wait_for_calls_of_the_parent() {
     let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
     let cpu = slots.cpus().first().unwrap();
     let mut owner = slots.attach(cpu).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| slots.queue_percpu_work(cpu, |data| *data += 1));
-    });
+    thread::scope(|scope| _ = scope.spawn(|| slots.queue_percpu_work(cpu, |data| *data += 1)));
     in_child(|| {
         owner.while_parked(|| slots.flush(cpu));
         assert_eq!(owner.with(|data| *data), 0);

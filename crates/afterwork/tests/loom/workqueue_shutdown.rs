@@ -113,9 +113,7 @@ fn cancel_all_races_with_a_run(anew: bool) {
                 work.cancel();
                 queue.enqueue(work);
             }
-            let worker = spawn(move || {
-                go(&machine);
-            });
+            let worker = spawn(move || go(&machine));
             queue.cancel_all();
             // A panic here would be caught, so the failure is counted.
             if !work.is_busy() {

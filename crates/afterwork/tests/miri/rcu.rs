@@ -70,14 +70,11 @@ fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
             scope.spawn(|| {
                 for number in 0..3 {
                     let mine = nr_run.clone();
-                    rcu::call(move || {
-                        mine.fetch_add(1, Ordering::Relaxed);
-                    });
+                    rcu::call(move || _ = mine.fetch_add(1, Ordering::Relaxed));
                     // The closure is too large for a slot in a bag.
                     let (mine, large) = (nr_run.clone(), [number; 40]);
-                    rcu::call(move || {
-                        mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);
-                    });
+                    let add = move || mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);
+                    rcu::call(move || _ = add());
                     rcu::call_drop(vec![number]);
                     let node = Box::into_raw(Box::new(Node(rcu::Head::new(), nr_run.clone())));
                     // SAFETY: the head is the first field of a box that no other code refers to.

@@ -185,9 +185,7 @@ fn work_for_a_forgotten_owner_is_dropped_with_the_data() {
     });
     let hits = Arc::new(builder(Qpw::Queue).build(|_| 0).unwrap());
     let theirs = hits.clone();
-    let owner = std::thread::spawn(move || {
-        std::mem::forget(theirs.attach(cpu(1)).unwrap());
-    });
+    let owner = std::thread::spawn(move || std::mem::forget(theirs.attach(cpu(1)).unwrap()));
     owner.join().unwrap();
     let dropped = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {

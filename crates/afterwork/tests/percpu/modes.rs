@@ -186,9 +186,7 @@ fn absent_owner_is_bypassed_on_request() {
             owner.with(|data| *data += 1);
             owner.with(|data| *data += 1);
         };
-        beside_owner(&slots, operate, call, |owner| {
-            assert_eq!(owner.with(|data| *data), 3);
-        });
+        beside_owner(&slots, operate, call, |owner| assert_eq!(owner.with(|data| *data), 3));
     }
 }
 

@@ -145,9 +145,7 @@ fn try_call_adds_nothing_to_a_full_list() {
     until_full(|| {
         nr_called.fetch_add(1, Ordering::Relaxed);
         let run = || _ = counts.0.fetch_add(1, Ordering::Relaxed);
-        rcu::try_call(run).inspect_err(|Full(_)| {
-            counts.1.fetch_add(1, Ordering::Relaxed);
-        })
+        rcu::try_call(run).inspect_err(|Full(_)| _ = counts.1.fetch_add(1, Ordering::Relaxed))
     });
     rcu::barrier();
     let [nr_run, nr_back] = [&counts.0, &counts.1].map(|nr| nr.load(Ordering::Relaxed));

@@ -51,7 +51,7 @@ use std::{
 use afterwork::{
     mailbox::{Mailbox, Worker},
     rcu::{
-        self, Batch, Full, Head, Rcu, Tunables,
+        self, Batch, Full, Head, Rcu, Stall, Tunables,
         qsbr::Reader,
         srcu::{Domain, OwnedGuard},
     },

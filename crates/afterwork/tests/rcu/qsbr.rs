@@ -38,8 +38,12 @@ impl Loop {
     }
 
     fn step(&self, step: impl FnOnce(&mut Reader) + Send + 'static) {
-        self.step.send(Box::new(step)).unwrap();
+        self.begin(step);
         self.done.recv().unwrap();
+    }
+
+    fn begin(&self, step: impl FnOnce(&mut Reader) + Send + 'static) {
+        self.step.send(Box::new(step)).unwrap();
     }
 
     fn end(self) {
@@ -78,13 +82,12 @@ fn offline_reader_delays_no_grace_period() {
     let reading = Loop::start();
     let (inside, is_inside) = mpsc::channel();
     let (wake, sleeping) = mpsc::channel::<()>();
-    let step: Step = Box::new(move |reader| {
+    reading.begin(move |reader| {
         reader.offline(|| {
             inside.send(()).unwrap();
             sleeping.recv().unwrap();
         });
     });
-    reading.step.send(step).unwrap();
     is_inside.recv().unwrap();
     for _ in 0..10 {
         rcu::synchronize();
@@ -115,7 +118,7 @@ fn report_under_a_guard_or_another_reader_has_no_effect() {
     let reading = Loop::start();
     let (opened, is_open) = mpsc::channel();
     let (close, closing) = mpsc::channel::<()>();
-    let step: Step = Box::new(move |reader| {
+    reading.begin(move |reader| {
         let guard = rcu::read();
         let mut second = Reader::new();
         reader.quiescent();
@@ -125,7 +128,6 @@ fn report_under_a_guard_or_another_reader_has_no_effect() {
         closing.recv().unwrap();
         drop(guard);
     });
-    reading.step.send(step).unwrap();
     is_open.recv().unwrap();
     let cookie = rcu::start_poll();
     for _ in 0..10 {
@@ -208,13 +210,11 @@ fn reader_in_a_thread_local_destructor_may_change_its_state() {
 fn grace_period_waits_for_reading_items_not_idle_workers() {
     let queue = Workqueue::builder("reads").build().unwrap();
     let together = Arc::new(Barrier::new(2));
-    let item = queue.spawn({
-        let together = together.clone();
-        move || {
-            let _reader = Reader::new();
-            together.wait();
-            together.wait();
-        }
+    let theirs = together.clone();
+    let item = queue.spawn(move || {
+        let _reader = Reader::new();
+        theirs.wait();
+        theirs.wait();
     });
     together.wait();
     let cookie = rcu::start_poll();
@@ -231,18 +231,16 @@ fn serving_owner_reads_and_delays_nothing_while_asleep() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     let (seen, sees) = mpsc::channel();
-    let owner = thread::spawn({
-        let cell = cell.clone();
-        move || mailbox.serve(2, |(), reader| seen.send(*cell.load(reader)).unwrap())
+    let read = cell.clone();
+    let owner = thread::spawn(move || {
+        mailbox.serve(2, |(), reader| seen.send(*read.load(reader)).unwrap());
     });
     for number in 1..=20 {
         poster.post(()).unwrap();
         assert_eq!(sees.recv().unwrap(), number - 1);
         cell.replace_sync(number);
     }
-    for _ in 0..7 {
-        poster.post(()).unwrap();
-    }
+    (0..7).for_each(|_| poster.post(()).unwrap());
     drop(poster);
     owner.join().unwrap();
     assert_eq!(sees.iter().collect::<Vec<_>>(), [20; 7]);

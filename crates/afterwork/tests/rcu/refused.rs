@@ -204,16 +204,14 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
     let (send, woken) = mpsc::channel();
     let waker = Arc::new(Woken(send)).into();
     for nr_polls in 1.. {
-        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
-        if polled.is_ready() {
+        if Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_ready() {
             assert!(nr_polls > 3, "no thread could be had");
             return;
         }
         if nr_polls == 3 {
             drop(no_threads.take());
         }
-        let woken = woken.recv_timeout(Duration::from_secs(60));
-        woken.expect("a task that waits for a grace period is woken");
+        woken.recv_timeout(Duration::from_secs(60)).expect("the task is woken");
     }
 }
 

@@ -59,9 +59,7 @@ impl Den {
                 data.pop();
             }),
             7 if may(Act::Handler) => {
-                let watch = slots.drain_when_absent(|_, data| {
-                    contained(|| data.clear());
-                });
+                let watch = slots.drain_when_absent(|_, data| _ = contained(|| data.clear()));
                 percpu::set_online_cpus(&some_cpus(dice));
                 hostile::hide(dice, watch);
             }

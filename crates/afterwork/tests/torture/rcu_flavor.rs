@@ -91,9 +91,7 @@ impl Flavor for Qsbr {
     type Guard<'a> = Round;
     type Cookie = GpCookie;
     fn read(&self) -> Round {
-        ONLINE.with_borrow_mut(|online| {
-            online.get_or_insert_default();
-        });
+        ONLINE.with_borrow_mut(|online| _ = online.get_or_insert_default());
         let is_inner = NR_OPEN.replace(NR_OPEN.get() + 1) > 0;
         Round { inner: is_inner.then(rcu::read) }
     }
