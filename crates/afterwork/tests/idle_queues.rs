@@ -64,7 +64,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let kib: isize = line.split_whitespace().next().unwrap().parse().unwrap();
+    let kib: isize = line.trim_end_matches("kB").trim().parse().unwrap();
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }
 
@@ -80,9 +80,9 @@ fn weigh<T: 'static>(
     let before = in_use();
     all.extend(iter::repeat_with(create).take(count));
     let after = in_use();
-    let each = [0, 1].map(|at| (after[at] - before[at]) / count as isize);
-    println!("| {name} | {} | {} |", each[0], each[1]);
-    assert!(each[0] <= limit, "{name}: {} bytes each", each[0]);
+    let [each, resident] = [0, 1].map(|at| (after[at] - before[at]) / count as isize);
+    println!("| {name} | {each} | {resident} |");
+    assert!(each <= limit, "{name}: {each} bytes each");
     Box::new(all)
 }
 
@@ -145,9 +145,8 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
         let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));
-        for _ in 0..COUNT {
-            queues.push(Workqueue::builder("idle").build_in(&registry).unwrap());
-        }
+        let build = || Workqueue::builder("idle").build_in(&registry).unwrap();
+        queues.extend(iter::repeat_with(build).take(COUNT));
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
         // There may be fewer threads now, because threads of the previous registry may have exited.

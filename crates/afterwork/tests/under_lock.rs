@@ -48,18 +48,14 @@ fn worker_allocates_nothing_under_the_pool_lock() {
     let machine = Topology::synthetic("1 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
     // Only workers run the items, and each adoption includes items of several pwqs.
-    let queues = ["one", "two"].map(|name| {
-        let queue = Workqueue::builder(name).help(false);
-        queue.build_in(&registry).unwrap()
-    });
+    let queues = ["one", "two"]
+        .map(|name| Workqueue::builder(name).help(false).build_in(&registry).unwrap());
     let works: Vec<_> = (0..8).map(|_| Work::new(|| IS_WORKER.set(true))).collect();
     let go_round = || {
         for (work, queue) in works.iter().zip(queues.iter().cycle()) {
             assert!(queue.enqueue(work));
         }
-        for work in &works {
-            work.flush().unwrap();
-        }
+        works.iter().for_each(|work| _ = work.flush().unwrap());
     };
     // In this round, the lists of workers and pwqs grow.
     go_round();

@@ -37,7 +37,6 @@ use afterwork::{
     params::{Params, WakeMode},
     workqueue::{Group, GroupStats, Registry},
 };
-use futures::WakeCounter;
 use history::Log;
 use hostile_workqueue::Lair;
 use items::Subject;
@@ -80,7 +79,7 @@ struct Scene {
     crowded: Crowded,
     yard: Yard,
     lives: Arc<Lives>,
-    wakes: Arc<WakeCounter>,
+    wakes: Wakes,
     stop: AtomicBool,
     nr_spawned: AtomicU64,
     log: Mutex<Log>,
@@ -104,7 +103,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         group,
         places,
         lives,
-        wakes: Arc::default(),
+        wakes: Wakes::default(),
         stop: AtomicBool::new(false),
         nr_spawned: AtomicU64::new(0),
         log: Mutex::default(),
