@@ -95,13 +95,11 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
     let _alone = alone();
     let (done, wait) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
-    let reader = thread::spawn({
-        let ready = ready.clone();
-        move || {
-            let _guard = rcu::read();
-            ready.send(()).unwrap();
-            wait.recv().ok();
-        }
+    let theirs = ready.clone();
+    let reader = thread::spawn(move || {
+        let _guard = rcu::read();
+        theirs.send(()).unwrap();
+        wait.recv().ok();
     });
     let (done_too, wait) = mpsc::channel::<()>();
     let looper = thread::spawn(move || {
@@ -780,10 +778,8 @@ fn child_waits_for_no_capacity_or_answer_of_its_parent() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     poster.post(0).unwrap();
-    let waiter = thread::spawn({
-        let poster = poster.clone();
-        move || poster.send_blocking(1)
-    });
+    let theirs = poster.clone();
+    let waiter = thread::spawn(move || theirs.send_blocking(1));
     let cx = &mut Context::from_waker(Waker::noop());
     let mut send = poster.send(2);
     assert!(Pin::new(&mut send).poll(cx).is_pending());
