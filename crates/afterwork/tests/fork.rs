@@ -23,7 +23,7 @@ use afterwork::{
     rcu::{self, Rcu, qsbr, srcu::Domain},
     workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
 };
-use children::{LIMIT_S, alone, exit, spawn, wait_for};
+use children::{LIMIT_S, alone, exit, spawn, until, wait_for};
 use topology::{CpuId, Topology};
 
 fn in_child(body: impl FnOnce()) {
@@ -336,9 +336,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     // These are atomics, because another thread may have held the lock of a channel at the fork.
     let [has_begun, may_go, pid] = [0; 3].map(|_| Arc::new(AtomicI32::new(0)));
     let value_of = |word: &AtomicI32| {
-        while word.load(Ordering::Acquire) == 0 {
-            thread::yield_now();
-        }
+        until(|| word.load(Ordering::Acquire) != 0);
         word.load(Ordering::Acquire)
     };
     let theirs = [has_begun.clone(), may_go.clone(), pid.clone()];
@@ -407,9 +405,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
     let runs = queue.spawn(move || wait.recv().is_err());
     let ended = queue.spawn(|| 7);
     queue.spawn(|| ()).join().unwrap();
-    while !ended.is_finished() {
-        thread::yield_now();
-    }
+    until(|| ended.is_finished());
     let mut both = Some((runs, ended));
     in_child(|| {
         let (runs, ended) = both.take().unwrap();
@@ -500,9 +496,7 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
     assert!(ordered.enqueue(&runs) && ordered.enqueue(&waits));
     assert!(ordered.enqueue_after(&armed, HOUR));
     assert!(ordered.enqueue_after(&idle, HOUR) && idle.cancel());
-    while !runs.busy().executing {
-        thread::yield_now();
-    }
+    until(|| runs.busy().executing);
     let mut last = Some(ordered.spawn(|| 7));
     in_child(|| {
         let mut spawned = last.take().unwrap();

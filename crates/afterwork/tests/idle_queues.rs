@@ -2,8 +2,10 @@
 //! memory. `docs/workqueue.md` has its output.
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "support/counting.rs"]
+mod counting;
+
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     fs, iter,
     sync::{Mutex, MutexGuard, PoisonError, atomic::*},
     task::{Context, Waker},
@@ -21,34 +23,13 @@ use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-struct Counting;
-
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: the system allocator does all the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc(layout) }
-    }
-
-    // The default implementation clears the memory itself, and writes to pages that are never used.
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Reporting = counting::Reporting {
+    on_alloc: |layout| _ = NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed),
+    on_free: |layout| _ = NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed),
+};
 
 fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()

@@ -99,39 +99,32 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
     let cpu = slots.cpus().first().unwrap();
     let version = Arc::new(Rcu::new(0));
     let (slots, stop) = (&slots, &AtomicBool::new(false));
-    let goes_on = move || !stop.load(Ordering::Relaxed);
     thread::scope(|scope| {
+        let repeat = |mut act: Box<dyn FnMut() + Send>| {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    act();
+                }
+            });
+        };
         let (lazy, urgent, waits) = (poster.clone(), poster.urgent(), poster.clone());
-        scope.spawn(move || {
-            while goes_on() {
-                lazy.post_lazy(Mail::Number).ok();
-            }
-        });
-        scope.spawn(move || {
+        repeat(Box::new(move || drop(lazy.post_lazy(Mail::Number))));
+        repeat(Box::new(move || {
             let mut batch = urgent.batch();
-            while goes_on() {
+            for _ in 0..100 {
                 batch.push(Mail::Number).ok();
                 batch.post().ok();
             }
-        });
-        scope.spawn(move || {
-            while goes_on() {
-                waits.send_timeout(Mail::Number, Duration::from_millis(1)).ok();
-            }
-        });
-        scope.spawn(move || {
-            while goes_on() {
-                receive.try_iter().for_each(|waker: Waker| waker.wake());
-            }
-        });
+        }));
+        let limit = Duration::from_millis(1);
+        repeat(Box::new(move || drop(waits.send_timeout(Mail::Number, limit))));
+        repeat(Box::new(move || receive.try_iter().for_each(|waker: Waker| waker.wake())));
         let (theirs, cell) = (worker.clone(), version.clone());
-        scope.spawn(move || {
-            while goes_on() {
-                theirs.spawn_local(|| async {}).join().unwrap();
-                slots.queue_percpu_work(cpu, |data| *data += 1);
-                cell.replace_sync(1);
-            }
-        });
+        repeat(Box::new(move || {
+            theirs.spawn_local(|| async {}).join().unwrap();
+            slots.queue_percpu_work(cpu, |data| *data += 1);
+            cell.replace_sync(1);
+        }));
         let owner = slots.attach(cpu).unwrap();
         // Only the child takes these values.
         let mut owned = Some((mailbox, futures, owner, poster.clone(), worker, version));

@@ -5,12 +5,6 @@ use afterwork::rcu;
 use crate::workqueue::{Count, queue};
 use crate::*;
 
-fn wait_for(count: &Count, nr: u32) {
-    while count.get() < nr {
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn queue_dropped_in_a_callback_is_destroyed_elsewhere() {
     let count = Count::default();
@@ -20,7 +14,7 @@ fn queue_dropped_in_a_callback_is_destroyed_elsewhere() {
         rcu::call(move || drop(queue));
     }
     rcu::barrier();
-    wait_for(&count, 2);
+    until(|| count.get() >= 2);
 }
 
 #[test]

@@ -69,13 +69,8 @@ fn result_is_joined_tried_awaited_or_dropped() {
     queue.spawn_detached(|| drop(vec![1])).unwrap();
     assert_eq!(block_on(queue.spawn(|| vec![2])).unwrap(), [2]);
     let mut tried = queue.spawn(|| vec![4]);
-    let got = loop {
-        if let Some(result) = tried.try_join() {
-            break result.unwrap();
-        }
-        thread::yield_now();
-    };
-    assert_eq!((got, outer.join().unwrap()), (vec![4], vec![1; 3]));
+    until(|| tried.try_join().is_some_and(|result| result.unwrap() == [4]));
+    assert_eq!(outer.join().unwrap(), [1; 3]);
     assert_eq!(sum.join().unwrap(), 700);
     assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
 }
@@ -206,12 +201,12 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
         *theirs.lock().unwrap() = Some(context.waker().clone());
         Poll::Pending
     }));
-    let waker = loop {
-        if let Some(waker) = left.lock().unwrap().take() {
-            break waker;
-        }
-        thread::yield_now();
-    };
+    let mut waker = None;
+    until(|| {
+        waker = left.lock().unwrap().take();
+        waker.is_some()
+    });
+    let waker = waker.unwrap();
     thread::scope(|scope| {
         scope.spawn(|| waker.wake_by_ref());
         assert_eq!(block_on(handle).unwrap(), [2]);
@@ -278,9 +273,7 @@ fn queues_are_created_and_destroyed_with_their_items() {
         }
     });
     keeper.shutdown(Duration::MAX).unwrap();
-    while count.get() < 8 {
-        thread::yield_now();
-    }
+    until(|| count.get() >= 8);
 }
 
 #[test]
@@ -382,22 +375,16 @@ fn periodic_work_repeats_until_it_or_its_queue_is_dropped() {
             let _ = &kept;
             add();
         });
-        while count.get() < 2 {
-            thread::yield_now();
-        }
+        until(|| count.get() >= 2);
         work.unwrap().cancel_sync();
         // A timer that was about to fire may hold the last reference.
-        while Arc::strong_count(&left) > 1 {
-            thread::yield_now();
-        }
+        until(|| Arc::strong_count(&left) == 1);
     }
     let left = Arc::new(());
     let kept = left.clone();
     queue.every(PERIOD, move || _ = &kept).unwrap().detach();
     drop(queue);
-    while Arc::strong_count(&left) > 1 {
-        thread::yield_now();
-    }
+    until(|| Arc::strong_count(&left) == 1);
 }
 
 #[test]

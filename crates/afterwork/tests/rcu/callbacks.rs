@@ -143,9 +143,7 @@ fn a_grace_period_that_was_started_ends_by_itself() {
         });
         for _ in 0..20 {
             let cookie = rcu::start_poll();
-            while !rcu::poll_state(cookie) {
-                thread::yield_now();
-            }
+            until(|| rcu::poll_state(cookie));
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -189,8 +187,6 @@ fn panic_of_a_batch_runner_loses_no_callback() {
 
 #[test]
 fn deferred_drop_happens_once() {
-    struct Counted(Run);
-    sync::on_drop!(Counted, this => this.0.callback()());
     let dropped = Run::default();
     (0..100).for_each(|_| rcu::call_drop(Counted(dropped.clone())));
     rcu::barrier();

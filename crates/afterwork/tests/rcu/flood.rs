@@ -64,23 +64,13 @@ fn call_head() {
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
     run_alone_reporting!(TUNED, 1);
     let dropped = Run::default();
-    let count = |_| rcu::call_drop(scopeguard(dropped.callback()));
+    let count = |_| rcu::call_drop(Counted(dropped.clone()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
     assert_eq!(dropped.nr(), NR_CLOSURES);
     assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
     let cell = Rcu::new(0);
     assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
     assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
-}
-
-fn scopeguard(last: impl FnOnce() + Send + 'static) -> impl Send + 'static {
-    struct Last<F: FnOnce()>(Option<F>);
-    impl<F: FnOnce()> Drop for Last<F> {
-        fn drop(&mut self) {
-            self.0.take().into_iter().for_each(|last| last());
-        }
-    }
-    Last(Some(last))
 }
 
 #[test]

@@ -72,3 +72,14 @@ impl Run {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// Counts its drop.
+struct Counted(Run);
+
+sync::on_drop!(Counted, this => this.0.callback()());
+
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::yield_now();
+    }
+}

@@ -2,16 +2,6 @@
 
 use crate::*;
 
-/// A version that sets a flag when it is dropped.
-struct Version(Arc<AtomicBool>);
-
-sync::on_drop!(Version, this => this.0.store(true, Ordering::Release));
-
-fn version() -> (Version, Arc<AtomicBool>) {
-    let is_dropped = Arc::new(AtomicBool::new(false));
-    (Version(is_dropped.clone()), is_dropped)
-}
-
 /// A loop on its own thread that runs each step that it receives.
 struct Loop {
     step: mpsc::Sender<Step>,
@@ -55,19 +45,19 @@ impl Loop {
 #[test]
 fn grace_period_waits_for_the_report_of_an_online_reader() {
     let reading = Loop::start();
-    let (first, is_dropped) = version();
-    let cell = Arc::new(Rcu::new(first));
-    cell.replace(version().0);
+    let dropped = Run::default();
+    let cell = Rcu::new(Counted(dropped.clone()));
+    cell.replace(Counted(Run::default()));
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
-    assert!(!is_dropped.load(Ordering::Acquire));
+    assert_eq!(dropped.nr(), 0);
     // Only a report from the loop can end the grace period now.
     reading.step(Reader::quiescent);
     rcu_has_passed(&reading, cookie);
     reading.step(Reader::quiescent);
     reading.end();
     rcu::barrier();
-    assert!(is_dropped.load(Ordering::Acquire));
+    assert_eq!(dropped.nr(), 1);
 }
 
 /// Waits for a grace period while a loop keeps reporting.

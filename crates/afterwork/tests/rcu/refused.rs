@@ -49,9 +49,7 @@ fn failed_thread_start_is_retried_by_a_later_call() {
         // After a failed attempt, the next one is made a few milliseconds later.
         thread::sleep(Duration::from_millis(5));
     }
-    while run.nr() < nr_calls {
-        thread::yield_now();
-    }
+    until(|| run.nr() >= nr_calls);
 }
 
 #[test]
@@ -73,9 +71,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
         flood(100);
     }
     let nr_calls = flood(100_000);
-    while run.nr() < nr_calls {
-        thread::yield_now();
-    }
+    until(|| run.nr() >= nr_calls);
 }
 
 #[test]

@@ -84,9 +84,7 @@ fn grace_period_waits_for_a_section_in_a_signal_handler() {
             // The function has fewer instructions.
             break;
         }
-        while NR_WAITED.load(Ordering::SeqCst) < NR_ASKED.load(Ordering::SeqCst) {
-            thread::yield_now();
-        }
+        until(|| NR_WAITED.load(Ordering::SeqCst) >= NR_ASKED.load(Ordering::SeqCst));
     }
     NR_ASKED.fetch_or(STOP, Ordering::SeqCst);
     let nr_tried = updater.join().unwrap();
