@@ -41,7 +41,6 @@ pub fn run(nr_pages: u64) -> Result<(), Failure> {
     block_on(count(nr_pages))
 }
 
-/// A message to the actor.
 enum Mail {
     Page { number: u64, nr_words: u64 },
     HowMany(ReplyTo<usize>),
@@ -85,7 +84,7 @@ async fn count(nr_pages: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the actor, which owns the counts.
+/// The actor, which owns the counts.
 async fn keep(mut mailbox: Mailbox<Mail>) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     while let Ok(mail) = mailbox.recv().await {
@@ -98,7 +97,6 @@ async fn keep(mut mailbox: Mailbox<Mail>) -> BTreeMap<u64, u64> {
     pages
 }
 
-/// Prints the number of counted pages regularly.
 async fn report(poster: Poster<Mail>) -> Result<(), Failure> {
     let mut ticks = interval(Duration::from_millis(100))?;
     loop {

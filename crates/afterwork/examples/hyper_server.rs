@@ -65,7 +65,6 @@ pub fn run(nr_connections: usize, nr_requests: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Accepts connections, and spawns a future on `queue` for each one.
 async fn accept(listener: Async<TcpListener>, queue: Workqueue) -> io::Result<Infallible> {
     loop {
         let (stream, _) = listener.accept().await?;
@@ -98,8 +97,8 @@ async fn ask(
     let driver = queue.spawn_async(connection);
     for number in 0..nr_requests {
         let path = format!("/{client}/{number}");
-        let request =
-            Request::get(&path).header("host", "localhost").body(Full::<Bytes>::default())?;
+        let request = Request::get(&path).header("host", "localhost");
+        let request = request.body(Full::<Bytes>::default())?;
         sender.ready().await?;
         let response = sender.send_request(request).await?;
         assert_eq!(response.status(), StatusCode::OK);

@@ -80,23 +80,17 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
     nic.interrupt(1);
     assert!(!nic.rx.is_busy() && !nic.watchdog.is_pending());
     assert_eq!(nic.nr_runs.load(Relaxed), nr_runs);
-    println!(
-        "{nr_heard} packets in {nr_runs} runs, {nr_dropped} dropped at the end; the watchdog ran {} times",
-        nic.nr_watches.load(Relaxed)
-    );
+    println!("{nr_heard} packets in {nr_runs} runs, {nr_dropped} dropped at the end");
+    println!("the watchdog ran {} times", nic.nr_watches.load(Relaxed));
     Ok(())
 }
 
-/// The device.
 struct Nic {
     /// Packets that have arrived; `None` once the device is off.
     ring: Mutex<Option<VecDeque<u64>>>,
-    /// Receives packets from the ring.
     rx: Work,
-    /// Checks the device periodically.
     watchdog: DelayedWork,
-    /// This queue must make progress when memory is low, because freeing memory may depend on the
-    /// network.
+    /// It must make progress when memory is low, because freeing memory may depend on the network.
     receiving: Workqueue,
     /// Runs commands one at a time.
     control: Workqueue,
@@ -153,8 +147,7 @@ impl Nic {
         if let Some(ring) = &mut *self.ring.lock().unwrap() {
             ring.push_back(packet);
         }
-        // If the item is already pending, the call returns `false`, and the pending run takes this
-        // packet.
+        // If the item is already pending, that run takes this packet.
         self.receiving.enqueue(&self.rx);
     }
 
@@ -195,20 +188,13 @@ impl Nic {
     }
 
     fn add_listener(&self, new: &Arc<Listener>) {
-        self.listeners.update(|old| {
-            let mut list = old.clone();
-            list.push(new.clone());
-            list
-        });
+        self.listeners.update(|old| old.iter().chain([new]).cloned().collect());
     }
 
     /// Removes a listener. Returns once no receiver uses it.
     fn remove_listener(&self, gone: &Arc<Listener>) {
-        self.listeners.update(|old| {
-            let mut list = old.clone();
-            list.retain(|listener| !Arc::ptr_eq(listener, gone));
-            list
-        });
+        let stays = |listener: &&Arc<Listener>| !Arc::ptr_eq(listener, gone);
+        self.listeners.update(|old| old.iter().filter(stays).cloned().collect());
         rcu::synchronize();
     }
 

@@ -51,7 +51,6 @@ impl Shipper {
         Ok(Self { buffers, queue, flush })
     }
 
-    /// Adds a line to the buffer of this CPU.
     fn log(&self, line: &str) {
         let nr_bytes = self.buffers.with_current(|buffer| {
             buffer.push_str(line);
@@ -67,7 +66,6 @@ impl Shipper {
 }
 
 impl Drop for Shipper {
-    /// Ships the remaining lines.
     fn drop(&mut self) {
         let _ = self.flush.flush();
     }

@@ -58,8 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     0 => is_open = false,
                     // The client asks one question at a time, so a read returns a whole one.
                     _ => {
-                        let (poster, number) =
-                            (poster.clone(), u64::from(u32::from_ne_bytes(question)));
+                        let number = u64::from(u32::from_ne_bytes(question));
+                        let poster = poster.clone();
                         // A placeholder for long work on a pool of threads.
                         thread::spawn(move || poster.post(number * number));
                     }

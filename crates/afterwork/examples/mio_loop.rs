@@ -31,8 +31,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Tokens of the sources that are not clients.
 const LISTENER: Token = Token(usize::MAX);
 const BELL: Token = Token(usize::MAX - 1);
-/// The number of questions that may wait, in addition to the `MAX_ACTIVE` questions that are being
-/// answered.
+/// The number of questions that may wait, next to the `MAX_ACTIVE` that are being answered.
 const CAPACITY: usize = 16;
 const MAX_ACTIVE: u32 = 2;
 /// The number of answers that are sent before the loop polls its sockets again.
@@ -92,14 +91,12 @@ impl Server {
         // mio is edge-triggered: it reports each signal once, and the eventfd need not be read.
         let bell = answers.eventfd()?.as_raw_fd();
         registry.register(&mut SourceFd(&bell), BELL, Interest::READABLE)?;
+        let questions = Workqueue::builder("questions").max_active(MAX_ACTIVE);
         Ok(Self {
             poll,
             listener,
             clients: Vec::new(),
-            queue: Workqueue::builder("questions")
-                .max_active(MAX_ACTIVE)
-                .capacity(CAPACITY)
-                .build()?,
+            queue: questions.capacity(CAPACITY).build()?,
             poster: answers.poster(),
             answers,
             nr_taken: 0,
@@ -172,18 +169,13 @@ impl Server {
 
     fn take(&mut self, client: Token, question: u32) -> io::Result<()> {
         let poster = self.poster.clone();
-        let answer = move || {
-            // This fails only if the server has ended, and then the answer is not needed.
-            let _ = poster.post((client, answer_to(question)));
-        };
-        match self.queue.try_spawn(answer) {
-            // The answer arrives in the mailbox.
-            Ok(handle) => drop(handle),
-            Err(_full) => {
-                self.nr_refused += 1;
-                return reply(&mut self.clients, client, BUSY);
-            }
+        // The post fails only if the server has ended, and then the answer is not needed.
+        let answer = move || _ = poster.post((client, answer_to(question)));
+        if self.queue.try_spawn(answer).is_err() {
+            self.nr_refused += 1;
+            return reply(&mut self.clients, client, BUSY);
         }
+        // The answer arrives in the mailbox.
         self.nr_taken += 1;
         Ok(())
     }

@@ -10,7 +10,7 @@ use afterwork::{
     observe::{Exposition, snapshot_of},
     percpu::PerCpu,
     rcu,
-    workqueue::{Histogram, Registry, Workqueue},
+    workqueue::{Histogram, QueueReport, Registry, Workqueue},
 };
 use prometheus::{Sample, metrics};
 use topology::Topology;
@@ -124,10 +124,8 @@ fn a_snapshot_without_queues_is_written_as_well() {
     let mut now = snapshot_of(&registry);
     now.others.clear();
     assert_eq!(now.to_prometheus(), "");
-    assert_eq!(
-        now.to_json(),
-        r#"{"queues":[],"groups":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#
-    );
+    let json = r#"{"queues":[],"groups":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#;
+    assert_eq!(now.to_json(), json);
 }
 
 #[test]
@@ -164,13 +162,12 @@ fn histogram_contains_all_samples_and_their_sum() {
         let samples = samples.filter(|it| it.0.ends_with(suffix));
         samples.map(|it| it.2).collect()
     };
-    let [waits, runs]: [Vec<_>; 2] = [
-        now.queues.iter().map(|it| &it.wait).collect(),
-        now.queues.iter().map(|it| &it.run).collect(),
+    let times_of = |of: fn(&QueueReport) -> &Histogram| now.queues.iter().map(of).collect();
+    let times: [(&str, Vec<_>); 2] = [
+        ("afterwork_queue_wait_seconds", times_of(|it| &it.wait)),
+        ("afterwork_queue_run_seconds", times_of(|it| &it.run)),
     ];
-    for (metric, times) in
-        [("afterwork_queue_wait_seconds", waits), ("afterwork_queue_run_seconds", runs)]
-    {
+    for (metric, times) in times {
         let counts: Vec<_> = times.iter().map(|it| it.count as f64).collect();
         assert_eq!(of(metric, "_count"), counts);
         let sums: Vec<_> = times.iter().map(|it| it.total_ns as f64 / 1e9).collect();
@@ -189,6 +186,7 @@ fn histogram_contains_all_samples_and_their_sum() {
 fn the_rules_are_checked() {
     let head = "# HELP a_total x\n# TYPE a_total counter\n";
     let hist = "# HELP h x\n# TYPE h histogram\n";
+    let [one, inf] = ["h_bucket{le=\"1\"}", "h_bucket{le=\"+Inf\"}"];
     for (text, why) in [
         ("a_total 1\n", "no metric yet"),
         ("# HELP a x\na 1\n", "a sample of another metric"),
@@ -200,15 +198,9 @@ fn the_rules_are_checked() {
         (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
         (&format!("{head}a_total{{b=\"\\x\"}} 1\n"), "an unknown escape"),
         (&format!("{head}a_total{{b=\"c\"d\"}} 1\n"), "labels do not end"),
-        (&format!("{hist}h_bucket{{le=\"1\"}} 2\nh_bucket{{le=\"+Inf\"}} 1\n"), "buckets decrease"),
-        (
-            &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_sum 1\nh_count 2\n"),
-            "the last bucket omits samples",
-        ),
-        (
-            &format!("{hist}h_bucket{{le=\"+Inf\"}} 2\nh_sum 1\n"),
-            "a histogram without its count or sum",
-        ),
+        (&format!("{hist}{one} 2\n{inf} 1\n"), "buckets decrease"),
+        (&format!("{hist}{one} 2\nh_sum 1\nh_count 2\n"), "the last bucket omits samples"),
+        (&format!("{hist}{inf} 2\nh_sum 1\n"), "a histogram without its count or sum"),
     ] {
         assert_eq!(metrics(text), Err(why), "{text}");
     }

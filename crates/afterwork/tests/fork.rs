@@ -23,7 +23,7 @@ use afterwork::{
     rcu::{self, Rcu, qsbr, srcu::Domain},
     workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
 };
-use children::{LIMIT_S, alone, exit, spawn, wait_for};
+use children::{LIMIT_S, alone, exit, spawn, until, wait_for};
 use topology::{CpuId, Topology};
 
 fn in_child(body: impl FnOnce()) {
@@ -95,13 +95,11 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
     let _alone = alone();
     let (done, wait) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
-    let reader = thread::spawn({
-        let ready = ready.clone();
-        move || {
-            let _guard = rcu::read();
-            ready.send(()).unwrap();
-            wait.recv().ok();
-        }
+    let theirs = ready.clone();
+    let reader = thread::spawn(move || {
+        let _guard = rcu::read();
+        theirs.send(()).unwrap();
+        wait.recv().ok();
     });
     let (done_too, wait) = mpsc::channel::<()>();
     let looper = thread::spawn(move || {
@@ -338,9 +336,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     // These are atomics, because another thread may have held the lock of a channel at the fork.
     let [has_begun, may_go, pid] = [0; 3].map(|_| Arc::new(AtomicI32::new(0)));
     let value_of = |word: &AtomicI32| {
-        while word.load(Ordering::Acquire) == 0 {
-            thread::yield_now();
-        }
+        until(|| word.load(Ordering::Acquire) != 0);
         word.load(Ordering::Acquire)
     };
     let theirs = [has_begun.clone(), may_go.clone(), pid.clone()];
@@ -409,9 +405,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
     let runs = queue.spawn(move || wait.recv().is_err());
     let ended = queue.spawn(|| 7);
     queue.spawn(|| ()).join().unwrap();
-    while !ended.is_finished() {
-        thread::yield_now();
-    }
+    until(|| ended.is_finished());
     let mut both = Some((runs, ended));
     in_child(|| {
         let (runs, ended) = both.take().unwrap();
@@ -502,9 +496,7 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
     assert!(ordered.enqueue(&runs) && ordered.enqueue(&waits));
     assert!(ordered.enqueue_after(&armed, HOUR));
     assert!(ordered.enqueue_after(&idle, HOUR) && idle.cancel());
-    while !runs.busy().executing {
-        thread::yield_now();
-    }
+    until(|| runs.busy().executing);
     let mut last = Some(ordered.spawn(|| 7));
     in_child(|| {
         let mut spawned = last.take().unwrap();
@@ -695,9 +687,7 @@ fn flush_in_a_child_does_not_wait_for_calls_of_the_parent() {
     let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
     let cpu = slots.cpus().first().unwrap();
     let mut owner = slots.attach(cpu).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| slots.queue_percpu_work(cpu, |data| *data += 1));
-    });
+    thread::scope(|scope| _ = scope.spawn(|| slots.queue_percpu_work(cpu, |data| *data += 1)));
     in_child(|| {
         owner.while_parked(|| slots.flush(cpu));
         assert_eq!(owner.with(|data| *data), 0);
@@ -782,10 +772,8 @@ fn child_waits_for_no_capacity_or_answer_of_its_parent() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     poster.post(0).unwrap();
-    let waiter = thread::spawn({
-        let poster = poster.clone();
-        move || poster.send_blocking(1)
-    });
+    let theirs = poster.clone();
+    let waiter = thread::spawn(move || theirs.send_blocking(1));
     let cx = &mut Context::from_waker(Waker::noop());
     let mut send = poster.send(2);
     assert!(Pin::new(&mut send).poll(cx).is_pending());

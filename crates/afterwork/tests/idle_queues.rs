@@ -2,8 +2,10 @@
 //! memory. `docs/workqueue.md` has its output.
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "support/counting.rs"]
+mod counting;
+
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     fs, iter,
     sync::{Mutex, MutexGuard, PoisonError, atomic::*},
     task::{Context, Waker},
@@ -21,34 +23,13 @@ use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-struct Counting;
-
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: the system allocator does all the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc(layout) }
-    }
-
-    // The default implementation clears the memory itself, and writes to pages that are never used.
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Reporting = counting::Reporting {
+    on_alloc: |layout| _ = NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed),
+    on_free: |layout| _ = NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed),
+};
 
 fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
@@ -64,7 +45,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let kib: isize = line.split_whitespace().next().unwrap().parse().unwrap();
+    let kib: isize = line.trim_end_matches("kB").trim().parse().unwrap();
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }
 
@@ -80,9 +61,9 @@ fn weigh<T: 'static>(
     let before = in_use();
     all.extend(iter::repeat_with(create).take(count));
     let after = in_use();
-    let each = [0, 1].map(|at| (after[at] - before[at]) / count as isize);
-    println!("| {name} | {} | {} |", each[0], each[1]);
-    assert!(each[0] <= limit, "{name}: {} bytes each", each[0]);
+    let [each, resident] = [0, 1].map(|at| (after[at] - before[at]) / count as isize);
+    println!("| {name} | {each} | {resident} |");
+    assert!(each <= limit, "{name}: {each} bytes each");
     Box::new(all)
 }
 
@@ -145,9 +126,8 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
         let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));
-        for _ in 0..COUNT {
-            queues.push(Workqueue::builder("idle").build_in(&registry).unwrap());
-        }
+        let build = || Workqueue::builder("idle").build_in(&registry).unwrap();
+        queues.extend(iter::repeat_with(build).take(COUNT));
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
         // There may be fewer threads now, because threads of the previous registry may have exited.

@@ -17,8 +17,7 @@ const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(3600);
 
 fn runtime() -> Runtime {
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(1).enable_time().build().unwrap()
+    Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
 }
 
 #[test]
@@ -71,10 +70,7 @@ fn our_timers_work_in_tokio_s_tasks() {
 fn future_of_an_exiting_thread_is_dropped() {
     struct SendsOnDrop(mpsc::Sender<()>);
     sync::on_drop!(SendsOnDrop, this => this.0.send(()).unwrap());
-    thread_local! {
-        static KEPT: RefCell<Option<Box<dyn Any>>> =
-            const { RefCell::new(None) };
-    }
+    thread_local!(static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
     let runtime = runtime();
     let handle = runtime.handle().clone();
     let (send, receive) = mpsc::channel();

@@ -142,13 +142,10 @@ fn each_arming_is_notified_at_most_once() {
                 mailbox.disarm();
                 read_bell();
             }
-            let nr_now = mailbox.drain(64).count();
-            nr_received += nr_now;
-            if nr_now == 0 {
-                match mailbox.try_recv() {
-                    Err(TryRecvError::Closed) => break,
-                    other => nr_received += usize::from(other.is_ok()),
-                }
+            nr_received += mailbox.drain(64).count();
+            match mailbox.try_recv() {
+                Err(TryRecvError::Closed) => break,
+                other => nr_received += usize::from(other.is_ok()),
             }
         }
     });
@@ -159,12 +156,12 @@ fn each_arming_is_notified_at_most_once() {
 
 /// Returns the number of times that this thread has slept.
 fn nr_sleeps() -> i64 {
-    // SAFETY: a zeroed `rusage` is valid, and the call writes to it.
-    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
-    // SAFETY: `usage` outlives the call.
-    let status = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
-    assert_eq!(status, 0);
-    usage.ru_nvcsw
+    // SAFETY: a zeroed `rusage` is valid, and outlives the call that writes to it.
+    unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
+        usage.ru_nvcsw
+    }
 }
 
 /// With a timer of 1 ms the owner would sleep about a hundred times.
@@ -199,8 +196,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");
     assert_eq!(mailbox.try_recv(), Ok(1));
-    let lost = mailbox.eventfd().unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::NotFound);
+    assert_eq!(mailbox.eventfd().unwrap_err().kind(), ErrorKind::NotFound);
     mailbox.clear();
     drop((mailbox, poster, writer));
     // SAFETY: the call takes a number. It fails if the mailbox has closed the descriptor.

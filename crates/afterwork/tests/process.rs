@@ -19,7 +19,9 @@ use afterwork::{
     rcu::{self, srcu::Domain},
     workqueue::{self, DelayedWork, Workqueue},
 };
-use children::{LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, this_test, wait_for};
+use children::{
+    LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
+};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
@@ -273,12 +275,10 @@ fn library_threads_inherit_from_the_first_thread() {
                 has == first
             };
             // A new thread may not have its settings yet. The alarm limits this loop.
-            while {
+            until(|| {
                 let found = threads(&ours);
-                found.len() < ours.len() || !found.iter().all(is_like_first)
-            } {
-                thread::yield_now();
-            }
+                found.len() >= ours.len() && found.iter().all(is_like_first)
+            });
         });
         odd.join().unwrap_or_else(|payload| resume_unwind(payload));
     });
@@ -335,9 +335,7 @@ fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
         assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
         queue.flush().unwrap();
     }
-    while timed.is_pending() {
-        thread::yield_now();
-    }
+    until(|| !timed.is_pending());
     timed.flush().unwrap();
     41
 }
@@ -390,9 +388,7 @@ fn work_resumes_after_the_process_was_stopped() {
                 for (signal, stops) in [(libc::SIGSTOP, true), (libc::SIGCONT, false)] {
                     // SAFETY: as above.
                     unsafe { libc::kill(me as i32, signal) };
-                    while (state() == Some('T')) != stops {
-                        thread::yield_now();
-                    }
+                    until(|| (state() == Some('T')) == stops);
                 }
             }
             exit(0);

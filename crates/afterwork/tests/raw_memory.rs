@@ -3,37 +3,22 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    ptr::NonNull,
-    time::Duration,
-};
+#[path = "support/counting.rs"]
+mod counting;
+
+use std::{cell::Cell, ptr::NonNull, time::Duration};
 
 use afterwork::{rcu, workqueue::Workqueue};
 use raw::{RawDelayed, RawWork};
 
 thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });
 
-struct Counting;
-
-// SAFETY: the system allocator does the work. The counter allocates no memory itself.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // The counter does not exist while a thread exits.
-        NR_TAKEN.try_with(|nr| nr.set(nr.get() + 1)).ok();
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: counting::Reporting = counting::Reporting {
+    // The counter does not exist while a thread exits.
+    on_alloc: |_| _ = NR_TAKEN.try_with(|nr| nr.set(nr.get() + 1)),
+    on_free: |_| (),
+};
 
 unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 

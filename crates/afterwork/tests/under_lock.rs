@@ -2,11 +2,10 @@
 //! allocator counts allocations.
 #![cfg(all(debug_assertions, not(any(loom, shuttle))))]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+#[path = "support/counting.rs"]
+mod counting;
+
+use std::{cell::Cell, sync::atomic::*};
 
 use afterwork::{
     params::Params,
@@ -14,33 +13,22 @@ use afterwork::{
 };
 use topology::Topology;
 
-/// Counts the allocations that workers make while they hold a lock.
-struct Counting;
-
 static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: the system allocator does all the work.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+/// Counts the allocations that workers make while they hold a lock.
+#[global_allocator]
+static ALLOCATOR: counting::Reporting = counting::Reporting {
+    on_alloc: |_| {
         if IS_WORKER.get() && sync::lock::is_any_held() {
             NR_UNDER_LOCK.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller guarantees the conditions.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+    },
+    on_free: |_| (),
+};
 
 #[test]
 fn worker_allocates_nothing_under_the_pool_lock() {
@@ -48,18 +36,14 @@ fn worker_allocates_nothing_under_the_pool_lock() {
     let machine = Topology::synthetic("1 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
     // Only workers run the items, and each adoption includes items of several pwqs.
-    let queues = ["one", "two"].map(|name| {
-        let queue = Workqueue::builder(name).help(false);
-        queue.build_in(&registry).unwrap()
-    });
+    let queues = ["one", "two"]
+        .map(|name| Workqueue::builder(name).help(false).build_in(&registry).unwrap());
     let works: Vec<_> = (0..8).map(|_| Work::new(|| IS_WORKER.set(true))).collect();
     let go_round = || {
         for (work, queue) in works.iter().zip(queues.iter().cycle()) {
             assert!(queue.enqueue(work));
         }
-        for work in &works {
-            work.flush().unwrap();
-        }
+        works.iter().for_each(|work| _ = work.flush().unwrap());
     };
     // In this round, the lists of workers and pwqs grow.
     go_round();

@@ -7,7 +7,6 @@ mod children;
 use std::{
     future::{Future, poll_fn},
     io::ErrorKind,
-    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, Mutex, atomic::*, mpsc},
     task::{Context, Poll, Waker},
@@ -24,34 +23,43 @@ use afterwork::{
 };
 use children::{alone, spawn, succeeds_in_child};
 
-struct Woke(Woken);
+enum Mail {
+    Number,
+    Woken(Woken),
+}
 
-impl From<Woken> for Woke {
+impl From<Woken> for Mail {
     fn from(woken: Woken) -> Self {
-        Self(woken)
+        Self::Woken(woken)
     }
+}
+
+/// Polls the future of the next message.
+fn poll_next(futures: &LocalSet<Mail>, mailbox: &mut Mailbox<Mail>) {
+    let Ok(Mail::Woken(woken)) = mailbox.try_recv() else { panic!("no future was woken") };
+    assert!(futures.poll(woken));
 }
 
 #[test]
 fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
     let _alone = alone();
-    let mut mailbox = Mailbox::<Woke>::new();
+    let mut mailbox = Mailbox::<Mail>::new();
     let futures = LocalSet::new(&mailbox);
     let (send, receive) = mpsc::channel();
     let parked = futures.spawn_local(poll_fn(move |cx| {
         send.send(cx.waker().clone()).unwrap();
         Poll::<()>::Pending
     }));
-    assert!(futures.poll(mailbox.try_recv().unwrap().0));
+    poll_next(&futures, &mut mailbox);
     let waker = receive.recv().unwrap();
     let worker = Worker::builder("parents").build().unwrap();
     let pending = worker.spawn_local(std::future::pending::<()>);
     let theirs = Worker::builder("dropped").build().unwrap();
-    let bodies = AssertUnwindSafe((&mut mailbox, &futures, &waker, &worker, &parked));
-    succeeds_in_child(move || {
-        let (mailbox, futures, waker, worker, parked) = { bodies }.0;
-        let waker = waker.clone();
-        spawn(move || waker.wake()).join().unwrap();
+    let mut its_own = Some((pending, theirs));
+    succeeds_in_child(|| {
+        let (pending, theirs) = its_own.take().unwrap();
+        let wakes = waker.clone();
+        spawn(move || wakes.wake()).join().unwrap();
         assert!(!parked.cancel() && parked.is_finished());
         assert!(mailbox.is_empty(), "woken");
         let refused = futures.spawn_local(async {}).join();
@@ -65,20 +73,10 @@ fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
         assert_eq!(sum.join().unwrap().unwrap(), 3);
     });
     waker.wake();
-    assert!(futures.poll(mailbox.try_recv().unwrap().0));
+    poll_next(&futures, &mut mailbox);
     worker.flush().unwrap();
+    drop(its_own);
     worker.shutdown_background();
-}
-
-enum Mail {
-    Number,
-    Woken(Woken),
-}
-
-impl From<Woken> for Mail {
-    fn from(woken: Woken) -> Self {
-        Self::Woken(woken)
-    }
 }
 
 #[test]
@@ -101,39 +99,32 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
     let cpu = slots.cpus().first().unwrap();
     let version = Arc::new(Rcu::new(0));
     let (slots, stop) = (&slots, &AtomicBool::new(false));
-    let goes_on = move || !stop.load(Ordering::Relaxed);
     thread::scope(|scope| {
+        let repeat = |mut act: Box<dyn FnMut() + Send>| {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    act();
+                }
+            });
+        };
         let (lazy, urgent, waits) = (poster.clone(), poster.urgent(), poster.clone());
-        scope.spawn(move || {
-            while goes_on() {
-                lazy.post_lazy(Mail::Number).ok();
-            }
-        });
-        scope.spawn(move || {
+        repeat(Box::new(move || drop(lazy.post_lazy(Mail::Number))));
+        repeat(Box::new(move || {
             let mut batch = urgent.batch();
-            while goes_on() {
+            for _ in 0..100 {
                 batch.push(Mail::Number).ok();
                 batch.post().ok();
             }
-        });
-        scope.spawn(move || {
-            while goes_on() {
-                waits.send_timeout(Mail::Number, Duration::from_millis(1)).ok();
-            }
-        });
-        scope.spawn(move || {
-            while goes_on() {
-                receive.try_iter().for_each(|waker: Waker| waker.wake());
-            }
-        });
+        }));
+        let limit = Duration::from_millis(1);
+        repeat(Box::new(move || drop(waits.send_timeout(Mail::Number, limit))));
+        repeat(Box::new(move || receive.try_iter().for_each(|waker: Waker| waker.wake())));
         let (theirs, cell) = (worker.clone(), version.clone());
-        scope.spawn(move || {
-            while goes_on() {
-                theirs.spawn_local(|| async {}).join().unwrap();
-                slots.queue_percpu_work(cpu, |data| *data += 1);
-                cell.replace_sync(1);
-            }
-        });
+        repeat(Box::new(move || {
+            theirs.spawn_local(|| async {}).join().unwrap();
+            slots.queue_percpu_work(cpu, |data| *data += 1);
+            cell.replace_sync(1);
+        }));
         let owner = slots.attach(cpu).unwrap();
         // Only the child takes these values.
         let mut owned = Some((mailbox, futures, owner, poster.clone(), worker, version));
@@ -151,12 +142,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
             let cx = &mut Context::from_waker(Waker::noop());
             _ = Pin::new(&mut send).poll(cx);
             let mut lent = Some((batch, send));
-            let bodies = AssertUnwindSafe((&mut lent, &mut owned));
-            succeeds_in_child(move || {
-                let AssertUnwindSafe((lent, owned)) = bodies;
-                drop(lent.take());
-                drop(owned.take());
-            });
+            succeeds_in_child(|| drop((lent.take(), owned.take())));
         }
         stop.store(true, Ordering::Relaxed);
         // Ends any wait of a thread for capacity or for the owner.
@@ -167,10 +153,8 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
 #[test]
 fn worker_is_real_time_or_returns_the_reason() {
     let _alone = alone();
-    let policy = || {
-        // SAFETY: 0 is the ID of this thread.
-        unsafe { libc::sched_getscheduler(0) }
-    };
+    // SAFETY: 0 is the ID of this thread.
+    let policy = || unsafe { libc::sched_getscheduler(0) };
     let if_permitted = Worker::builder("audio").fifo_if_permitted(1).build();
     let theirs = if_permitted.unwrap().spawn(policy).join().unwrap();
     match Worker::builder("audio").fifo(1).build() {
@@ -191,13 +175,11 @@ fn the_end_of_a_sleep_on_a_worker_costs_no_thread() {
     let _alone = alone();
     let started = Arc::new(Mutex::new(Vec::new()));
     let theirs = started.clone();
-    let params = Params {
-        on_thread_start: Some(ThreadHook::new(move || {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            theirs.lock().unwrap().push(name);
-        })),
-        ..Params::default()
-    };
+    let hook = ThreadHook::new(move || {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        theirs.lock().unwrap().push(name);
+    });
+    let params = Params { on_thread_start: Some(hook), ..Params::default() };
     let registry = Registry::new(Topology::detect().unwrap(), params).unwrap();
     let before = started.lock().unwrap().len();
     let worker = Worker::builder("sleeps").build().unwrap();

@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, Write},
-    iter, mem,
+    mem,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -145,8 +145,7 @@ impl Db {
         active.log.write_all(&table::encode(key, value))?;
         active.records.insert(key, value);
         drop(active);
-        // If the item is already armed, the call returns `false`, and that sync includes this
-        // record.
+        // If the item is already armed, that sync includes this record.
         self.syncing.enqueue_after(&self.sync, LAZY);
         if is_urgent {
             self.sync.flush()?;
@@ -163,11 +162,7 @@ impl Db {
         let next = Active::create(&self.dir, active.number + 1)?;
         active.log.sync_data()?;
         let full = Arc::new(mem::replace(active, next));
-        self.version.update(|version| {
-            let mut version = version.clone();
-            version.frozen.push(full.clone());
-            version
-        });
+        self.change(|version| version.frozen.push(full.clone()));
         let db = self.clone();
         // The lock of the active table is held, so flushes are queued in the order of the tables.
         permit.spawn_detached(move || db.flush(&full).expect("the disk takes a table"))?;
@@ -178,19 +173,16 @@ impl Db {
         let name = (full.number, 0);
         let table = Arc::new(blocking(|| Table::write(&self.dir, name, &full.records))?);
         let mut nr_tables = 0;
-        self.version.update(|version| {
-            let mut version = version.clone();
+        self.change(|version| {
             version.frozen.retain(|other| !Arc::ptr_eq(other, full));
             version.tables.push(table.clone());
             nr_tables = version.tables.len();
-            version
         });
         fs::remove_file(table::path_of(&self.dir, name, "log"))?;
         if nr_tables >= MANY {
             let db = self.clone();
             let compact = move || db.compact().expect("the disk takes a table");
-            // The queue is full if a compaction is already waiting. That one will include this
-            // table.
+            // If the queue is full, the compaction that waits will include this table.
             let _ = self.compacting.try_spawn(compact);
         }
         Ok(())
@@ -208,15 +200,19 @@ impl Db {
         }
         let name = (last.name.0, last.name.1 + 1);
         let table = Arc::new(blocking(|| Table::write(&self.dir, name, &records))?);
-        self.version.update(|version| {
-            let newer = version.tables[inputs.len()..].iter().cloned();
-            let frozen = version.frozen.clone();
-            let tables = iter::once(table.clone()).chain(newer).collect();
-            Version { frozen, tables }
-        });
+        self.change(|version| _ = version.tables.splice(..inputs.len(), [table.clone()]));
         // Readers may still use the tables. The last reader deletes the files.
         inputs.iter().for_each(|table| table.retire());
         Ok(())
+    }
+
+    /// Publishes a changed copy of the version.
+    fn change(&self, mut change: impl FnMut(&mut Version)) {
+        self.version.update(|version| {
+            let mut version = version.clone();
+            change(&mut version);
+            version
+        });
     }
 
     fn tables(&self) -> Vec<Arc<Table>> {

@@ -39,14 +39,11 @@ pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
     let db = Db::open(dir.path())?;
     thread::scope(|scope| -> Result<(), Failure> {
         let keys = |writer| (writer..nr_keys).step_by(nr_writers as usize);
-        let writers: Vec<_> = (0..nr_writers)
-            .map(|writer| {
-                scope.spawn({
-                    let (db, keys) = (&db, keys(writer));
-                    move || write(db, keys)
-                })
-            })
-            .collect();
+        let start = |writer| {
+            let (db, keys) = (&db, keys(writer));
+            scope.spawn(move || write(db, keys))
+        };
+        let writers: Vec<_> = (0..nr_writers).map(start).collect();
         // A key's value never becomes older.
         let mut seen = vec![0; nr_keys as usize];
         let some_write = || writers.iter().any(|it| !it.is_finished());

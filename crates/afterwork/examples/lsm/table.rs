@@ -71,7 +71,6 @@ impl Table {
         read(&self.path)
     }
 
-    /// Makes the last owner delete the file.
     pub fn retire(&self) {
         self.is_obsolete.store(true, Relaxed);
     }
@@ -85,8 +84,7 @@ impl Drop for Table {
     }
 }
 
-/// Reads all complete records of a log or a table. If a key has several records, the last one
-/// counts.
+/// Reads all complete records of a file. If a key has several records, the last one counts.
 pub fn read(path: &Path) -> io::Result<Records> {
     let bytes = fs::read(path)?;
     Ok(bytes.as_chunks().0.iter().map(decode).collect())

@@ -55,23 +55,12 @@ impl Exposition {
     /// Adds a sample of a metric of your own whose value can rise and fall. The names of the metric
     /// and its labels must be valid in Prometheus.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
-        self.sample(name, about, labels, ("gauge", value));
+        self.add(name, about, "gauge", &line(name, &written(labels), value));
     }
 
     /// Adds a sample of a metric that only rises. Its name must end in `_total`.
     pub fn counter(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
-        self.sample(name, about, labels, ("counter", value));
-    }
-
-    fn sample(
-        &mut self,
-        name: &str,
-        about: &str,
-        labels: &[Label<'_>],
-        (measure, value): (&'static str, f64),
-    ) {
-        let line = format!("{name}{} {value}\n", braced(&written(labels)));
-        self.add(name, about, measure, &line);
+        self.add(name, about, "counter", &line(name, &written(labels), value));
     }
 
     /// Adds all samples of a snapshot. Each sample gets `labels`, and the labels `name`, `detail`
@@ -94,7 +83,7 @@ impl Exposition {
         records: impl IntoIterator<Item = &'r Record>,
     ) {
         let records: Vec<_> = records.into_iter().collect();
-        for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
+        for (labels, record) in labeled(labels, &records).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
                 continue;
@@ -108,8 +97,7 @@ impl Exposition {
                     Measure::Gauge => "gauge",
                     Measure::Counter | Measure::Fault => "counter",
                 };
-                let line = format!("{name}{} {value}\n", braced(labels));
-                self.add(&name, &about, measure, &line);
+                self.add(&name, &about, measure, &line(&name, labels, value));
             }
         }
     }
@@ -138,8 +126,8 @@ impl Exposition {
         }
         let (count, sum) = (nr_below.max(*count), seconds(*total_ns, 1e9));
         let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
-        let _ = writeln!(lines, "{name}_sum{} {sum}", braced(labels));
-        let _ = writeln!(lines, "{name}_count{} {count}", braced(labels));
+        lines += &line(&format!("{name}_sum"), labels, sum);
+        lines += &line(&format!("{name}_count"), labels, count);
         self.add(&name, about, "histogram", &lines);
     }
 
@@ -187,9 +175,9 @@ fn seconds(figure: u64, per_s: f64) -> String {
 }
 
 /// Returns the labels of each record. No two records have the same labels.
-fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Record>) -> Vec<String> {
+fn labeled<'r>(labels: &[Label<'_>], records: &[&'r Record]) -> Vec<String> {
     let mut nr_seen = HashMap::new();
-    let mut labels_of = |record: &'r Record| {
+    let labels_of = |record: &'r Record| {
         let mut labels = labels.to_vec();
         labels.extend([("name", &*record.name), ("detail", &*record.detail)]);
         let nr_before = nr_seen.entry((record.kind, &*record.name, &*record.detail)).or_insert(0);
@@ -199,17 +187,17 @@ fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Recor
             n => format!("{},index=\"{n}\"", written(&labels)),
         }
     };
-    records.into_iter().map(&mut labels_of).collect()
+    records.iter().copied().map(labels_of).collect()
 }
 
 fn written(labels: &[Label<'_>]) -> String {
-    let labels: Vec<_> =
-        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-    labels.join(",")
+    let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    labels.collect::<Vec<_>>().join(",")
 }
 
-fn braced(labels: &str) -> String {
-    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
+fn line(series: &str, labels: &str, value: impl fmt::Display) -> String {
+    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+    format!("{series}{labels} {value}\n")
 }
 
 fn escaped(text: &str) -> String {

@@ -186,26 +186,20 @@ impl Snapshot {
 }
 
 fn json_of(row: &Row) -> String {
-    let pairs: Vec<_> = row
-        .iter()
-        .map(|(name, value)| match value {
-            Value::Text(text) => format!("\"{name}\":\"{}\"", escaped(text)),
-            Value::Number(number) => format!("\"{name}\":{number}"),
-            Value::Flag(flag) => format!("\"{name}\":{flag}"),
-            Value::Times(times) => format!("\"{name}\":{}", json_of_times(times)),
-        })
-        .collect();
+    let pair = |(name, value): &(&str, Value)| match value {
+        Value::Text(text) => format!("\"{name}\":\"{}\"", escaped(text)),
+        Value::Number(number) => format!("\"{name}\":{number}"),
+        Value::Flag(flag) => format!("\"{name}\":{flag}"),
+        Value::Times(times) => format!("\"{name}\":{}", json_of_times(times)),
+    };
+    let pairs: Vec<_> = row.iter().map(pair).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
 fn json_of_times(times: &Histogram) -> String {
-    let buckets = times.buckets.iter().enumerate();
-    let buckets: Vec<_> = buckets
-        .filter(|(_, count)| **count > 0)
-        .map(|(i, count)| format!("[{},{count}]", 2_u64 << i))
-        .collect();
-    let (count, total_ns) = (times.count, times.total_ns);
-    let buckets = buckets.join(",");
+    let buckets = times.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+    let buckets: Vec<_> = buckets.map(|(i, count)| format!("[{},{count}]", 2_u64 << i)).collect();
+    let (count, total_ns, buckets) = (times.count, times.total_ns, buckets.join(","));
     format!("{{\"count\":{count},\"total_ns\":{total_ns},\"buckets\":[{buckets}]}}")
 }
 

@@ -83,6 +83,12 @@ pub fn succeeds_in_child(body: impl FnOnce()) -> String {
     output
 }
 
+pub fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
 /// Starts a thread without the lock of the standard library, which may be held in a child.
 pub fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
     sync::thread::spawn("test", body).unwrap()

@@ -16,11 +16,15 @@ fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
     Arc::new(builder.build(|_| 0).unwrap())
 }
 
+/// Starts a remote call that adds one.
+fn add_one(slots: &Arc<Slots>) -> JoinHandle<()> {
+    spawn_with(slots.clone(), |slots| slots.run_on(CPU, |data| *data += 1))
+}
+
 /// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
-    let theirs = slots.clone();
-    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    let remote = add_one(&slots);
     let mut owner = slots.attach(CPU).unwrap();
     for _ in 0..nr_ops {
         owner.with(|data| *data += 1);
@@ -33,10 +37,7 @@ fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
 /// Two remote callers operate, and an owner parks between its two operations.
 fn parked_between(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let remotes = [(); 2].map(|()| {
-        let theirs = slots.clone();
-        spawn(move || theirs.run_on(CPU, |data| *data += 1))
-    });
+    let remotes = [(); 2].map(|()| add_one(&slots));
     let mut owner = slots.attach(CPU).unwrap();
     owner.with(|data| *data += 1);
     let mut owner = owner.park().unpark();
@@ -57,12 +58,8 @@ fn two_take_over(qpw: Qpw) {
         }
         Err(_) => 0,
     };
-    let (theirs, nr_theirs) = (slots.clone(), Arc::new(AtomicU32::new(0)));
-    let nr_counted = nr_theirs.clone();
-    let other = spawn(move || nr_counted.store(operate(&theirs), Ordering::Relaxed));
-    let nr_ours = operate(&slots);
-    other.join().unwrap();
-    let nr_all = nr_ours + nr_theirs.load(Ordering::Relaxed);
+    let other = spawn_with(slots.clone(), move |slots| operate(&slots));
+    let nr_all = operate(&slots) + other.join().unwrap();
     assert!(nr_all > 0, "neither thread has taken over");
     assert_eq!(slots.run_on(CPU, |data| *data), nr_all);
 }
@@ -70,9 +67,8 @@ fn two_take_over(qpw: Qpw) {
 /// The owner stops operating while a remote caller breaks its bias and then uses the slot.
 fn broken_bias() {
     let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
-    let theirs = slots.clone();
-    let owner = spawn(move || {
-        let mut owner = theirs.attach(CPU).unwrap();
+    let owner = spawn_with(slots.clone(), |slots| {
+        let mut owner = slots.attach(CPU).unwrap();
         for _ in 0..3 {
             owner.with(|data| *data += 1);
         }
@@ -89,15 +85,9 @@ fn broken_bias() {
 /// Two queued calls are sent while the owner parks or ends. Both must run.
 fn queued_calls_and_a_dropped_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
-    let done = Arc::new(AtomicU32::new(0));
+    let (count, done) = counter();
     let owner = slots.attach(CPU).unwrap();
-    let (theirs, counted) = (slots.clone(), done.clone());
-    let poster = spawn(move || {
-        theirs.queue_percpu_work(CPU, move |data| {
-            *data += 1;
-            counted.fetch_add(1, Ordering::Relaxed);
-        });
-    });
+    let poster = spawn_with(slots.clone(), |slots| slots.queue_percpu_work(CPU, move |_| count()));
     drop(owner);
     poster.join().unwrap();
     assert_eq!(done.load(Ordering::Relaxed), 1, "a queued call was left");
@@ -108,13 +98,12 @@ fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let theirs = slots.clone();
     let remote = spawn(move || {
-        let done = Arc::new(AtomicU32::new(0));
+        let (count, done) = counter();
         theirs.run_on(CPU, |data| {
             *data += 1;
-            let counted = done.clone();
             theirs.queue_percpu_work(CPU, move |data| {
                 *data *= 10;
-                counted.fetch_add(1, Ordering::Relaxed);
+                count();
             });
             assert!(*data < 10, "work runs inside its section");
         });
@@ -133,12 +122,8 @@ fn queued_from_inside(qpw: Qpw) {
 /// A flush sees the effects of work that was queued before it.
 fn flushed() {
     let slots = slots(Qpw::Queue, Escalate::Never);
-    let result = Arc::new(crate::support::Plain::default());
-    let theirs = slots.clone();
-    let owner = spawn(move || {
-        let mut owner = theirs.attach(CPU).unwrap();
-        owner.poll();
-    });
+    let result = Arc::new(Plain::default());
+    let owner = spawn_with(slots.clone(), |slots| slots.attach(CPU).unwrap().poll());
     let written = result.clone();
     slots.queue_percpu_work(CPU, move |_| written.set(7));
     slots.flush(CPU);
@@ -149,9 +134,8 @@ fn flushed() {
 /// A call is queued to an owner that polls twice. It runs, or the caller takes it back.
 fn called_with_a_deadline() {
     let slots = slots(Qpw::Queue, Escalate::Never);
-    let theirs = slots.clone();
-    let owner = spawn(move || {
-        let mut owner = theirs.attach(CPU).unwrap();
+    let owner = spawn_with(slots.clone(), |slots| {
+        let mut owner = slots.attach(CPU).unwrap();
         owner.poll();
         owner.poll();
     });
@@ -177,9 +161,8 @@ fn announced_before_a_later_call(qpw: Qpw) {
     let mut owner = slots.attach(CPU).unwrap();
     let (remote, later) = owner.with(|_| {
         let remote = announced_call(&slots);
-        let theirs = slots.clone();
-        let later = spawn(move || {
-            theirs.run_on(CPU, |data| assert_eq!(*data, 1, "the later call was first"));
+        let later = spawn_with(slots.clone(), |slots| {
+            slots.run_on(CPU, |data| assert_eq!(*data, 1, "the later call was first"));
         });
         (remote, later)
     });
@@ -216,8 +199,7 @@ fn announced_owner_before_a_later_call(qpw: Qpw) {
 
 /// Starts a call on a slot that is not free, and returns when the caller has announced itself.
 fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
-    let theirs = slots.clone();
-    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    let remote = add_one(slots);
     while !slots.has_announced_caller(CPU) {
         sync::thread::yield_now();
     }

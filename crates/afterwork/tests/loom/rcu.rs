@@ -43,6 +43,12 @@ pub fn warm_up() {
     drop(rcu::read());
 }
 
+/// Returns versions, after the initialization of global state, which precedes all threads.
+pub fn versions() -> Arc<Versions> {
+    rcu::synchronize();
+    Arc::default()
+}
+
 /// Starts a reader that calls `before`, which may open and end sections, and then reads once.
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     spawn_with(versions.clone(), move |versions| {
@@ -53,9 +59,7 @@ pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
 
 /// One version is replaced and freed while another thread runs `body`.
 pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
-    // Initializes global state before the threads start.
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let reader = spawn_with(versions.clone(), |versions| body(&versions));
     versions.remove();
     rcu::synchronize();
@@ -84,8 +88,7 @@ fn an_active_reader_that_reads_twice() {
 
 /// A first grace period parks the reader while it is about to read.
 fn a_reader_that_is_being_parked() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let reader = reader(&versions, warm_up);
     rcu::synchronize();
     versions.remove();
@@ -127,8 +130,7 @@ fn two_updaters() {
 
 /// Threads acquire slots, release them and acquire them again during a scan.
 fn two_readers_start_and_exit() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
     first.join().unwrap();
     versions.remove();
@@ -171,8 +173,7 @@ fn reports() {
 }
 
 fn a_callback() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let reader = reader(&versions, warm_up);
     versions.remove();
     let theirs = versions.clone();
@@ -183,8 +184,7 @@ fn a_callback() {
 
 /// A callback joins the bag of an earlier one and may be taken with it, while a reader reads.
 fn a_callback_that_joins() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let reader = reader(&versions, warm_up);
     let sweeper = spawn(model::sweep);
     rcu::call(|| ());

@@ -1,6 +1,6 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use crate::rcu::{Versions, reader, replace_during, warm_up};
+use crate::rcu::{Versions, reader, replace_during, versions, warm_up};
 use crate::support::*;
 
 /// Runs `body` as a reader at the same time as a grace period.
@@ -13,8 +13,7 @@ fn beside(body: fn(&Versions)) {
 
 /// One thread removes the version. Another waits for a grace period and frees it.
 fn removed_by_another(before: fn()) {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let is_removed = Arc::new(AtomicBool::new(false));
     let reader = reader(&versions, before);
     let remover =
@@ -32,8 +31,7 @@ fn removed_by_another(before: fn()) {
 
 /// One thread removes the version and records a cookie, by which another one frees it.
 fn cookie_of_another(before: fn()) {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let noted = Arc::new(Mutex::new(None));
     let reader = reader(&versions, before);
     let remover = spawn_with((versions.clone(), noted.clone()), move |(versions, noted)| {
@@ -73,8 +71,7 @@ fn reuses_a_slot(versions: &Versions) {
 
 /// Another thread sweeps because of a cookie that is polled.
 fn started() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     let reader = reader(&versions, warm_up);
     versions.remove();
     let cookie = rcu::start_poll();
@@ -89,8 +86,7 @@ fn started() {
 
 /// A callback leaves a section open on the sweeping thread. The version that it sees is removed.
 fn left_open() {
-    rcu::synchronize();
-    let versions = Arc::new(Versions::default());
+    let versions = versions();
     rcu::call(|| std::mem::forget(rcu::read()));
     model::sweep();
     versions.remove();

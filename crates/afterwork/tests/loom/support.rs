@@ -47,7 +47,7 @@ pub use sync::{
     atomic::*,
     cell::UnsafeCell,
     models,
-    twin::{must_deadlock, must_fail, torn_down, with},
+    twin::{must_deadlock, must_fail, with},
 };
 
 pub use topology::{CpuId, Topology};

@@ -28,6 +28,11 @@ fn receive(mailbox: &mut Mailbox<Item>, got: &mut [VecDeque<u32>]) -> bool {
     true
 }
 
+fn receive_rest(mailbox: &mut Mailbox<Item>, got: &mut [VecDeque<u32>]) {
+    while receive(mailbox, got) {}
+    assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
+}
+
 fn numbers<const N: usize>(all: [&[u32]; N]) -> [VecDeque<u32>; N] {
     all.map(|numbers| numbers.iter().copied().collect())
 }
@@ -42,12 +47,9 @@ fn two_in_a_block() {
         poster
     });
     let mut got = numbers([&[0, 1]]);
-    for _ in 0..2 {
-        receive(&mut mailbox, &mut got);
-    }
+    (0..2).for_each(|_| _ = receive(&mut mailbox, &mut got));
     drop(thread.join().unwrap());
-    while receive(&mut mailbox, &mut got) {}
-    assert!(got[0].is_empty(), "an item is lost");
+    receive_rest(&mut mailbox, &mut got);
 }
 
 /// Another poster's post makes the owner close the block of the first, which uses it again or ends.
@@ -63,12 +65,9 @@ fn block_is_released(nr_posts: u32, nr_looks: u32) {
     post(&other, 10);
     let all: Vec<u32> = (0..nr_posts).collect();
     let mut got = numbers([&all, &[10]]);
-    for _ in 0..nr_looks {
-        receive(&mut mailbox, &mut got);
-    }
+    (0..nr_looks).for_each(|_| _ = receive(&mut mailbox, &mut got));
     thread.join().unwrap();
-    while receive(&mut mailbox, &mut got) {}
-    assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
+    receive_rest(&mut mailbox, &mut got);
 }
 
 fn two_posters_take_turns() {
@@ -90,12 +89,9 @@ fn more_blocks_than_are_recorded(nr_looks: u32) {
         }
     });
     let mut got = numbers([&[0, 1, 2], &[10, 11]]);
-    for _ in 0..nr_looks {
-        receive(&mut mailbox, &mut got);
-    }
+    (0..nr_looks).for_each(|_| _ = receive(&mut mailbox, &mut got));
     thread.join().unwrap();
-    while receive(&mut mailbox, &mut got) {}
-    assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
+    receive_rest(&mut mailbox, &mut got);
 }
 
 models! {

@@ -14,13 +14,11 @@ fn full(capacity: usize) -> Arc<Permits> {
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
-    let hold = {
-        let (permits, inside) = (permits.clone(), inside.clone());
-        move || {
-            assert!(!inside.swap(true, Ordering::Relaxed), "one permit for two");
-            inside.store(false, Ordering::Relaxed);
-            permits.release();
-        }
+    let (held, is_held) = (permits.clone(), inside.clone());
+    let hold = move || {
+        assert!(!is_held.swap(true, Ordering::Relaxed), "one permit for two");
+        is_held.store(false, Ordering::Relaxed);
+        held.release();
     };
     let waiter = spawn_with((permits.clone(), hold.clone()), move |(permits, hold)| {
         permits.wait();

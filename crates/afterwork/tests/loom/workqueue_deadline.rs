@@ -23,9 +23,7 @@ fn due_at(cancels: bool, has_handle: bool) {
     if has_handle {
         options = options.cancel_handle(&mut canceller);
     }
-    let mut handle = options.spawn(move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let mut handle = options.spawn(move || _ = runs.fetch_add(1, Ordering::Relaxed));
     let other = has_handle.then(|| spawn(move || canceller.cancel()));
     let mut is_cancelled = cancels && handle.cancel();
     let has_expired = handle.expire_now();
@@ -45,9 +43,7 @@ fn due_at(cancels: bool, has_handle: bool) {
 fn is_over(as_future: bool) {
     let (_machine, queue) = queue(1, true);
     let runs = counter();
-    let handle = queue.spawn_overdue(as_future, move || {
-        runs.fetch_add(1, Ordering::Relaxed);
-    });
+    let handle = queue.spawn_overdue(as_future, move || _ = runs.fetch_add(1, Ordering::Relaxed));
     assert!(matches!(handle.join(), Err(JoinError::Expired)));
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     wind_up(queue);

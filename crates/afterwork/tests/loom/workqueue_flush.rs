@@ -55,12 +55,10 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
 fn worker_races_with_a_helped_item() {
     let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::new({
-        let (machine, done) = (machine.clone(), done.clone());
-        move || {
-            go(&machine);
-            done.store(true, Ordering::Relaxed);
-        }
+    let (worker, ends) = (machine.clone(), done.clone());
+    let work = Work::new(move || {
+        go(&worker);
+        ends.store(true, Ordering::Relaxed);
     });
     let flusher = enqueue_and_flush(&queue, &work, done);
     work.flush().unwrap();
@@ -73,16 +71,13 @@ fn helped_and_queued_elsewhere() {
     let (machine, queue) = held(true);
     let other = plain().build_in(machine.registry()).unwrap();
     let done = Arc::new(AtomicBool::new(false));
-    let work = Work::with_handle({
-        let (machine, done) = (machine.clone(), done.clone());
-        let mut other = Some(other.clone());
-        move |this| {
-            if let Some(other) = other.take() {
-                go(&machine);
-                machine.pretend_busy(true);
-                assert!(other.enqueue(this));
-                done.store(true, Ordering::Relaxed);
-            }
+    let (worker, ends, mut elsewhere) = (machine.clone(), done.clone(), Some(other.clone()));
+    let work = Work::with_handle(move |this| {
+        if let Some(elsewhere) = elsewhere.take() {
+            go(&worker);
+            worker.pretend_busy(true);
+            assert!(elsewhere.enqueue(this));
+            ends.store(true, Ordering::Relaxed);
         }
     });
     let flusher = enqueue_and_flush(&queue, &work, done);

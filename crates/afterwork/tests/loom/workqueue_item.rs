@@ -29,12 +29,10 @@ fn two_enqueuers() {
 fn enqueue_of_a_pending_item() {
     let (_machine, queue) = queue(1, false);
     let (word, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let work = Work::new({
-        let (word, seen) = (word.clone(), seen.clone());
-        move || {
-            if word.load(Ordering::Relaxed) {
-                seen.store(true, Ordering::Relaxed);
-            }
+    let (reads, notes) = (word.clone(), seen.clone());
+    let work = Work::new(move || {
+        if reads.load(Ordering::Relaxed) {
+            notes.store(true, Ordering::Relaxed);
         }
     });
     queue.enqueue(&work);
@@ -60,8 +58,7 @@ fn cancel_races_with_pop(requeues: bool) {
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
 fn reaped_during_an_enqueue() {
     let (_machine, queue) = queue(1, false);
-    let (first, count_first) = counting();
-    let (second, count_second) = counting();
+    let [(first, count_first), (second, count_second)] = [(); 2].map(|()| counting());
     queue.enqueue(&first);
     queue.enqueue(&second);
     let other = spawn_with((queue.clone(), second.clone()), |(queue, second)| {
@@ -78,13 +75,11 @@ fn reaped_during_an_enqueue() {
 fn cancel_sync_ends_it() {
     let (machine, queue) = queue(1, false);
     let count = Arc::new(Plain::default());
-    let work = Work::with_handle({
-        let (count, queue) = (count.clone(), Mutex::new(Some(queue.clone())));
-        move |this| {
-            count.set(count.get() + 1);
-            if let Some(queue) = queue.lock().unwrap().take() {
-                queue.enqueue(this);
-            }
+    let (runs, mut again) = (count.clone(), Some(queue.clone()));
+    let work = Work::with_handle(move |this| {
+        runs.set(runs.get() + 1);
+        if let Some(queue) = again.take() {
+            queue.enqueue(this);
         }
     });
     queue.enqueue(&work);
@@ -120,20 +115,17 @@ fn disable_races_with_enqueue() {
 fn flush_races_with_a_cancel() {
     let (machine, queue) = held(false);
     let flusher = Arc::new(Mutex::new(None));
-    let work = Work::with_handle({
-        let (queue, flusher) = (queue.clone(), flusher.clone());
-        move |this| {
-            let ended = Arc::new(AtomicBool::new(false));
-            let thread = spawn_with((this.clone(), ended.clone()), |(work, ended)| {
-                work.flush().unwrap();
-                assert!(ended.load(Ordering::Relaxed), "flushed before the end of the run");
-            });
-            let previous = flusher.lock().unwrap().replace(thread);
-            assert!(previous.is_none(), "it runs once");
-            assert!(queue.enqueue(this));
-            assert!(this.cancel());
-            ended.store(true, Ordering::Relaxed);
-        }
+    let (own, place) = (queue.clone(), flusher.clone());
+    let work = Work::with_handle(move |this| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let thread = spawn_with((this.clone(), ended.clone()), |(work, ended)| {
+            work.flush().unwrap();
+            assert!(ended.load(Ordering::Relaxed), "flushed before the end of the run");
+        });
+        let previous = place.lock().unwrap().replace(thread);
+        assert!(previous.is_none(), "it runs once");
+        assert!(own.enqueue(this) && this.cancel());
+        ended.store(true, Ordering::Relaxed);
     });
     queue.enqueue(&work);
     go(&machine);
@@ -202,10 +194,9 @@ fn polled() {
     let mut context = Context::from_waker(&waker);
     let mut poll = || Pin::new(&mut handle).poll(&mut context);
     let result = loop {
-        if let Poll::Ready(result) = poll() {
-            break result;
-        }
-        if let Poll::Ready(result) = poll() {
+        let polled = poll();
+        let polled = if polled.is_pending() { poll() } else { polled };
+        if let Poll::Ready(result) = polled {
             break result;
         }
         parker.park();
@@ -237,9 +228,7 @@ fn one_at_a_time() {
         let inside = inside.clone();
         Work::new(move || inside.set(inside.get() + 1))
     });
-    for work in &works {
-        queue.enqueue(work);
-    }
+    works.iter().for_each(|work| assert!(queue.enqueue(work)));
     drop(queue);
     assert_eq!(inside.get(), 2);
 }
@@ -249,8 +238,7 @@ fn ordered_cancel() {
     let machine = machine(2, 1);
     let queue = Workqueue::builder("model").ordered().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let (first, count_first) = counting();
-    let (second, count_second) = counting();
+    let [(first, count_first), (second, count_second)] = [(); 2].map(|()| counting());
     queue.enqueue(&first);
     queue.enqueue(&second);
     let cancelled = first.cancel();

@@ -162,11 +162,9 @@ fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
         spawn(move || blocks.free(nth))
     });
     let owner = spawn_with(blocks.clone(), move |blocks| [alloc(&blocks), alloc(&blocks)]);
-    for freer in freers {
-        freer.join().unwrap();
-    }
-    let found = owner.join().unwrap();
-    let found = [found[0], found[1], blocks.alloc_lowest()];
+    freers.into_iter().for_each(|freer| _ = freer.join().unwrap());
+    let [first, second] = owner.join().unwrap();
+    let found = [first, second, blocks.alloc_lowest()];
     for nth in 0..2 {
         let times = found.iter().filter(|has| has[nth]).count();
         assert_eq!(times, 1, "how often a freed block is found");

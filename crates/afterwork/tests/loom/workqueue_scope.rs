@@ -8,12 +8,10 @@ use crate::support::*;
 fn end_races_with_a_panicking_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
-    scope.bring({
-        let word = word.clone();
-        move || {
-            word.set(word.get() + 1);
-            std::panic::resume_unwind(Box::new("an item"));
-        }
+    let theirs = word.clone();
+    scope.bring(move || {
+        theirs.set(theirs.get() + 1);
+        std::panic::resume_unwind(Box::new("an item"));
     });
     let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     assert!(scope.finish());
@@ -28,10 +26,8 @@ fn item_is_added_while_a_guest_leaves() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
     let guest = spawn(scope.ticket());
-    scope.bring({
-        let is_started = is_started.clone();
-        move || is_started.store(true, Ordering::Relaxed)
-    });
+    let theirs = is_started.clone();
+    scope.bring(move || theirs.store(true, Ordering::Relaxed));
     let is_sent = scope.wants_ticket();
     guest.join().unwrap();
     assert!(is_sent || is_started.load(Ordering::Relaxed));
@@ -41,10 +37,8 @@ fn item_is_added_while_a_guest_leaves() {
 /// The owner takes the closure back while a worker is about to start it.
 fn owner_claims_the_item_that_a_worker_starts() {
     let word = Arc::new(Plain::default());
-    let pair = OpenPair::new({
-        let word = word.clone();
-        move || word.set(word.get() + 1)
-    });
+    let theirs = word.clone();
+    let pair = OpenPair::new(move || theirs.set(theirs.get() + 1));
     let guest = spawn_with(pair.clone(), move |pair| pair.visit());
     pair.finish();
     assert_eq!(word.get(), 1);
@@ -57,14 +51,12 @@ fn owner_claims_the_item_that_a_worker_starts() {
 fn guest_adds_an_item_for_a_sleeping_owner() {
     let scope = OpenScope::new(false);
     let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
-    scope.bring({
-        let (scope, gate, started) = (scope.clone(), gate.clone(), started.clone());
-        move || {
-            started.open();
-            let opens = gate.clone();
-            scope.bring(move || opens.open());
-            gate.pass();
-        }
+    let (inner, starts) = (scope.clone(), started.clone());
+    scope.bring(move || {
+        starts.open();
+        let opens = gate.clone();
+        inner.bring(move || opens.open());
+        gate.pass();
     });
     let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     started.pass();
@@ -76,15 +68,13 @@ fn guest_adds_an_item_for_a_sleeping_owner() {
 fn guest_leaves_items_in_the_list() {
     let scope = OpenScope::new(false);
     let started = Arc::new(Barred::default());
-    scope.bring({
-        let (scope, started) = (scope.clone(), started.clone());
-        move || {
-            started.open();
-            let gate = Arc::new(Barred::default());
-            let opens = gate.clone();
-            scope.bring(move || gate.pass());
-            scope.bring(move || opens.open());
-        }
+    let (inner, starts) = (scope.clone(), started.clone());
+    scope.bring(move || {
+        starts.open();
+        let gate = Arc::new(Barred::default());
+        let opens = gate.clone();
+        inner.bring(move || gate.pass());
+        inner.bring(move || opens.open());
     });
     let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     started.pass();
@@ -98,10 +88,8 @@ fn item_is_added_for_a_guest() {
     let word = Arc::new(Plain::default());
     let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     word.set(7);
-    scope.bring({
-        let word = word.clone();
-        move || assert_eq!(word.get(), 7)
-    });
+    let theirs = word.clone();
+    scope.bring(move || assert_eq!(theirs.get(), 7));
     assert!(!scope.finish());
     guest.join().unwrap();
 }
@@ -127,10 +115,7 @@ fn items_in_order() {
 fn two_threads_share_a_range() {
     let range = OpenRange::new(3);
     let words: Arc<[Plain; 3]> = Arc::default();
-    let work = |words: &[Plain; 3], at: usize| {
-        let word = &words[at];
-        word.set(word.get() + 1);
-    };
+    let work = |words: &[Plain; 3], at: usize| words[at].set(words[at].get() + 1);
     let guest = spawn_with((range.clone(), words.clone()), move |(range, words)| {
         range.serve(|at| work(&words, at))
     });

@@ -97,32 +97,27 @@ fn cancel_all_races_with_a_run(anew: bool) {
     let pretend_both_busy = |busy| (0..2).for_each(|_| machine.pretend_busy(busy));
     pretend_both_busy(true);
     let count = Arc::new(AtomicU32::new(0));
-    let work = Work::with_handle({
-        let count = count.clone();
-        // Only the first run uses these handles, so that the item does not keep its queue alive.
-        let mut own = Some((machine.clone(), queue.clone()));
-        move |work| {
-            count.fetch_add(1, Ordering::Relaxed);
-            let Some((machine, queue)) = own.take() else {
-                return;
-            };
-            // No worker is requested.
-            machine.pretend_busy(true);
+    // Only the first run uses these handles, so that the item does not keep its queue alive.
+    let (counts, mut own) = (count.clone(), Some((machine.clone(), queue.clone())));
+    let work = Work::with_handle(move |work| {
+        counts.fetch_add(1, Ordering::Relaxed);
+        let Some((machine, queue)) = own.take() else {
+            return;
+        };
+        // No worker is requested.
+        machine.pretend_busy(true);
+        queue.enqueue(work);
+        if anew {
+            work.cancel();
             queue.enqueue(work);
-            if anew {
-                work.cancel();
-                queue.enqueue(work);
-            }
-            let worker = spawn(move || {
-                go(&machine);
-            });
-            queue.cancel_all();
-            // A panic here would be caught, so the failure is counted.
-            if !work.is_busy() {
-                count.fetch_add(100, Ordering::Relaxed);
-            }
-            worker.join().unwrap();
         }
+        let worker = spawn(move || go(&machine));
+        queue.cancel_all();
+        // A panic here would be caught, so the failure is counted.
+        if !work.is_busy() {
+            counts.fetch_add(100, Ordering::Relaxed);
+        }
+        worker.join().unwrap();
     });
     queue.enqueue(&work);
     pretend_both_busy(false);

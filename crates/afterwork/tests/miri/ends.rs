@@ -5,22 +5,16 @@ use afterwork::rcu;
 use crate::workqueue::{Count, queue};
 use crate::*;
 
-fn wait_for(count: &Count, nr: u32) {
-    while count.get() < nr {
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn queue_dropped_in_a_callback_is_destroyed_elsewhere() {
     let count = Count::default();
     for _ in 0..2 {
-        let (queue, theirs) = (queue(), count.clone());
-        queue.spawn_detached(move || theirs.add()).unwrap();
+        let queue = queue();
+        queue.spawn_detached(count.adder()).unwrap();
         rcu::call(move || drop(queue));
     }
     rcu::barrier();
-    wait_for(&count, 2);
+    until(|| count.get() >= 2);
 }
 
 #[test]
@@ -31,8 +25,7 @@ fn tombstones_are_reaped_while_others_cancel_and_queue() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let theirs = count.clone();
-                let work = Work::new(move || theirs.add());
+                let work = Work::new(count.adder());
                 for _ in 0..3 {
                     drop(queue.spawn(|| Box::new(1)));
                     let mut handle = queue.spawn(|| Box::new(2));
@@ -82,9 +75,8 @@ fn nested_joins_continue_on_threads_with_late_locals() {
 fn timers_and_callbacks_fire_into_a_queue_that_ends() {
     for round in 0..3 {
         let (queue, count) = (queue(), Count::default());
-        let (first, second) = (count.clone(), count.clone());
-        let delayed = DelayedWork::new(move || first.add());
-        let after = RcuWork::new(move || second.add());
+        let delayed = DelayedWork::new(count.adder());
+        let after = RcuWork::new(count.adder());
         queue.enqueue_after(&delayed, Duration::from_micros(round * 50));
         queue.task().enqueue_rcu(&after);
         thread::sleep(Duration::from_micros(50));
@@ -101,11 +93,8 @@ fn retained_batch_is_recalled_or_run_by_its_executor() {
     let kept: Arc<Mutex<Option<rcu::Batch>>> = Arc::default();
     let count = Count::default();
     let theirs = kept.clone();
-    rcu::run_callbacks_on(Some(Box::new(move |batch| {
-        *theirs.lock().unwrap() = Some(batch);
-    })));
-    let counts = count.clone();
-    rcu::call(move || counts.add());
+    rcu::run_callbacks_on(Some(Box::new(move |batch| *theirs.lock().unwrap() = Some(batch))));
+    rcu::call(count.adder());
     thread::scope(|scope| {
         scope.spawn(|| rcu::run_callbacks_on(None));
         // The callback runs once, in either order.

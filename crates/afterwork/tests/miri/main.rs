@@ -25,3 +25,9 @@ use afterwork::{
 };
 
 use topology::{CpuId, Topology};
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        thread::yield_now();
+    }
+}

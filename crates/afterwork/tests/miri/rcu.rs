@@ -2,7 +2,7 @@
 
 use afterwork::rcu;
 
-use crate::*;
+use crate::{workqueue::Count, *};
 
 /// The number is small, because Miri makes each operation a thousand times slower.
 const NR_VERSIONS: usize = 4;
@@ -58,25 +58,23 @@ fn versions_of_a_domain_stay_valid_until_the_last_reader() {
 #[test]
 fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
     #[repr(C)]
-    struct Node(rcu::Head, Arc<AtomicUsize>);
+    struct Node(rcu::Head, Count);
     unsafe extern "C-unwind" fn count(head: *mut rcu::Head) {
         // SAFETY: the node was leaked for this callback.
         let node = unsafe { Box::from_raw(head.cast::<Node>()) };
-        node.1.fetch_add(1, Ordering::Relaxed);
+        node.1.add();
     }
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let nr_run = Count::default();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for number in 0..3 {
-                    let mine = nr_run.clone();
-                    rcu::call(move || {
-                        mine.fetch_add(1, Ordering::Relaxed);
-                    });
+                    rcu::call(nr_run.adder());
                     // The closure is too large for a slot in a bag.
-                    let (mine, large) = (nr_run.clone(), [number; 40]);
+                    let (add, large) = (nr_run.adder(), [number; 40]);
                     rcu::call(move || {
-                        mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);
+                        assert_eq!(large[39], large[0]);
+                        add();
                     });
                     rcu::call_drop(vec![number]);
                     let node = Box::into_raw(Box::new(Node(rcu::Head::new(), nr_run.clone())));
@@ -87,7 +85,7 @@ fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
         }
     });
     rcu::barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), 18);
+    assert_eq!(nr_run.get(), 18);
 }
 
 #[test]
@@ -113,12 +111,8 @@ fn qsbr_reader_delays_reclamation_until_it_reports() {
 #[test]
 fn a_grace_period_is_polled_for_and_awaited() {
     let cookie = rcu::start_poll();
-    while !rcu::poll_state(cookie) {
-        thread::yield_now();
-    }
+    until(|| rcu::poll_state(cookie));
     let mut grace = pin!(rcu::synchronize_async());
     let mut context = Context::from_waker(Waker::noop());
-    while grace.as_mut().poll(&mut context).is_pending() {
-        thread::yield_now();
-    }
+    until(|| grace.as_mut().poll(&mut context).is_ready());
 }

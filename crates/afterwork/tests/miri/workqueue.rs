@@ -1,6 +1,6 @@
 //! Items from enqueue to destruction, freed in every possible way.
 
-use afterwork::workqueue::{self, Builder};
+use afterwork::workqueue::{self, Builder, CancelHandle, CancellationToken};
 
 use crate::*;
 
@@ -27,6 +27,12 @@ pub struct Count(Arc<AtomicU32>);
 impl Count {
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns a function that adds one.
+    pub fn adder(&self) -> impl Fn() + Send + use<> {
+        let count = self.clone();
+        move || count.add()
     }
 
     pub fn get(&self) -> u32 {
@@ -63,13 +69,8 @@ fn result_is_joined_tried_awaited_or_dropped() {
     queue.spawn_detached(|| drop(vec![1])).unwrap();
     assert_eq!(block_on(queue.spawn(|| vec![2])).unwrap(), [2]);
     let mut tried = queue.spawn(|| vec![4]);
-    let got = loop {
-        if let Some(result) = tried.try_join() {
-            break result.unwrap();
-        }
-        thread::yield_now();
-    };
-    assert_eq!((got, outer.join().unwrap()), (vec![4], vec![1; 3]));
+    until(|| tried.try_join().is_some_and(|result| result.unwrap() == [4]));
+    assert_eq!(outer.join().unwrap(), [1; 3]);
     assert_eq!(sum.join().unwrap(), 700);
     assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
 }
@@ -144,12 +145,7 @@ fn an_item_queues_itself_and_is_flushed_and_freed_by_its_run() {
 fn items_are_queued_cancelled_and_moved_from_two_threads() {
     let (queue, other) = (queue(), build(Workqueue::builder("other").ordered()));
     let count = Count::default();
-    let works: Vec<_> = (0..4)
-        .map(|_| {
-            let count = count.clone();
-            Work::new(move || count.add())
-        })
-        .collect();
+    let works: Vec<_> = (0..4).map(|_| Work::new(count.adder())).collect();
     thread::scope(|scope| {
         scope.spawn(|| {
             for work in &works {
@@ -179,8 +175,7 @@ fn item_is_freed_by_the_last_reference() {
     let queue = queue();
     for _ in 0..4 {
         let count = Count::default();
-        let theirs = count.clone();
-        let work = Work::new(move || theirs.add());
+        let work = Work::new(count.adder());
         queue.enqueue(&work);
         let clone = work.clone();
         thread::scope(|scope| {
@@ -206,12 +201,12 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
         *theirs.lock().unwrap() = Some(context.waker().clone());
         Poll::Pending
     }));
-    let waker = loop {
-        if let Some(waker) = left.lock().unwrap().take() {
-            break waker;
-        }
-        thread::yield_now();
-    };
+    let mut waker = None;
+    until(|| {
+        waker = left.lock().unwrap().take();
+        waker.is_some()
+    });
+    let waker = waker.unwrap();
     thread::scope(|scope| {
         scope.spawn(|| waker.wake_by_ref());
         assert_eq!(block_on(handle).unwrap(), [2]);
@@ -229,8 +224,7 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
 fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let queue = queue();
     let count = Count::default();
-    let theirs = count.clone();
-    let work = DelayedWork::new(move || theirs.add());
+    let work = DelayedWork::new(count.adder());
     queue.enqueue_after(&work, Duration::from_millis(1));
     // The count is read without an ordering, so the state that is read next may be old.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
@@ -249,8 +243,7 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
 fn item_runs_after_a_grace_period() {
     let queue = queue();
     let count = Count::default();
-    let theirs = count.clone();
-    let work = RcuWork::new(move || theirs.add());
+    let work = RcuWork::new(count.adder());
     assert!(queue.task().enqueue_rcu(&work));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
@@ -266,25 +259,21 @@ fn queues_are_created_and_destroyed_with_their_items() {
                 for _ in 0..2 {
                     // The registry ends with its queue.
                     let queue = Workqueue::builder("miri").build_in(&registry()).unwrap();
-                    let (again, theirs) = (queue.clone(), count.clone());
+                    let (again, add) = (queue.clone(), count.adder());
                     // An item of a queue may drop the queue's last handle.
-                    queue
-                        .spawn_detached(move || {
-                            theirs.add();
-                            drop(again);
-                        })
-                        .unwrap();
+                    let item = move || {
+                        add();
+                        drop(again);
+                    };
+                    queue.spawn_detached(item).unwrap();
                     drop(queue);
-                    let theirs = count.clone();
-                    keeper.spawn_detached(move || theirs.add()).unwrap();
+                    keeper.spawn_detached(count.adder()).unwrap();
                 }
             });
         }
     });
     keeper.shutdown(Duration::MAX).unwrap();
-    while count.get() < 8 {
-        thread::yield_now();
-    }
+    until(|| count.get() >= 8);
 }
 
 #[test]
@@ -300,18 +289,14 @@ fn data_lent_to_a_scope_is_returned() {
             });
         }
     });
-    queue.for_each_chunk_mut(&mut lent, 5, |_, chunk| {
-        chunk.iter_mut().for_each(|it| **it -= 100);
-    });
+    queue.for_each_chunk_mut(&mut lent, 5, |_, chunk| chunk.iter_mut().for_each(|it| **it -= 100));
     let sum = |half: &[Box<i32>]| half.iter().map(|it| **it).sum::<i32>();
     let (left, right) = lent.split_at(6);
     let ((first, second), rest) =
         queue.join(|| queue.join(|| sum(&left[..3]), || sum(&left[3..])), || Box::new(sum(right)));
     assert_eq!(first + second + *rest, 66);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        queue.scope(|s| {
-            lent.iter().for_each(|it| s.spawn(|| assert!(**it < 11, "on purpose")));
-        });
+        queue.scope(|s| lent.iter().for_each(|it| s.spawn(|| assert!(**it < 11, "on purpose"))));
     }));
     assert!(panicked.is_err());
 }
@@ -324,9 +309,7 @@ fn a_queue_may_be_paused_under_a_scope_and_tickets_outlive_it() {
         queue.pause();
         queue.scope(|s| {
             for _ in 0..3 {
-                s.spawn(|| {
-                    count.fetch_add(1, Ordering::Relaxed);
-                });
+                s.spawn(|| _ = count.fetch_add(1, Ordering::Relaxed));
             }
             queue.resume();
         });
@@ -337,8 +320,7 @@ fn a_queue_may_be_paused_under_a_scope_and_tickets_outlive_it() {
 #[test]
 fn tasks_sleep_time_out_and_are_cancelled() {
     let queue = queue();
-    let registry =
-        Registry::new(Topology::synthetic("2 core").unwrap(), Params::default()).unwrap();
+    let registry = registry();
     const SHORT: Duration = Duration::from_micros(100);
     const LONG: Duration = Duration::from_secs(3600);
     workqueue::block_on(registry.sleep(SHORT));
@@ -353,11 +335,11 @@ fn tasks_sleep_time_out_and_are_cancelled() {
     assert!(workqueue::block_on(late).is_err());
     assert_eq!(block_on(task).unwrap(), [7]);
     let long = registry.sleep(LONG);
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn_async(long);
     assert!(canceller.clone().cancel());
     assert!(handle.join().is_err() && canceller.is_finished());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
+    let mut canceller = CancelHandle::default();
     let handle = queue.task().cancel_handle(&mut canceller).spawn(|| vec![7]);
     drop(handle);
     queue.drain().unwrap();
@@ -388,30 +370,21 @@ fn periodic_work_repeats_until_it_or_its_queue_is_dropped() {
     const PERIOD: Duration = Duration::from_micros(100);
     for _ in 0..2 {
         let (count, left) = (Count::default(), Arc::new(()));
-        let (runs, kept) = (count.clone(), left.clone());
+        let (add, kept) = (count.adder(), left.clone());
         let work = queue.every(PERIOD, move || {
             let _ = &kept;
-            runs.add();
+            add();
         });
-        while count.get() < 2 {
-            thread::yield_now();
-        }
+        until(|| count.get() >= 2);
         work.unwrap().cancel_sync();
         // A timer that was about to fire may hold the last reference.
-        while Arc::strong_count(&left) > 1 {
-            thread::yield_now();
-        }
+        until(|| Arc::strong_count(&left) == 1);
     }
     let left = Arc::new(());
     let kept = left.clone();
-    let work = queue.every(PERIOD, move || {
-        let _ = &kept;
-    });
-    work.unwrap().detach();
+    queue.every(PERIOD, move || _ = &kept).unwrap().detach();
     drop(queue);
-    while Arc::strong_count(&left) > 1 {
-        thread::yield_now();
-    }
+    until(|| Arc::strong_count(&left) == 1);
 }
 
 #[test]
@@ -431,9 +404,7 @@ fn strand_frees_its_state_after_run_cancelled_and_left_closures() {
     assert_eq!(queue.cancel_all(), 1);
     assert!(also.join().is_err());
     let other = strand.clone();
-    for _ in 0..40 {
-        other.spawn_detached(|state| state[0].add()).unwrap();
-    }
+    (0..40).for_each(|_| other.spawn_detached(|state| state[0].add()).unwrap());
     drop((strand, other));
     queue.resume();
     drop(queue);
@@ -444,13 +415,13 @@ fn strand_frees_its_state_after_run_cancelled_and_left_closures() {
 #[test]
 fn tokens_of_items_and_children_are_freed() {
     let queue = queue();
-    let token = workqueue::CancellationToken::new();
+    let token = CancellationToken::new();
     let own = token.child();
     let task = queue.spawn_async(async move { own.cancelled().await });
-    let item = queue.spawn(workqueue::CancellationToken::current);
+    let item = queue.spawn(CancellationToken::current);
     assert!(!item.join().unwrap().child().is_cancelled());
     let item = queue.spawn(|| {
-        let token = workqueue::CancellationToken::current();
+        let token = CancellationToken::current();
         let before = workqueue::is_cancelled();
         token.cancel();
         (before, workqueue::is_cancelled())

@@ -4,14 +4,13 @@ use crate::support::*;
 
 /// Returns slots with ten times the CPU's number, the sum of drained values, and drained CPUs.
 fn watched(qpw: Qpw) -> (Arc<PerCpu<u64>>, impl Sized, Arc<AtomicU64>, mpsc::Receiver<CpuId>) {
-    let slots = builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10);
-    let slots = Arc::new(slots.unwrap());
+    let slots = Arc::new(builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10).unwrap());
     let saved = Arc::new(AtomicU64::new(0));
     let (sender, receiver) = mpsc::channel();
     let theirs = saved.clone();
     let watch = slots.drain_when_absent(move |cpu, data| {
         theirs.fetch_add(std::mem::take(data), Ordering::Relaxed);
-        let _ = sender.send(cpu);
+        sender.send(cpu).ok();
     });
     (slots, watch, saved, receiver)
 }
@@ -24,10 +23,9 @@ fn without(absent: u32) -> CpuSet {
 fn registry_drains_the_slots_of_absent_cpus() {
     let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
-        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let (change, changed) = mpsc::channel();
         let after = move || changed.try_recv().ok();
-        let registry = Registry::watching(machine, Params::default(), after).unwrap();
+        let registry = Registry::watching(machine(), Params::default(), after).unwrap();
         let (slots, _watch, saved, receiver) = watched(qpw);
         change.send(Topology::flat(&without(3)).unwrap()).unwrap();
         // The registry also refreshes the topology by itself, and may have done so first.
@@ -43,8 +41,7 @@ fn registry_drains_the_slots_of_absent_cpus() {
 fn slot_whose_owner_moved_is_drained_like_any_other() {
     let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
-        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
-        let registry = Registry::new(machine, Params::default()).unwrap();
+        let registry = Registry::new(machine(), Params::default()).unwrap();
         let (slots, _watch, saved, receiver) = watched(qpw);
         while_owned(&slots, || {
             registry.set_topology(Topology::flat(&without(1)).unwrap());
@@ -53,7 +50,7 @@ fn slot_whose_owner_moved_is_drained_like_any_other() {
         assert!(saved.load(Ordering::Relaxed) >= 10);
         // A value that arrives later is drained at the next notification.
         slots.run_on(cpu(1), |data| *data = 7);
-        afterwork::percpu::set_online_cpus(&without(1));
+        set_online_cpus(&without(1));
         assert_eq!(slots.run_on(cpu(1), |data| *data), 0);
         let left = slots.sum_over(|data| *data);
         assert_eq!(left + saved.load(Ordering::Relaxed), 67, "{qpw}");
@@ -67,6 +64,6 @@ fn nothing_is_drained_after_the_watch_is_dropped() {
     drop(watch);
     while receiver.try_recv().is_ok() {}
     let before = slots.sum_over(|data| *data);
-    afterwork::percpu::set_online_cpus(&without(2));
+    set_online_cpus(&without(2));
     assert_eq!(slots.sum_over(|data| *data), before);
 }

@@ -33,13 +33,12 @@ fn work_queued_from_inside_a_section_runs_after_it() {
         lists.queue_percpu_work(cpu(1), count_down(&lists, 3));
         assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
         // The same holds if the section panics.
-        let panics = || {
+        assert_panics(|| {
             lists.run_on(cpu(1), |_| {
                 lists.queue_percpu_work(cpu(1), |list| list.push(7));
                 panic_any("expected")
             })
-        };
-        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        });
         assert_eq!(lists.run_on(cpu(1), std::mem::take), [7]);
         assert_eq!(lists.nr_panics(), 0);
     });
@@ -79,16 +78,11 @@ fn reentrant_slot_access_is_rejected() {
 #[test]
 fn an_owner_cannot_unpark_inside_its_own_slot() {
     type Kept = RefCell<Option<percpu::Parked<'static, Vec<u32>>>>;
-    std::thread_local! {
-        static PARKED: Kept = const { RefCell::new(None) };
-    }
+    std::thread_local!(static PARKED: Kept = const { RefCell::new(None) });
     for qpw in Qpw::ALL {
-        let lists = Box::leak(Box::new(builder(qpw).build(|_| Vec::new()).unwrap()));
-        let lists: &'static Lists = lists;
+        let lists: &'static Lists = Box::leak(Box::new(builder(qpw).build(|_| vec![]).unwrap()));
         PARKED.set(Some(lists.attach(cpu(1)).unwrap().park()));
-        let unparks = || lists.run_on(cpu(1), |_| drop(PARKED.take().unwrap().unpark()));
-        let outcome = catch_unwind(AssertUnwindSafe(unparks));
-        assert!(outcome.is_err(), "it would wait for itself");
+        assert_panics(|| lists.run_on(cpu(1), |_| drop(PARKED.take().unwrap().unpark())));
         // The slot has no owner, and is free.
         drop(lists.attach(cpu(1)).unwrap());
         lists.run_on(cpu(1), |list| assert!(list.is_empty()));
@@ -106,7 +100,7 @@ fn work_that_calls_its_own_slot_is_rejected_on_any_thread() {
         let mut owner = lists.attach(cpu(1)).unwrap();
         let (sender, receiver) = mpsc::channel();
         let remote = lists.clone();
-        let poster = std::thread::spawn(move || {
+        let poster = thread::spawn(move || {
             // In a mode without a queue, this call waits for the owner.
             sender.send(()).unwrap();
             remote.queue_percpu_work(cpu(1), work);
@@ -147,27 +141,22 @@ fn handler_whose_drop_panics_harms_no_other_thread() {
     struct Bomb;
     sync::on_drop!(Bomb, this => panic_any("the drop of a handler"));
     let bomb = Bomb;
-    let builder = builder(Qpw::Queue).on_panic(move |_| _ = &bomb);
-    drop(builder.build(|_| 0).unwrap());
+    drop(builder(Qpw::Queue).on_panic(move |_| _ = &bomb).build(|_| 0).unwrap());
 }
 
 #[test]
 fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
-    let _alone = crate::support::alone_in_hotplug();
+    let _alone = alone_in_hotplug();
+    let drain = |cpu: CpuId, data: &mut u32| {
+        *data += 1;
+        if cpu.as_u32().is_multiple_of(2) {
+            panic_any("the drain");
+        }
+    };
     for qpw in Qpw::ALL {
-        let slots: Vec<_> = (0..2).map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap())).collect();
-        let watches: Vec<_> = slots
-            .iter()
-            .map(|slots| {
-                slots.drain_when_absent(|cpu, data: &mut u32| {
-                    *data += 1;
-                    if cpu.as_u32() % 2 == 0 {
-                        panic_any("the drain");
-                    }
-                })
-            })
-            .collect();
-        percpu::set_online_cpus(&CpuSet::new());
+        let slots = [(); 2].map(|()| Arc::new(builder(qpw).build(|_| 0).unwrap()));
+        let watches = slots.each_ref().map(|slots| slots.drain_when_absent(drain));
+        set_online_cpus(&CpuSet::new());
         drop(watches);
         for slots in slots {
             slots.drain_all(|_, data| assert!(*data >= 1));
@@ -185,9 +174,7 @@ fn work_for_a_forgotten_owner_is_dropped_with_the_data() {
     });
     let hits = Arc::new(builder(Qpw::Queue).build(|_| 0).unwrap());
     let theirs = hits.clone();
-    let owner = std::thread::spawn(move || {
-        std::mem::forget(theirs.attach(cpu(1)).unwrap());
-    });
+    let owner = thread::spawn(move || std::mem::forget(theirs.attach(cpu(1)).unwrap()));
     owner.join().unwrap();
     let dropped = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {
@@ -210,21 +197,18 @@ fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
             let attach = || loop {
                 match hits.attach(cpu(1)) {
                     Ok(owner) => break owner,
-                    Err(_) => std::thread::yield_now(),
+                    Err(_) => thread::yield_now(),
                 }
             };
-            let leak = || {
-                std::thread::scope(|scope| {
-                    scope.spawn(|| {
-                        let mut owner = attach();
-                        owner.with(|hits| *hits += 1);
-                        match parks {
-                            true => std::mem::forget(owner.park()),
-                            false => std::mem::forget(owner),
-                        }
-                    });
-                });
+            let attach_and_leak = || {
+                let mut owner = attach();
+                owner.with(|hits| *hits += 1);
+                match parks {
+                    true => std::mem::forget(owner.park()),
+                    false => std::mem::forget(owner),
+                }
             };
+            let leak = || thread::scope(|scope| _ = scope.spawn(attach_and_leak));
             leak();
             hits.queue_percpu_work(cpu(1), |hits| *hits += 10);
             hits.flush(cpu(1));
@@ -235,8 +219,7 @@ fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
             leak();
             hits.drain_all(|_, hits| *hits += 1000);
             leak();
-            let long = Duration::from_secs(1000);
-            let read = hits.try_run_on(cpu(1), long, |hits| *hits);
+            let read = hits.try_run_on(cpu(1), Duration::from_secs(1000), |hits| *hits);
             assert!(matches!(read, Ok(1113)));
         }
     }
@@ -246,7 +229,7 @@ fn a_leaked_owner_keeps_its_slot_until_its_thread_ends() {
 fn an_owner_whose_thread_exists_is_not_taken_over() {
     let hits = &builder(Qpw::Queue).build(|_| 0_u64).unwrap();
     let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             // The slot counts as owned, because its owner may poll at any moment.
             let owner = std::mem::ManuallyDrop::new(hits.attach(cpu(1)).unwrap());
@@ -255,8 +238,7 @@ fn an_owner_whose_thread_exists_is_not_taken_over() {
             drop(std::mem::ManuallyDrop::into_inner(owner));
         });
         has_leaked.wait();
-        let waits = Duration::from_millis(300);
-        let tried = hits.try_run_on(cpu(1), waits, |hits| *hits += 1);
+        let tried = hits.try_run_on(cpu(1), Duration::from_millis(300), |hits| *hits += 1);
         assert!(tried.is_err() && hits.attach(cpu(1)).is_err());
         may_end.wait();
     });
@@ -279,7 +261,7 @@ fn caller_that_must_not_sleep_waits_for_the_end_of_its_section() {
             let _leaves = Leaves(has_left.clone());
             lists.run_on(cpu(1), move |_| {
                 begun.store(true, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(50));
                 too_early.store(has_left.load(Ordering::SeqCst), Ordering::SeqCst);
             });
         }

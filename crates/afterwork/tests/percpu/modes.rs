@@ -99,14 +99,10 @@ fn parked_owner_may_call_like_any_thread() {
 fn owner_that_did_not_park_is_reported() {
     in_every_mode(|slots| {
         let owner = slots.attach(cpu(1)).unwrap();
-        for call in [
-            &(|| slots.run_on(cpu(1), |_| ())) as &dyn Fn(),
-            &|| slots.queue_percpu_work(cpu(1), |_| ()),
-            &|| slots.flush(cpu(1)),
-            &|| slots.drain_all(|_, _| ()),
-        ] {
-            assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
-        }
+        assert_panics(|| slots.run_on(cpu(1), |_| ()));
+        assert_panics(|| slots.queue_percpu_work(cpu(1), |_| ()));
+        assert_panics(|| slots.flush(cpu(1)));
+        assert_panics(|| slots.drain_all(|_, _| ()));
         drop(owner);
         slots.run_on(cpu(1), |_| ());
     });
@@ -156,15 +152,11 @@ fn expired_deadline_returns_the_closure() {
             assert_eq!(refused, [true; 2], "{qpw}");
         };
         // In mode `on_demand`, the owner keeps the slot after its first operation.
-        beside_owner(
-            &slots,
-            |owner| owner.with(|_| ()),
-            calls,
-            |owner| {
-                owner.poll();
-                assert_eq!(owner.with(|data| *data), 0, "it was taken back");
-            },
-        );
+        let check = |owner: &mut Owner<'_, u64>| {
+            owner.poll();
+            assert_eq!(owner.with(|data| *data), 0, "it was taken back");
+        };
+        beside_owner(&slots, |owner| owner.with(|_| ()), calls, check);
         let taken = slots.try_run_on(cpu(1), Duration::ZERO, |data| *data);
         assert!(matches!(taken, Ok(0)));
         assert!(slots.try_run_on(cpu(77), Duration::ZERO, |_| ()).is_err());
@@ -186,9 +178,7 @@ fn absent_owner_is_bypassed_on_request() {
             owner.with(|data| *data += 1);
             owner.with(|data| *data += 1);
         };
-        beside_owner(&slots, operate, call, |owner| {
-            assert_eq!(owner.with(|data| *data), 3);
-        });
+        beside_owner(&slots, operate, call, |owner| assert_eq!(owner.with(|data| *data), 3));
     }
 }
 
@@ -197,14 +187,12 @@ fn panic_reaches_the_caller_and_leaves_the_slot_usable() {
     in_every_mode(|slots| {
         while_owned(&slots, || {
             for number in [0, 1] {
-                let call = || slots.run_on(cpu(number), |_| -> () { panic!("expected") });
-                assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+                assert_panics(|| slots.run_on(cpu(number), |_| -> () { panic!("expected") }));
                 slots.run_on(cpu(number), |data| *data += 1);
             }
         });
         let mut owner = slots.attach(cpu(0)).unwrap();
-        let broken = catch_unwind(AssertUnwindSafe(|| owner.with(|_| panic!("expected"))));
-        assert!(broken.is_err());
+        assert_panics(|| owner.with(|_| panic!("expected")));
         assert_eq!(owner.with(|data| *data), 1);
         drop(owner);
         assert_eq!(slots.sum_over(|data| *data), 2);
@@ -214,12 +202,10 @@ fn panic_reaches_the_caller_and_leaves_the_slot_usable() {
 #[test]
 fn panic_of_queued_work_is_counted_and_reported() {
     for qpw in Qpw::ALL {
-        static REPORTED: AtomicU64 = AtomicU64::new(0);
-        let before = REPORTED.load(Ordering::Relaxed);
-        let builder = builder(qpw).on_panic(|cpu| {
-            REPORTED.fetch_add(u64::from(cpu.as_u32()), Ordering::Relaxed);
-        });
-        let slots = builder.build(|_| 0u64).unwrap();
+        let reported = Arc::new(AtomicU64::new(0));
+        let sum = reported.clone();
+        let report = move |cpu: CpuId| _ = sum.fetch_add(cpu.as_u32().into(), Ordering::Relaxed);
+        let slots = builder(qpw).on_panic(report).build(|_| 0u64).unwrap();
         while_owned(&slots, || {
             for number in [1, 2] {
                 slots.queue_percpu_work(cpu(number), |_| panic!("expected"));
@@ -227,7 +213,7 @@ fn panic_of_queued_work_is_counted_and_reported() {
             }
         });
         assert_eq!(slots.nr_panics(), 2);
-        assert_eq!(REPORTED.load(Ordering::Relaxed) - before, 3);
+        assert_eq!(reported.load(Ordering::Relaxed), 3);
     }
 }
 
@@ -284,11 +270,7 @@ fn thread_without_a_slot_runs_the_work_itself() {
     in_every_mode(|slots| {
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..500 {
-                        slots.with_current(|data| *data += 1);
-                    }
-                });
+                scope.spawn(|| (0..500).for_each(|_| slots.with_current(|data| *data += 1)));
             }
         });
         assert_eq!(slots.sum_over(|data| *data), 2_000);

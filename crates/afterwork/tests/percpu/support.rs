@@ -21,10 +21,9 @@ pub use topology::{CpuId, CpuSet, Topology};
 /// The CPUs of the slots' machine. The real one may have fewer, because an owner may run anywhere.
 pub const NR_CPUS: u32 = 4;
 
-static HOTPLUG: Mutex<()> = Mutex::new(());
-
 /// Serializes tests that notify the process of absent CPUs, and tests that depend on that.
 pub fn alone_in_hotplug() -> MutexGuard<'static, ()> {
+    static HOTPLUG: Mutex<()> = Mutex::new(());
     HOTPLUG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -36,9 +35,16 @@ pub fn cpus(numbers: &[u32]) -> CpuSet {
     numbers.iter().map(|&number| cpu(number)).collect()
 }
 
+pub fn machine() -> Topology {
+    Topology::synthetic(&format!("{NR_CPUS} core")).unwrap()
+}
+
 pub fn builder(qpw: Qpw) -> Builder {
-    let topology = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
-    PerCpu::builder().topology(topology).qpw(qpw)
+    PerCpu::builder().topology(machine()).qpw(qpw)
+}
+
+pub fn assert_panics<R>(body: impl FnOnce() -> R) {
+    assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
 }
 
 /// Runs `elsewhere` while another thread owns the slot of CPU 1 and polls.

@@ -27,10 +27,8 @@ fn a_callback_waits_for_an_open_section() {
     let guard = rcu::read();
     let is_closed = Arc::new(AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
-    rcu::call({
-        let is_closed = is_closed.clone();
-        move || sender.send(is_closed.load(Ordering::Acquire)).unwrap()
-    });
+    let was_closed = is_closed.clone();
+    rcu::call(move || sender.send(was_closed.load(Ordering::Acquire)).unwrap());
     assert!(receiver.try_recv().is_err());
     is_closed.store(true, Ordering::Release);
     drop(guard);
@@ -42,7 +40,7 @@ fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
     let _alone = alone();
     let (sender, receiver) = mpsc::channel();
     rcu::call(move || {
-        let barrier = std::panic::catch_unwind(rcu::barrier);
+        let barrier = catch_unwind(rcu::barrier);
         rcu::synchronize();
         let message = *barrier.unwrap_err().downcast::<&str>().unwrap();
         sender.send(message).unwrap();
@@ -145,9 +143,7 @@ fn a_grace_period_that_was_started_ends_by_itself() {
         });
         for _ in 0..20 {
             let cookie = rcu::start_poll();
-            while !rcu::poll_state(cookie) {
-                thread::yield_now();
-            }
+            until(|| rcu::poll_state(cookie));
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -157,14 +153,11 @@ fn a_grace_period_that_was_started_ends_by_itself() {
 fn batches_run_where_the_user_wants() {
     let _alone = alone();
     let nr_batches = Arc::new(AtomicUsize::new(0));
-    rcu::run_callbacks_on(Some(Box::new({
-        let nr_batches = nr_batches.clone();
-        move |batch: rcu::Batch| {
-            nr_batches.fetch_add(1, Ordering::Relaxed);
-            // Every second batch runs on another thread. A dropped batch runs here.
-            if nr_batches.load(Ordering::Relaxed).is_multiple_of(2) {
-                thread::spawn(move || batch.run());
-            }
+    let count = nr_batches.clone();
+    rcu::run_callbacks_on(Some(Box::new(move |batch| {
+        // Every second batch runs on another thread. A dropped batch runs here.
+        if count.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            thread::spawn(move || batch.run());
         }
     })));
     let run = Run::default();
@@ -194,8 +187,6 @@ fn panic_of_a_batch_runner_loses_no_callback() {
 
 #[test]
 fn deferred_drop_happens_once() {
-    struct Counted(Run);
-    sync::on_drop!(Counted, this => this.0.callback()());
     let dropped = Run::default();
     (0..100).for_each(|_| rcu::call_drop(Counted(dropped.clone())));
     rcu::barrier();

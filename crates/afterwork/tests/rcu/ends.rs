@@ -40,9 +40,7 @@ fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     let kinds: [Kind<'_>; 7] = [
         ("call", &|_, callback| rcu::call(callback)),
         ("call_head", &|_, callback| call_head(callback)),
-        ("replace", &|_, callback| {
-            Rcu::new(Last(Some(callback))).replace(Last(None));
-        }),
+        ("replace", &|_, callback| Rcu::new(Last(Some(callback))).replace(Last(None))),
         ("domain.call", &|domain, callback| domain.call(callback)),
         ("replace in a domain", &|domain, callback| {
             Rcu::new_in(Last(Some(callback)), domain.clone()).replace(Last(None));

@@ -48,8 +48,7 @@ fn executor_that_waits_for_callbacks_panics_and_loses_none() {
     })));
     run_some();
     rcu::run_callbacks_on(None);
-    let message = messages.recv().unwrap();
-    assert_eq!(message, "barrier inside a callback waits for itself");
+    assert_eq!(messages.recv().unwrap(), "barrier inside a callback waits for itself");
 }
 
 struct Bomb;
@@ -92,7 +91,6 @@ fn executor_that_waits_for_callbacks_in_its_drop_panics() {
         batch.run();
     })));
     run_some();
-    let message = messages.recv().unwrap();
-    assert_eq!(message, "barrier inside a callback waits for itself");
+    assert_eq!(messages.recv().unwrap(), "barrier inside a callback waits for itself");
     run_some();
 }

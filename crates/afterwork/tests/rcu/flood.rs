@@ -64,23 +64,13 @@ fn call_head() {
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
     run_alone_reporting!(TUNED, 1);
     let dropped = Run::default();
-    let count = |_| rcu::call_drop(scopeguard(dropped.callback()));
+    let count = |_| rcu::call_drop(Counted(dropped.clone()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
     assert_eq!(dropped.nr(), NR_CLOSURES);
     assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
     let cell = Rcu::new(0);
     assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
     assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
-}
-
-fn scopeguard(last: impl FnOnce() + Send + 'static) -> impl Send + 'static {
-    struct Last<F: FnOnce()>(Option<F>);
-    impl<F: FnOnce()> Drop for Last<F> {
-        fn drop(&mut self) {
-            self.0.take().into_iter().for_each(|last| last());
-        }
-    }
-    Last(Some(last))
 }
 
 #[test]
@@ -145,9 +135,7 @@ fn try_call_adds_nothing_to_a_full_list() {
     until_full(|| {
         nr_called.fetch_add(1, Ordering::Relaxed);
         let run = || _ = counts.0.fetch_add(1, Ordering::Relaxed);
-        rcu::try_call(run).inspect_err(|Full(_)| {
-            counts.1.fetch_add(1, Ordering::Relaxed);
-        })
+        rcu::try_call(run).inspect_err(|Full(_)| _ = counts.1.fetch_add(1, Ordering::Relaxed))
     });
     rcu::barrier();
     let [nr_run, nr_back] = [&counts.0, &counts.1].map(|nr| nr.load(Ordering::Relaxed));

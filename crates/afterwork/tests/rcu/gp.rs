@@ -18,21 +18,17 @@ fn synchronize_waits_for_sections_and_not_for_idle_threads() {
     receiver.recv().unwrap();
     let before = rcu::get_state();
     let done = Arc::new(AtomicBool::new(false));
-    let updater = thread::spawn({
-        let done = done.clone();
-        move || {
-            rcu::synchronize();
-            assert!(done.load(Ordering::Relaxed), "the section was still open");
-        }
+    let is_done = done.clone();
+    let updater = thread::spawn(move || {
+        rcu::synchronize();
+        assert!(is_done.load(Ordering::Relaxed), "the section was still open");
     });
     assert!(!rcu::poll_state(before));
     done.store(true, Ordering::Relaxed);
     close.send(()).unwrap();
     updater.join().unwrap();
     receiver.recv().unwrap();
-    for _ in 0..100 {
-        rcu::synchronize();
-    }
+    (0..100).for_each(|_| rcu::synchronize());
     close.send(()).unwrap();
     reader.join().unwrap();
 }
@@ -62,7 +58,7 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
     ];
     for (what, wait) in waits {
         let guard = rcu::read();
-        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
+        let refused = catch_unwind(AssertUnwindSafe(wait));
         let message = refused.expect_err(what).downcast::<String>().unwrap();
         assert!(message.contains("inside a read-side critical section"), "{what}: {message}");
         drop(guard);
@@ -85,14 +81,10 @@ fn many_waiters_are_all_woken() {
         let waiters = [(); NR_WAITERS].map(|()| {
             scope.spawn(|| {
                 together.wait();
-                for _ in 0..3 {
-                    rcu::synchronize();
-                }
+                (0..3).for_each(|_| rcu::synchronize());
             })
         });
-        for waiter in waiters {
-            waiter.join().unwrap();
-        }
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         stop.store(true, Ordering::Relaxed);
     });
 }
@@ -193,14 +185,11 @@ fn waiting_within_a_section_of_an_ending_thread_panics() {
 fn a_cell_that_cannot_wait_keeps_its_version() {
     let cell = rcu::Rcu::new(1);
     let guard = rcu::read();
-    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cell.replace_sync(2)));
-    assert!(refused.is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| cell.replace_sync(2))).is_err());
     assert_eq!(*cell.load(&guard), 1);
     drop(guard);
-    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        cell.update(|_| panic!("on purpose"));
-    }));
-    assert!(refused.is_err());
+    let panics = || cell.update(|_| panic!("on purpose"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!(cell.replace_sync(3), 1);
 }
 

@@ -19,10 +19,10 @@ fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();
     CELL.set(Rcu::new(Version(sender.clone()))).ok().unwrap();
-    let notifier = Mutex::new(sender.clone());
+    let notifier = sender.clone();
     rcu::on_stall(Some(Box::new(move |stall| {
         if stall.name.as_deref() == Some("rcu") {
-            notifier.lock().unwrap().send(Event::Stalled).ok();
+            notifier.send(Event::Stalled).ok();
         }
     })));
     let (left, is_open) = mpsc::channel();

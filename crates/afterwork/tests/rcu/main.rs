@@ -51,7 +51,7 @@ use std::{
 use afterwork::{
     mailbox::{Mailbox, Worker},
     rcu::{
-        self, Batch, Full, Head, Rcu, Tunables,
+        self, Batch, Full, Head, Rcu, Stall, Tunables,
         qsbr::Reader,
         srcu::{Domain, OwnedGuard},
     },
@@ -70,5 +70,16 @@ impl Run {
 
     fn nr(&self) -> usize {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts its drop.
+struct Counted(Run);
+
+sync::on_drop!(Counted, this => this.0.callback()());
+
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::yield_now();
     }
 }

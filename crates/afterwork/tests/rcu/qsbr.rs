@@ -2,16 +2,6 @@
 
 use crate::*;
 
-/// A version that sets a flag when it is dropped.
-struct Version(Arc<AtomicBool>);
-
-sync::on_drop!(Version, this => this.0.store(true, Ordering::Release));
-
-fn version() -> (Version, Arc<AtomicBool>) {
-    let is_dropped = Arc::new(AtomicBool::new(false));
-    (Version(is_dropped.clone()), is_dropped)
-}
-
 /// A loop on its own thread that runs each step that it receives.
 struct Loop {
     step: mpsc::Sender<Step>,
@@ -38,8 +28,12 @@ impl Loop {
     }
 
     fn step(&self, step: impl FnOnce(&mut Reader) + Send + 'static) {
-        self.step.send(Box::new(step)).unwrap();
+        self.begin(step);
         self.done.recv().unwrap();
+    }
+
+    fn begin(&self, step: impl FnOnce(&mut Reader) + Send + 'static) {
+        self.step.send(Box::new(step)).unwrap();
     }
 
     fn end(self) {
@@ -51,19 +45,19 @@ impl Loop {
 #[test]
 fn grace_period_waits_for_the_report_of_an_online_reader() {
     let reading = Loop::start();
-    let (first, is_dropped) = version();
-    let cell = Arc::new(Rcu::new(first));
-    cell.replace(version().0);
+    let dropped = Run::default();
+    let cell = Rcu::new(Counted(dropped.clone()));
+    cell.replace(Counted(Run::default()));
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
-    assert!(!is_dropped.load(Ordering::Acquire));
+    assert_eq!(dropped.nr(), 0);
     // Only a report from the loop can end the grace period now.
     reading.step(Reader::quiescent);
     rcu_has_passed(&reading, cookie);
     reading.step(Reader::quiescent);
     reading.end();
     rcu::barrier();
-    assert!(is_dropped.load(Ordering::Acquire));
+    assert_eq!(dropped.nr(), 1);
 }
 
 /// Waits for a grace period while a loop keeps reporting.
@@ -78,13 +72,12 @@ fn offline_reader_delays_no_grace_period() {
     let reading = Loop::start();
     let (inside, is_inside) = mpsc::channel();
     let (wake, sleeping) = mpsc::channel::<()>();
-    let step: Step = Box::new(move |reader| {
+    reading.begin(move |reader| {
         reader.offline(|| {
             inside.send(()).unwrap();
             sleeping.recv().unwrap();
         });
     });
-    reading.step.send(step).unwrap();
     is_inside.recv().unwrap();
     for _ in 0..10 {
         rcu::synchronize();
@@ -115,7 +108,7 @@ fn report_under_a_guard_or_another_reader_has_no_effect() {
     let reading = Loop::start();
     let (opened, is_open) = mpsc::channel();
     let (close, closing) = mpsc::channel::<()>();
-    let step: Step = Box::new(move |reader| {
+    reading.begin(move |reader| {
         let guard = rcu::read();
         let mut second = Reader::new();
         reader.quiescent();
@@ -125,7 +118,6 @@ fn report_under_a_guard_or_another_reader_has_no_effect() {
         closing.recv().unwrap();
         drop(guard);
     });
-    reading.step.send(step).unwrap();
     is_open.recv().unwrap();
     let cookie = rcu::start_poll();
     for _ in 0..10 {
@@ -208,13 +200,11 @@ fn reader_in_a_thread_local_destructor_may_change_its_state() {
 fn grace_period_waits_for_reading_items_not_idle_workers() {
     let queue = Workqueue::builder("reads").build().unwrap();
     let together = Arc::new(Barrier::new(2));
-    let item = queue.spawn({
-        let together = together.clone();
-        move || {
-            let _reader = Reader::new();
-            together.wait();
-            together.wait();
-        }
+    let theirs = together.clone();
+    let item = queue.spawn(move || {
+        let _reader = Reader::new();
+        theirs.wait();
+        theirs.wait();
     });
     together.wait();
     let cookie = rcu::start_poll();
@@ -231,18 +221,16 @@ fn serving_owner_reads_and_delays_nothing_while_asleep() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     let (seen, sees) = mpsc::channel();
-    let owner = thread::spawn({
-        let cell = cell.clone();
-        move || mailbox.serve(2, |(), reader| seen.send(*cell.load(reader)).unwrap())
+    let read = cell.clone();
+    let owner = thread::spawn(move || {
+        mailbox.serve(2, |(), reader| seen.send(*read.load(reader)).unwrap());
     });
     for number in 1..=20 {
         poster.post(()).unwrap();
         assert_eq!(sees.recv().unwrap(), number - 1);
         cell.replace_sync(number);
     }
-    for _ in 0..7 {
-        poster.post(()).unwrap();
-    }
+    (0..7).for_each(|_| poster.post(()).unwrap());
     drop(poster);
     owner.join().unwrap();
     assert_eq!(sees.iter().collect::<Vec<_>>(), [20; 7]);

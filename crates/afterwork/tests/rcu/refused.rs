@@ -49,9 +49,7 @@ fn failed_thread_start_is_retried_by_a_later_call() {
         // After a failed attempt, the next one is made a few milliseconds later.
         thread::sleep(Duration::from_millis(5));
     }
-    while run.nr() < nr_calls {
-        thread::yield_now();
-    }
+    until(|| run.nr() >= nr_calls);
 }
 
 #[test]
@@ -73,9 +71,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
         flood(100);
     }
     let nr_calls = flood(100_000);
-    while run.nr() < nr_calls {
-        thread::yield_now();
-    }
+    until(|| run.nr() >= nr_calls);
 }
 
 #[test]
@@ -204,16 +200,14 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
     let (send, woken) = mpsc::channel();
     let waker = Arc::new(Woken(send)).into();
     for nr_polls in 1.. {
-        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
-        if polled.is_ready() {
+        if Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_ready() {
             assert!(nr_polls > 3, "no thread could be had");
             return;
         }
         if nr_polls == 3 {
             drop(no_threads.take());
         }
-        let woken = woken.recv_timeout(Duration::from_secs(60));
-        woken.expect("a task that waits for a grace period is woken");
+        woken.recv_timeout(Duration::from_secs(60)).expect("the task is woken");
     }
 }
 

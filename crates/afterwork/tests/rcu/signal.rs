@@ -2,12 +2,6 @@
 
 use crate::*;
 
-/// Serializes the tests, because the process has one handler.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 /// The trap flag of x86.
 const TRAP: i64 = 0x100;
 const NOT_ARMED: u32 = u32::MAX;
@@ -57,7 +51,6 @@ fn stepped(at: u32) {
 
 #[test]
 fn grace_period_waits_for_a_section_in_a_signal_handler() {
-    let _alone = alone();
     // SAFETY: a zeroed structure is valid, and the handler is async-signal-safe.
     unsafe {
         let mut act: libc::sigaction = std::mem::zeroed();
@@ -91,9 +84,7 @@ fn grace_period_waits_for_a_section_in_a_signal_handler() {
             // The function has fewer instructions.
             break;
         }
-        while NR_WAITED.load(Ordering::SeqCst) < NR_ASKED.load(Ordering::SeqCst) {
-            thread::yield_now();
-        }
+        until(|| NR_WAITED.load(Ordering::SeqCst) >= NR_ASKED.load(Ordering::SeqCst));
     }
     NR_ASKED.fetch_or(STOP, Ordering::SeqCst);
     let nr_tried = updater.join().unwrap();

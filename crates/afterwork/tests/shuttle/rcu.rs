@@ -81,12 +81,10 @@ impl Versions {
 fn versions() {
     let versions = Arc::new(Versions::default());
     let is_over = Arc::new(AtomicBool::new(false));
-    let sweeper = thread::spawn({
-        let is_over = is_over.clone();
-        move || {
-            while !is_over.load(Ordering::Relaxed) {
-                model::sweep_when_wanted();
-            }
+    let theirs = is_over.clone();
+    let sweeper = thread::spawn(move || {
+        while !theirs.load(Ordering::Relaxed) {
+            model::sweep_when_wanted();
         }
     });
     let (read, updated) = (versions.clone(), versions.clone());

@@ -48,10 +48,8 @@ impl Managed {
         let is_over = Arc::new(AtomicBool::new(false));
         let (notifier, culler) = (machine.notifier(), machine.culler());
         let registry = machine.registry().clone();
-        let manager = thread::spawn({
-            let is_over = is_over.clone();
-            move || machine.serve_until(|| is_over.load(Ordering::Acquire))
-        });
+        let theirs = is_over.clone();
+        let manager = thread::spawn(move || machine.serve_until(|| theirs.load(Ordering::Acquire)));
         let managed = Self { registry, notifier, is_over, manager, culler };
         (managed, queues)
     }
@@ -81,13 +79,11 @@ impl Counted {
     fn new() -> Self {
         let nr_runs = Arc::new(AtomicU32::new(0));
         let is_inside = AtomicBool::new(false);
-        let work = Work::new({
-            let nr_runs = nr_runs.clone();
-            move || {
-                assert!(!is_inside.swap(true, Ordering::Relaxed), "two runs at once");
-                nr_runs.fetch_add(1, Ordering::Relaxed);
-                is_inside.store(false, Ordering::Relaxed);
-            }
+        let theirs = nr_runs.clone();
+        let work = Work::new(move || {
+            assert!(!is_inside.swap(true, Ordering::Relaxed), "two runs at once");
+            theirs.fetch_add(1, Ordering::Relaxed);
+            is_inside.store(false, Ordering::Relaxed);
         });
         Self { work, nr_runs, nr_queued: AtomicU32::new(0), nr_cancelled: AtomicU32::new(0) }
     }

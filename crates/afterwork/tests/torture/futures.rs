@@ -4,40 +4,13 @@ use afterwork::workqueue::{JoinError, Workqueue};
 
 use crate::{queues::judge, support::*};
 
-/// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
-#[derive(Default)]
-pub struct WakeCounter(Mutex<Vec<(Waker, bool)>>);
-
-impl WakeCounter {
-    /// Fires one waker, possibly twice, or drops it. Returns `true` if there was one.
-    pub fn ring(&self, dice: &mut Dice) -> bool {
-        let mut wakes = self.0.lock().unwrap();
-        if wakes.is_empty() {
-            return false;
-        }
-        let last = dice.below(wakes.len());
-        let (waker, may_drop) = wakes.swap_remove(last);
-        drop(wakes);
-        match dice.below(4) {
-            0 if may_drop => drop(waker),
-            1 => {
-                let another = waker.clone();
-                waker.wake();
-                another.wake();
-            }
-            _ => waker.wake(),
-        }
-        true
-    }
-}
-
 /// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {
     nr_waits: usize,
     dice: Dice,
     panics: bool,
     forlorn: bool,
-    wakes: Arc<WakeCounter>,
+    wakes: Wakes,
     /// `true` during a poll, to detect overlapping polls.
     inside: AtomicBool,
     limit: (Arc<AtomicUsize>, usize),
@@ -71,8 +44,7 @@ impl Weary {
         if self.dice.below(3) == 0 {
             context.waker().wake_by_ref();
         } else {
-            let wake_flag = (context.waker().clone(), self.forlorn);
-            self.wakes.0.lock().unwrap().push(wake_flag);
+            self.wakes.push(context.waker(), self.forlorn);
         }
         Poll::Pending
     }
@@ -82,7 +54,7 @@ impl Weary {
 pub fn spawn(
     queue: &Workqueue,
     limit: (&Arc<AtomicUsize>, usize),
-    wakes: &Arc<WakeCounter>,
+    wakes: &Wakes,
     lives: &Arc<Lives>,
     dice: &mut Dice,
 ) {

@@ -302,6 +302,24 @@ sync::on_drop!(Grenade, this => {
     }
 });
 
+/// Returns a function that misbehaves. A call after its drop is detected.
+pub fn rude_item(dice: &mut Dice) -> impl FnMut() + Send + use<> {
+    let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+    move || {
+        grenade.check();
+        misbehave(&mut own);
+    }
+}
+
+/// The same for a handler, which may be called on several threads at once.
+pub fn rude_handler(dice: &mut Dice) -> impl Fn() + Send + Sync + use<> {
+    let (grenade, seed) = (Grenade::new(dice), dice.bits());
+    move || {
+        grenade.check();
+        misbehave(&mut Dice::new(seed));
+    }
+}
+
 /// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
 pub struct Rattle {
     dice: Mutex<Dice>,

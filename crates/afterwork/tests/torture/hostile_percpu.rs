@@ -8,7 +8,7 @@ use afterwork::percpu::{self, PerCpu};
 use crate::support::*;
 use crate::{
     NR_CPUS, NR_STEPS, any_cpu, builder, some_cpus,
-    support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable},
+    support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable, rude_handler},
 };
 
 /// Time that a caller waits if the owner may be leaked or in another process.
@@ -59,9 +59,7 @@ impl Den {
                 data.pop();
             }),
             7 if may(Act::Handler) => {
-                let watch = slots.drain_when_absent(|_, data| {
-                    contained(|| data.clear());
-                });
+                let watch = slots.drain_when_absent(|_, data| _ = contained(|| data.clear()));
                 percpu::set_online_cpus(&some_cpus(dice));
                 hostile::hide(dice, watch);
             }
@@ -124,11 +122,8 @@ impl Den {
 fn slots(config: &str, dice: &mut Dice) -> PerCpu<Vec<Grenade>> {
     let mut builder = builder(config, dice);
     if may(Act::Handler) {
-        let (grenade, seed) = (Grenade::new(dice), dice.bits());
-        builder = builder.on_panic(move |_| {
-            grenade.check();
-            misbehave(&mut Dice::new(seed));
-        });
+        let handler = rude_handler(dice);
+        builder = builder.on_panic(move |_| handler());
     }
     builder.build(|_| Vec::new()).expect("nothing of it is read from the machine")
 }

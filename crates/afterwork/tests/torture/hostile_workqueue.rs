@@ -12,7 +12,9 @@ use afterwork::{
 };
 use topology::Topology;
 
-use crate::support::hostile::{Act, Grenade, Rattle, contained, may, misbehave, refusable};
+use crate::support::hostile::{
+    Act, Grenade, Rattle, contained, may, misbehave, refusable, rude_handler, rude_item,
+};
 use crate::support::*;
 
 /// A delay that does not elapse within a round.
@@ -153,11 +155,8 @@ impl Lair {
                 builder = builder.with_rescuer();
             }
             if handles && may(Act::Handler) {
-                let (grenade, seed) = (Grenade::new(dice), dice.bits());
-                builder = builder.on_panic(move |_| {
-                    grenade.check();
-                    misbehave(&mut Dice::new(seed));
-                });
+                let handler = rude_handler(dice);
+                builder = builder.on_panic(move |_| handler());
             }
             builder.build_in(&self.registry)
         };
@@ -346,19 +345,14 @@ impl Lair {
 
     /// Gives the registry another report handler, or a machine source that panics.
     fn handle(&self, dice: &mut Dice) {
-        let (grenade, seed) = (Grenade::new(dice), dice.bits());
         if dice.below(4) > 0 {
-            self.registry.on_report(move |_| {
-                grenade.check();
-                misbehave(&mut Dice::new(seed));
-            });
-            return;
+            let handler = rude_handler(dice);
+            return self.registry.on_report(move |_| handler());
         }
         let machine = || Topology::synthetic("2 core").unwrap();
-        let mut own = Dice::new(seed);
+        let (mut act, mut own) = (rude_item(dice), Dice::new(dice.bits()));
         let mut source = Some(move || {
-            grenade.check();
-            misbehave(&mut own);
+            act();
             (own.below(2) == 0).then(machine)
         });
         let watching = || {
@@ -440,15 +434,6 @@ impl Lair {
             drop(inherited);
             hostile::misbehave_at_length(&mut dice);
         });
-    }
-}
-
-/// Returns a function that misbehaves. A call after its drop is detected.
-fn rude_item(dice: &mut Dice) -> impl FnMut() + Send + use<> {
-    let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
-    move || {
-        grenade.check();
-        misbehave(&mut own);
     }
 }
 

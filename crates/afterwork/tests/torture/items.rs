@@ -12,19 +12,25 @@ use crate::{
 /// Delays of timers, in microseconds. Only cancels, changes and flushes encounter the longest one.
 const DELAYS_US: [u64; 5] = [0, 20, 200, 2_000, 60_000_000];
 
+/// An item of one of two kinds, or a reference to one.
+#[derive(Clone, Copy)]
+enum Either<W, D> {
+    Reusable(W),
+    Delayed(D),
+}
+
+use Either::{Delayed, Reusable};
+
+type Handle<'a> = Either<&'a Work, &'a DelayedWork>;
+
 /// An item that all threads use.
 pub struct Subject {
     number: usize,
-    kind: Kind,
+    item: Either<Work, DelayedWork>,
     /// The only queue that the item is queued on, or `None` if it uses all queues.
     home: Option<usize>,
     /// The acts of its runs, stored when its closure is dropped.
     runs: Arc<Mutex<Runs>>,
-}
-
-enum Kind {
-    Reusable(Work),
-    Delayed(DelayedWork),
 }
 
 /// The time spans of runs, and their acts on their own item.
@@ -55,7 +61,7 @@ impl Body {
         let began_ns = now_ns();
         assert!(!self.inside.swap(true, Ordering::Relaxed), "two runs at once");
         match self.dice.below(64) {
-            0 => work.wait_for_itself(),
+            0 => wait_for_itself(work),
             1 => thread::yield_now(),
             2..6 => {
                 let at = self.home.unwrap_or(self.dice.below(self.places.len()));
@@ -76,30 +82,22 @@ impl Body {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Handle<'a> {
-    Reusable(&'a Work),
-    Delayed(&'a DelayedWork),
-}
-
 /// Calls a method that both kinds have.
 macro_rules! either {
     ($handle:expr, $work:ident => $call:expr) => {
         match $handle {
-            Handle::Reusable($work) => $call,
-            Handle::Delayed($work) => $call,
+            Reusable($work) => $call,
+            Delayed($work) => $call,
         }
     };
 }
 
-impl Handle<'_> {
-    fn wait_for_itself(self) {
-        let outcome = either!(self, work => {
-            drop(work.clone());
-            work.flush()
-        });
-        assert_eq!(outcome, Err(FlushError::OwnItem), "an item waited for itself");
-    }
+fn wait_for_itself(work: Handle<'_>) {
+    let outcome = either!(work, work => {
+        drop(work.clone());
+        work.flush()
+    });
+    assert_eq!(outcome, Err(FlushError::OwnItem), "an item waited for itself");
 }
 
 /// Queues or arms an item at `place` in a random way.
@@ -109,7 +107,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
     let said = |yes| (yes || !place.may_have_rejected(closing)).then_some(Act::Enqueue(yes));
     let cpu = CpuId::new(dice.below(8) as u32);
     match work {
-        Handle::Reusable(work) => {
+        Reusable(work) => {
             let way = dice.below(8);
             let ask = || match way {
                 0 => queue.task().on_cpu(cpu).enqueue(work),
@@ -119,7 +117,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
             };
             log.note(item, ask, said);
         }
-        Handle::Delayed(work) => {
+        Delayed(work) => {
             let delay = Duration::from_micros(dice.pick(&DELAYS_US));
             if dice.below(3) > 0 {
                 log.note(item, || queue.enqueue_after(work, delay), said);
@@ -158,20 +156,19 @@ impl Subject {
             places: places.clone(),
             _life: Life::new(lives),
         };
-        let kind = if number.is_multiple_of(3) {
-            let work = DelayedWork::with_handle(move |this| body.run(Handle::Delayed(this)));
-            let slack = Duration::from_micros(dice.pick(&[0, 0, 100]));
-            Kind::Delayed(work.with_slack(slack))
+        let item = if number.is_multiple_of(3) {
+            let work = DelayedWork::with_handle(move |this| body.run(Delayed(this)));
+            Delayed(work.with_slack(Duration::from_micros(dice.pick(&[0, 0, 100]))))
         } else {
-            Kind::Reusable(Work::with_handle(move |this| body.run(Handle::Reusable(this))))
+            Reusable(Work::with_handle(move |this| body.run(Reusable(this))))
         };
-        Self { number, kind, home, runs }
+        Self { number, item, home, runs }
     }
 
     fn handle(&self) -> Handle<'_> {
-        match &self.kind {
-            Kind::Reusable(work) => Handle::Reusable(work),
-            Kind::Delayed(work) => Handle::Delayed(work),
+        match &self.item {
+            Reusable(work) => Reusable(work),
+            Delayed(work) => Delayed(work),
         }
     }
 
@@ -189,7 +186,7 @@ impl Subject {
             80..84 => self.cancel_sync(log),
             84..88 => self.disable_and_enable(place, dice, log),
             _ => {
-                if let Handle::Reusable(work) = work {
+                if let Reusable(work) = work {
                     let act = |busy: Busy| Some(Act::Busy(busy.pending, busy.executing));
                     log.note(item, || work.busy(), act);
                 }
@@ -210,31 +207,23 @@ impl Subject {
 
     fn cancel_sync(&self, log: &mut Log) {
         let cancel = || either!(self.handle(), work => work.cancel_sync());
-        log.note(self.number, cancel, |cancelled| {
-            Some(Act::Disable { cancelled, sync: true, enables: true })
-        });
+        let act = |cancelled| Some(Act::Disable { cancelled, sync: true, enables: true });
+        log.note(self.number, cancel, act);
     }
 
     fn disable_and_enable(&self, place: &Place, dice: &mut Dice, log: &mut Log) {
         let (item, work) = (self.number, self.handle());
         let sync = dice.below(2) == 0;
-        let disable = || {
-            if sync {
-                either!(work, work => work.disable_sync())
-            } else {
-                either!(work, work => work.disable())
-            }
-        };
+        let disable =
+            || either!(work, work => if sync { work.disable_sync() } else { work.disable() });
         log.note(item, disable, |cancelled| Some(Act::Disable { cancelled, sync, enables: false }));
-        if let (Handle::Reusable(work), true) = (work, dice.below(2) == 0) {
+        if let (Reusable(work), true) = (work, dice.below(2) == 0) {
             let from_ns = now_ns();
             let queued = work.enable() && place.queue.enqueue(work);
             let to_ns = now_ns();
-            let mut note = |act| log.0.push((item, Event { act, from_ns, to_ns }));
-            note(Act::Enable);
-            if queued {
-                note(Act::Enqueue(true));
-            }
+            let acts = [Some(Act::Enable), queued.then_some(Act::Enqueue(true))];
+            let event = |act| (item, Event { act, from_ns, to_ns });
+            log.0.extend(acts.into_iter().flatten().map(event));
         } else {
             let enable = || either!(work, work => work.enable());
             log.note(item, enable, |_| Some(Act::Enable));
@@ -244,7 +233,7 @@ impl Subject {
     /// Returns `true` if a flush of `place` waits for the item, whichever thread queued it.
     pub fn lives_at(&self, place: usize) -> bool {
         // An item that waits for its timer is not on the queue.
-        self.home == Some(place) && matches!(self.kind, Kind::Reusable(_))
+        self.home == Some(place) && matches!(self.item, Reusable(_))
     }
 }
 

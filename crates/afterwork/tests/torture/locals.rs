@@ -19,7 +19,7 @@ const NAP: Duration = Duration::from_micros(200);
 
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
-    let place = Place { wakes: WakeCounter::default(), lives: lives.clone() };
+    let place = Place { wakes: Wakes::default(), lives: lives.clone() };
     match dice.below(2) {
         0 => own(&place, dice),
         _ => employ(&place, dice),
@@ -45,29 +45,9 @@ impl From<Woken> for Mail {
     }
 }
 
-#[derive(Clone, Default)]
-struct WakeCounter(Arc<Mutex<Vec<Waker>>>);
-
-impl WakeCounter {
-    /// Fires one waker, if there is one, once or twice.
-    fn ring(&self, dice: &mut Dice) {
-        let mut wakes = self.0.lock().unwrap();
-        if wakes.is_empty() {
-            return;
-        }
-        let which = dice.below(wakes.len());
-        let waker = wakes.swap_remove(which);
-        drop(wakes);
-        if dice.below(3) == 0 {
-            waker.wake_by_ref();
-        }
-        waker.wake();
-    }
-}
-
 #[derive(Clone)]
 struct Place {
-    wakes: WakeCounter,
+    wakes: Wakes,
     lives: Arc<Lives>,
 }
 
@@ -124,12 +104,10 @@ impl Future for Weary {
                 let place = self.place.clone();
                 let mut child = Self::new(&place, &mut self.dice);
                 child.nr_waits = child.nr_waits.min(self.nr_waits);
-                let handle = spawn_local(child);
-                let fate = self.dice.below(3);
-                decide(handle, fate);
+                decide(spawn_local(child), self.dice.below(3));
                 cx.waker().wake_by_ref();
             }
-            _ => self.place.wakes.0.lock().unwrap().push(cx.waker().clone()),
+            _ => self.place.wakes.push(cx.waker(), false),
         }
         Poll::Pending
     }
@@ -191,11 +169,8 @@ fn own(place: &Place, dice: &mut Dice) {
             });
         }
         scope.spawn(move || {
-            for number in 0..MAX_NUMBERS {
-                if poster.send_blocking(Mail::Number(number)).is_err() {
-                    break;
-                }
-            }
+            let mut numbers = 0..MAX_NUMBERS;
+            _ = numbers.try_for_each(|number| poster.send_blocking(Mail::Number(number)));
         });
         let set = LocalSet::new(&mailbox);
         for _ in 0..nr_futures {
@@ -230,11 +205,11 @@ fn own(place: &Place, dice: &mut Dice) {
         is_over.store(true, Ordering::Relaxed);
     });
     // Wakers fired now find no owner.
-    (0..NR_RINGERS).for_each(|_| place.wakes.ring(dice));
+    (0..NR_RINGERS).for_each(|_| _ = place.wakes.ring(dice));
     take.into_inner().unwrap().try_iter().for_each(|mut handle| {
         judge(handle.try_join().expect("its set is destroyed"));
     });
-    place.wakes.0.lock().unwrap().clear();
+    place.wakes.clear();
 }
 
 /// Runs a dedicated worker, which ends with its last user, possibly one of its own items.

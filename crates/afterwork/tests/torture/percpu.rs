@@ -39,36 +39,30 @@ fn main() -> ExitCode {
 struct Totals {
     nr_added: u64,
     nr_saved: u64,
-    nr_refused: u64,
-    nr_panics: u64,
+    nr_refused: AtomicU64,
+    nr_panics: AtomicU64,
 }
 
-#[derive(Default)]
-struct Tally {
-    added: AtomicU64,
-    hits: AtomicU64,
-    refused: AtomicU64,
-    panics: AtomicU64,
+struct Scene<'a> {
+    slots: Arc<PerCpu<u64>>,
+    hits: SloppyCounter,
+    nr_added: AtomicU64,
+    nr_hits: AtomicU64,
+    totals: &'a Totals,
 }
 
-impl Tally {
+impl Scene<'_> {
     fn add(&self, count: u64) {
-        self.added.fetch_add(count, Ordering::Relaxed);
+        self.nr_added.fetch_add(count, Ordering::Relaxed);
     }
 
     fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.totals.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn panicked(&self, panicked: bool) {
-        self.panics.fetch_add(u64::from(panicked), Ordering::Relaxed);
+        self.totals.nr_panics.fetch_add(u64::from(panicked), Ordering::Relaxed);
     }
-}
-
-struct Scene {
-    slots: Arc<PerCpu<u64>>,
-    hits: SloppyCounter,
-    tally: Tally,
 }
 
 fn round(round: &Round<'_>, totals: &mut Totals) {
@@ -82,7 +76,9 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     });
     let batch = 1 + dice.below(64) as u32;
     let hits = SloppyCounter::new(builder(round.config, &mut dice), batch);
-    let scene = Scene { slots, hits: hits.expect("as the slots"), tally: Tally::default() };
+    let hits = hits.expect("as the slots");
+    let (nr_added, nr_hits) = Default::default();
+    let scene = Scene { slots, hits, nr_added, nr_hits, totals };
     let den = hostile::is_on().then(|| Den::new(round.config, &mut dice));
     thread::scope(|scope| {
         let (scene, seed) = (&scene, round.seed);
@@ -102,18 +98,16 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         watched("ending what is hostile", || den.end());
     }
     drop(watch);
-    let Scene { slots, hits, tally } = scene;
-    assert_eq!(hits.sum(), tally.hits.into_inner() as i64, "the count is not exact");
+    let Scene { slots, hits, nr_added, nr_hits, .. } = scene;
+    assert_eq!(hits.sum(), nr_hits.into_inner() as i64, "the count is not exact");
     // Without a flush, a queued call that has not run by now is lost.
     let slots = all_of(slots, "a thread retains a slot");
     let saved = saved.load(Ordering::Relaxed);
     let left: u64 = slots.into_data().map(|(_, data)| data).sum();
-    let added = tally.added.into_inner();
+    let added = nr_added.into_inner();
     assert_eq!(left + saved, added, "the sum is not exact");
     totals.nr_added += added;
     totals.nr_saved += saved;
-    totals.nr_refused += tally.refused.into_inner();
-    totals.nr_panics += tally.panics.into_inner();
 }
 
 /// Waits until this is the last reference: the handler of offline CPUs may still use the object.
@@ -166,11 +160,11 @@ fn some_cpus(dice: &mut Dice) -> CpuSet {
     all.filter(|_| dice.below(2) == 0).collect()
 }
 
-fn own(scene: &Scene, dice: &mut Dice) {
+fn own(scene: &Scene<'_>, dice: &mut Dice) {
     for _ in 0..NR_STEPS / 20 {
         wander(dice);
         let Ok(mut owner) = scene.slots.attach(any_cpu(dice)) else {
-            scene.tally.refused();
+            scene.refused();
             thread::yield_now();
             continue;
         };
@@ -180,35 +174,34 @@ fn own(scene: &Scene, dice: &mut Dice) {
     }
 }
 
-fn step<'p>(mut owner: Owner<'p, u64>, scene: &Scene, dice: &mut Dice) -> Owner<'p, u64> {
-    let Scene { slots, tally, .. } = scene;
+fn step<'p>(mut owner: Owner<'p, u64>, scene: &Scene<'_>, dice: &mut Dice) -> Owner<'p, u64> {
     match dice.below(40) {
         0 => return owner.park().unpark(),
         1 => owner.while_parked(|| {
-            slots.drain_all(|_, data| *data += 1);
-            tally.add(u64::from(NR_CPUS));
+            scene.slots.drain_all(|_, data| *data += 1);
+            scene.add(u64::from(NR_CPUS));
         }),
         2 => {
             let panics = || owner.with(|_| Planned::panic());
-            tally.panicked(catch_unwind(AssertUnwindSafe(panics)).is_err());
+            scene.panicked(catch_unwind(AssertUnwindSafe(panics)).is_err());
         }
         3 => wander(dice),
         4..10 => owner.poll(),
         _ => {
             owner.with(|data| *data += 1);
-            tally.add(1);
+            scene.add(1);
         }
     }
     owner
 }
 
-fn call(scene: &Scene, dice: &mut Dice) {
+fn call(scene: &Scene<'_>, dice: &mut Dice) {
     for _ in 0..NR_STEPS {
         match dice.below(8) {
             0 => wander(dice),
             1 => {
                 scene.hits.add(1);
-                scene.tally.hits.fetch_add(1, Ordering::Relaxed);
+                scene.nr_hits.fetch_add(1, Ordering::Relaxed);
             }
             2 if dice.below(8) == 0 => percpu::set_online_cpus(&some_cpus(dice)),
             _ => scene.call(dice),
@@ -216,40 +209,41 @@ fn call(scene: &Scene, dice: &mut Dice) {
     }
 }
 
-impl Scene {
+impl Scene<'_> {
     fn call(&self, dice: &mut Dice) {
-        let Self { slots, tally, .. } = self;
+        let slots = &self.slots;
         let cpu = any_cpu(dice);
-        match dice.below(7) {
+        let nr_added = match dice.below(7) {
             0 => {
                 slots.queue_percpu_work(cpu, |data| *data += 1);
-                tally.add(1);
+                1
             }
             1 => {
                 slots.queue_percpu_work(cpu, |_| Planned::panic());
-                tally.panicked(true);
+                return self.panicked(true);
             }
             2 => {
                 let deadline = Duration::from_micros(dice.below(100) as u64);
-                match slots.try_run_on(cpu, deadline, |data| *data += 1) {
-                    Ok(()) => tally.add(1),
-                    Err(_) => tally.refused(),
+                if slots.try_run_on(cpu, deadline, |data| *data += 1).is_err() {
+                    return self.refused();
                 }
+                1
             }
             3 => {
                 let online = some_cpus(dice);
                 slots.drain_absent(&online, |_, data| *data += 1);
-                tally.add(u64::from(NR_CPUS) - online.len() as u64);
+                u64::from(NR_CPUS) - online.len() as u64
             }
             4 => {
                 slots.with_current(|data| *data += 1);
-                tally.add(1);
+                1
             }
-            5 => slots.flush(cpu),
+            5 => return slots.flush(cpu),
             _ => {
                 slots.run_on(cpu, |data| *data += 1);
-                tally.add(1);
+                1
             }
-        }
+        };
+        self.add(nr_added);
     }
 }

@@ -1,7 +1,7 @@
 //! Queues of every kind under torture, while their attributes change, until their destruction.
 
 use afterwork::workqueue::{
-    AffinityScope, Builder, DelayedWork, Group, JoinError, Registry, Strand, Work, Workqueue,
+    AffinityScope, Attrs, Builder, DelayedWork, Group, JoinError, Registry, Strand, Work, Workqueue,
 };
 use topology::Topology;
 
@@ -91,7 +91,7 @@ impl Place {
         }
     }
 
-    /// Returns the argument for a later [`may_have_rejected`](Self::may_have_rejected).
+    /// Returns the argument for a later `may_have_rejected`.
     pub fn closing(&self) -> u64 {
         self.nr_reopenings.load(Ordering::SeqCst)
     }
@@ -113,9 +113,8 @@ impl Place {
         }
         let to_ns = now_ns();
         let event = Event { act: Act::Flush(None), from_ns, to_ns };
-        let living = subjects.iter().enumerate();
-        let living = living.filter(|(_, subject)| subject.lives_at(self.number));
-        log.0.extend(living.map(|(item, _)| (item, event)));
+        let living = (0..subjects.len()).filter(|&item| subjects[item].lives_at(self.number));
+        log.0.extend(living.map(|item| (item, event)));
     }
 
     pub fn change(&self, registry: &Registry, dice: &mut Dice) {
@@ -132,12 +131,13 @@ impl Place {
             0 if self.kind == Kind::Unbound => {
                 queue.set_attrs(|attrs| attrs.affinity = dice.pick(&SCOPES)).unwrap()
             }
-            1 if self.kind != Kind::Bh => {
-                queue.set_attrs(|attrs| attrs.strict = dice.below(2) == 0).unwrap()
-            }
-            2 if self.kind != Kind::Bh => queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap(),
-            3 if self.kind != Kind::Bh => {
-                queue.set_attrs(|attrs| attrs.nice = dice.pick(&[0, 0, 5])).unwrap()
+            1..=3 if self.kind != Kind::Bh => {
+                let change = |attrs: &mut Attrs| match what {
+                    1 => attrs.strict = dice.below(2) == 0,
+                    2 => attrs.cpus = cpus,
+                    _ => attrs.nice = dice.pick(&[0, 0, 5]),
+                };
+                queue.set_attrs(change).unwrap();
             }
             4 if self.kind != Kind::Ordered => {
                 let max = 1 + dice.below(self.limit.min(256)) as u32;
@@ -146,9 +146,10 @@ impl Place {
             5 => registry.set_unbound_cpus(cpus),
             6 => queue.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
             // Either all CPUs are online again, or only a few.
-            _ => registry.set_topology(
-                Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
-            ),
+            _ => {
+                let machine = dice.pick(&["1 core", "2 core", "8 core"]);
+                registry.set_topology(Topology::synthetic(machine).unwrap());
+            }
         }
         if order.is_some() {
             self.nr_reopenings.fetch_add(1, Ordering::SeqCst);

@@ -43,13 +43,11 @@ unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     if job.inside.swap(true, Ordering::Relaxed) {
         fault("runs of a raw item overlap");
     }
-    job.nr_runs.fetch_add(1, Ordering::Relaxed);
-    if job.nr_runs.load(Ordering::Relaxed).is_multiple_of(16) {
+    if job.nr_runs.fetch_add(1, Ordering::Relaxed) % 16 == 15 {
         thread::yield_now();
     }
     let again = |left: u32| left.checked_sub(1);
-    let order = Ordering::Relaxed;
-    if let Ok(left) = job.nr_again.fetch_update(order, order, again) {
+    if let Ok(left) = job.nr_again.fetch_update(Ordering::Relaxed, Ordering::Relaxed, again) {
         let place = &job.places[left as usize % job.places.len()];
         // The item may run again at once, on this queue or another.
         job.inside.store(false, Ordering::Relaxed);
@@ -129,8 +127,8 @@ impl There {
         }
     }
 
-    /// Waits until the item is idle, and checks its number of runs.
-    fn settle(self, dice: &mut Dice) {
+    /// Waits until the item is idle, checks its number of runs, and frees it.
+    fn end(self, dice: &mut Dice) {
         let this = self.0.cast::<RawDelayed>();
         self.job().nr_again.store(0, Ordering::Relaxed);
         // SAFETY: the job is valid until `free`.
@@ -151,6 +149,7 @@ impl There {
         if job.inside.load(Ordering::Relaxed) {
             fault("a raw item runs after it was cancelled for good");
         }
+        self.free();
     }
 
     /// Frees the job, and overwrites its memory so that no valid item remains there.
@@ -171,33 +170,24 @@ impl Yard {
 
     /// Performs an act on a shared item, or runs a private one from creation to free.
     pub fn torture(&self, places: &Arc<[Place]>, lives: &Arc<Lives>, dice: &mut Dice) {
-        let place = |dice: &mut Dice| dice.below(places.len());
+        let place = |dice: &mut Dice| &places[dice.below(places.len())];
         match dice.below(8) {
-            0..5 => {
-                let job = self.0[dice.below(NR_SHARED)];
-                job.act(&places[place(dice)], dice);
-            }
+            0..5 => self.0[dice.below(NR_SHARED)].act(place(dice), dice),
             5 => {
                 let job = There::new(places, lives, true, dice.below(2) as u32);
-                if !job.queue(&places[place(dice)].queue, None) {
+                if !job.queue(&place(dice).queue, None) {
                     job.free();
                 }
             }
             _ => {
                 let job = There::new(places, lives, false, dice.below(4) as u32);
-                for _ in 0..dice.below(6) {
-                    job.act(&places[place(dice)], dice);
-                }
-                job.settle(dice);
-                job.free();
+                (0..dice.below(6)).for_each(|_| job.act(place(dice), dice));
+                job.end(dice);
             }
         }
     }
 
     pub fn end(self, dice: &mut Dice) {
-        for job in self.0 {
-            job.settle(dice);
-            job.free();
-        }
+        self.0.into_iter().for_each(|job| job.end(dice));
     }
 }

@@ -132,52 +132,46 @@ fn main() -> ExitCode {
         let config = CONFIGS.iter().find(|config| config.name == round.config);
         let config = config.expect("the command line was checked");
         match config.kind {
-            Kind::Tree => Scene::new(config, Tree).run(round, totals),
-            Kind::Qsbr => Scene::new(config, Qsbr).run(round, totals),
-            Kind::Srcu => Scene::new(config, Srcu(Domain::new())).run(round, totals),
+            Kind::Tree => Scene::new(config, totals, Tree).run(round),
+            Kind::Qsbr => Scene::new(config, totals, Qsbr).run(round),
+            Kind::Srcu => Scene::new(config, totals, Srcu(Domain::new())).run(round),
         }
     })
 }
 
 #[derive(Debug, Default)]
 struct Totals {
-    nr_sections: u64,
-    nr_replaced: u64,
-    nr_fakes: u64,
-    nr_callbacks: u64,
-    nr_threads: u64,
+    nr_sections: AtomicU64,
+    nr_replaced: AtomicU64,
+    nr_fakes: AtomicU64,
+    nr_callbacks: AtomicU64,
+    nr_threads: AtomicU64,
 }
 
-struct Scene<F> {
+struct Scene<'a, F> {
     config: &'static Config,
+    totals: &'a Totals,
     flavor: F,
     versions: Arc<Versions>,
     travelling: Mutex<Vec<(OwnedGuard, Seen)>>,
     is_over: AtomicBool,
-    nr_sections: AtomicU64,
-    nr_replaced: AtomicU64,
-    nr_fakes: AtomicU64,
-    nr_threads: AtomicU64,
     nr_called: Arc<AtomicU64>,
 }
 
-impl<F: Flavor> Scene<F> {
-    fn new(config: &'static Config, flavor: F) -> Self {
+impl<'a, F: Flavor> Scene<'a, F> {
+    fn new(config: &'static Config, totals: &'a Totals, flavor: F) -> Self {
         Self {
             config,
+            totals,
             flavor,
             versions: Arc::new(Versions::new()),
             travelling: Mutex::default(),
             is_over: AtomicBool::new(false),
-            nr_sections: AtomicU64::new(0),
-            nr_replaced: AtomicU64::new(0),
-            nr_fakes: AtomicU64::new(0),
-            nr_threads: AtomicU64::new(0),
             nr_called: Arc::default(),
         }
     }
 
-    fn run(self, round: &Round<'_>, totals: &mut Totals) {
+    fn run(self, round: &Round<'_>) {
         let config = self.config;
         let dice = |i: usize| Dice::of_thread(round.seed, i);
         let den = hostile::is_on().then(|| Den::new(&mut dice(300)));
@@ -222,11 +216,7 @@ impl<F: Flavor> Scene<F> {
         let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
         assert_eq!(nr_callbacks, nr_flooded, "a callback was lost");
         self.versions.assert_all_free();
-        totals.nr_sections += self.nr_sections.into_inner();
-        totals.nr_replaced += self.nr_replaced.into_inner();
-        totals.nr_fakes += self.nr_fakes.into_inner();
-        totals.nr_callbacks += nr_callbacks;
-        totals.nr_threads += self.nr_threads.into_inner();
+        self.totals.nr_callbacks.fetch_add(nr_callbacks, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
@@ -250,7 +240,7 @@ impl<F: Flavor> Scene<F> {
                 }
             }
             let burst = self.config.burst as u64;
-            self.nr_sections.fetch_add(burst, Ordering::Relaxed);
+            self.totals.nr_sections.fetch_add(burst, Ordering::Relaxed);
             match dice.below(16) {
                 0 => self.read_long(&mut dice),
                 1 => self.read_nested(),
@@ -315,7 +305,7 @@ impl<F: Flavor> Scene<F> {
                 thread::yield_now();
                 continue;
             };
-            self.nr_replaced.fetch_add(1, Ordering::Relaxed);
+            self.totals.nr_replaced.fetch_add(1, Ordering::Relaxed);
             match dice.below(8) {
                 0 => {
                     let (versions, theirs) = (self.versions.clone(), old);
@@ -354,7 +344,7 @@ impl<F: Flavor> Scene<F> {
                 _ => self.flavor.synchronize(),
             }
             self.end_travelling();
-            self.nr_fakes.fetch_add(1, Ordering::Relaxed);
+            self.totals.nr_fakes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -387,7 +377,7 @@ impl<F: Flavor> Scene<F> {
                     });
                 }
             });
-            self.nr_threads.fetch_add(2, Ordering::Relaxed);
+            self.totals.nr_threads.fetch_add(2, Ordering::Relaxed);
         }
     }
 

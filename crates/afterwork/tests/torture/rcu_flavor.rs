@@ -12,7 +12,9 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     type Cookie;
     fn read(&self) -> Self::Guard<'_>;
     /// Returns a guard that another thread may drop, if the flavor has such guards.
-    fn read_owned(&self) -> Option<OwnedGuard>;
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        None
+    }
     fn synchronize(&self);
     fn get_state(&self) -> Self::Cookie;
     fn poll_state(&self, cookie: &Self::Cookie) -> bool;
@@ -25,29 +27,27 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     }
 }
 
-/// Implements waiting for the two process-wide flavors, which differ only in their readers.
-macro_rules! grace_periods_of_the_process {
-    () => {
-        fn read_owned(&self) -> Option<OwnedGuard> {
-            None
+/// Implements all of a flavor except its readers, by functions of `rcu` or methods of a domain.
+macro_rules! grace_periods {
+    ($self:ident, $cookie:ty, $($of:tt)*) => {
+        type Cookie = $cookie;
+        fn synchronize(&$self) {
+            $($of)* synchronize();
         }
-        fn synchronize(&self) {
-            rcu::synchronize();
+        fn get_state(&$self) -> $cookie {
+            $($of)* get_state()
         }
-        fn get_state(&self) -> GpCookie {
-            rcu::get_state()
+        fn poll_state(&$self, cookie: &$cookie) -> bool {
+            $($of)* poll_state(*cookie)
         }
-        fn poll_state(&self, cookie: &GpCookie) -> bool {
-            rcu::poll_state(*cookie)
+        fn cond_synchronize(&$self, cookie: $cookie) {
+            $($of)* cond_synchronize(cookie);
         }
-        fn cond_synchronize(&self, cookie: GpCookie) {
-            rcu::cond_synchronize(cookie);
+        fn call(&$self, callback: impl FnOnce() + Send + 'static) {
+            $($of)* call(callback);
         }
-        fn call(&self, callback: impl FnOnce() + Send + 'static) {
-            rcu::call(callback);
-        }
-        fn barrier(&self) {
-            rcu::barrier();
+        fn barrier(&$self) {
+            $($of)* barrier();
         }
     };
 }
@@ -57,11 +57,10 @@ pub struct Tree;
 
 impl Flavor for Tree {
     type Guard<'a> = rcu::Guard;
-    type Cookie = GpCookie;
     fn read(&self) -> rcu::Guard {
         rcu::read()
     }
-    grace_periods_of_the_process!();
+    grace_periods!(self, GpCookie, rcu::);
 }
 
 /// The readers of the process, which report at the end of a section.
@@ -89,15 +88,12 @@ sync::on_drop!(Round, this => {
 
 impl Flavor for Qsbr {
     type Guard<'a> = Round;
-    type Cookie = GpCookie;
     fn read(&self) -> Round {
-        ONLINE.with_borrow_mut(|online| {
-            online.get_or_insert_default();
-        });
+        ONLINE.with_borrow_mut(|online| _ = online.get_or_insert_default());
         let is_inner = NR_OPEN.replace(NR_OPEN.get() + 1) > 0;
         Round { inner: is_inner.then(rcu::read) }
     }
-    grace_periods_of_the_process!();
+    grace_periods!(self, GpCookie, rcu::);
     fn rest(&self, body: impl FnOnce()) {
         ONLINE.with_borrow_mut(|online| match online {
             Some(reader) => reader.offline(body),
@@ -111,29 +107,11 @@ pub struct Srcu(pub Domain);
 
 impl Flavor for Srcu {
     type Guard<'a> = rcu::srcu::Guard<'a>;
-    type Cookie = Cookie;
     fn read(&self) -> rcu::srcu::Guard<'_> {
         self.0.read()
     }
     fn read_owned(&self) -> Option<OwnedGuard> {
         Some(self.0.read_owned())
     }
-    fn synchronize(&self) {
-        self.0.synchronize();
-    }
-    fn get_state(&self) -> Cookie {
-        self.0.get_state()
-    }
-    fn poll_state(&self, cookie: &Cookie) -> bool {
-        self.0.poll_state(*cookie)
-    }
-    fn cond_synchronize(&self, cookie: Cookie) {
-        self.0.cond_synchronize(cookie);
-    }
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        self.0.call(callback);
-    }
-    fn barrier(&self) {
-        self.0.barrier();
-    }
+    grace_periods!(self, Cookie, self.0.);
 }

@@ -298,6 +298,42 @@ sync::on_drop!(Life, this => {
     assert!(before > 0, "something was dropped twice");
 });
 
+/// Wakers stored by futures, each with a flag: set if it may be dropped instead of fired.
+#[derive(Clone, Default)]
+pub struct Wakes(Arc<Mutex<Vec<(Waker, bool)>>>);
+
+impl Wakes {
+    pub fn push(&self, waker: &Waker, may_drop: bool) {
+        self.0.lock().unwrap().push((waker.clone(), may_drop));
+    }
+
+    /// Fires one waker, possibly twice, or drops it. Returns `true` if there was one.
+    pub fn ring(&self, dice: &mut Dice) -> bool {
+        let mut wakes = self.0.lock().unwrap();
+        if wakes.is_empty() {
+            return false;
+        }
+        let which = dice.below(wakes.len());
+        let (waker, may_drop) = wakes.swap_remove(which);
+        drop(wakes);
+        match dice.below(6) {
+            0 if may_drop => return true,
+            1 => {
+                let another = waker.clone();
+                another.wake();
+            }
+            2 => waker.wake_by_ref(),
+            _ => {}
+        }
+        waker.wake();
+        true
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
 /// Random numbers that follow from a seed (SplitMix64).
 #[derive(Clone)]
 pub struct Dice(u64);

@@ -37,7 +37,6 @@ use afterwork::{
     params::{Params, WakeMode},
     workqueue::{Group, GroupStats, Registry},
 };
-use futures::WakeCounter;
 use history::Log;
 use hostile_workqueue::Lair;
 use items::Subject;
@@ -67,11 +66,12 @@ struct Totals {
     /// Acts on reusable and delayed items, and their runs.
     nr_acts: u64,
     nr_runs: u64,
-    nr_spawned: u64,
-    nr_panics: u64,
+    nr_spawned: AtomicU64,
+    nr_panics: Arc<AtomicU64>,
 }
 
-struct Scene {
+struct Scene<'a> {
+    totals: &'a Totals,
     registry: Registry,
     /// The group of some of the places.
     group: Group,
@@ -80,9 +80,8 @@ struct Scene {
     crowded: Crowded,
     yard: Yard,
     lives: Arc<Lives>,
-    wakes: Arc<WakeCounter>,
+    wakes: Wakes,
     stop: AtomicBool,
-    nr_spawned: AtomicU64,
     log: Mutex<Log>,
 }
 
@@ -94,9 +93,10 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     let places: Arc<[Place]> = (0..3 + dice.below(3))
         .map(|i| Place::new(&registry, i, &group, &lives, &mut dice))
         .collect();
-    let nr_panics = Arc::new(AtomicU64::new(0));
-    let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
+    let nr_panics = &totals.nr_panics;
+    let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, nr_panics, &mut dice));
     let scene = Scene {
+        totals,
         subjects: subjects.collect(),
         crowded: Crowded::new(&registry, &mut dice),
         yard: Yard::new(&places, &lives),
@@ -104,29 +104,25 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         group,
         places,
         lives,
-        wakes: Arc::default(),
+        wakes: Wakes::default(),
         stop: AtomicBool::new(false),
-        nr_spawned: AtomicU64::new(0),
         log: Mutex::default(),
     };
     let lair = hostile::is_on().then(|| Lair::new(&mut dice));
     watched("the torture itself", || {
         thread::scope(|scope| {
             let mut threads = Vec::new();
+            let dice_of = |i: usize| Dice::of_thread(round.seed, i);
+            let (scene, stop) = (&scene, &scene.stop);
             if let Some(lair) = &lair {
-                let stop = &scene.stop;
-                for i in 0..NR_HOSTILE {
-                    let mut dice = Dice::of_thread(round.seed, 100 + i);
+                for mut dice in (100..100 + NR_HOSTILE).map(dice_of) {
                     threads.push(scope.spawn(move || lair.torture(&mut dice, stop)));
                 }
-                for i in 0..NR_FLUSHERS {
-                    let mut dice = Dice::of_thread(round.seed, 200 + i);
+                for mut dice in (200..200 + NR_FLUSHERS).map(dice_of) {
                     threads.push(scope.spawn(move || lair.flush_timers(&mut dice, stop)));
                 }
             }
-            for i in 0..NR_THREADS {
-                let mut dice = Dice::of_thread(round.seed, i);
-                let scene = &scene;
+            for mut dice in (0..NR_THREADS).map(dice_of) {
                 threads.push(scope.spawn(move || scene.torture(&mut dice)));
             }
             let start = Instant::now();
@@ -194,17 +190,15 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     scene.lives.assert_none();
     totals.nr_acts += nr_acts;
     totals.nr_runs += nr_runs;
-    totals.nr_spawned += scene.nr_spawned.into_inner();
-    totals.nr_panics += nr_panics.load(Ordering::Relaxed);
 }
 
-impl Scene {
+impl Scene<'_> {
     fn torture(&self, dice: &mut Dice) {
         let mut log = Log::default();
         wander(dice);
         while !self.stop.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
-            let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
+            let spawned = || self.totals.nr_spawned.fetch_add(1, Ordering::Relaxed);
             match dice.below(231) {
                 200..210 => {
                     spawned();
