@@ -33,7 +33,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>,
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
+        .map_err(Stop::because(format!("cannot start {name}")))?;
     if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
         return Ok(None);
     }
@@ -78,7 +78,7 @@ pub fn retain_known(
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
+        .map_err(Stop::because(format!("cannot start {name}")))?;
     let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(output).lines();
     let known: Option<Vec<Known>> =
@@ -125,7 +125,7 @@ fn reason(talk: &str) -> String {
 /// parent. Returns an error if the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;
+        .map_err(Stop::because("cannot request to exit with the parent process"))?;
     // The parent is checked after the call, because no signal is sent if it exited before the call.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
@@ -160,8 +160,7 @@ pub fn own_args() -> Vec<OsString> {
 }
 
 pub fn this_program() -> Result<PathBuf, Stop> {
-    std::env::current_exe()
-        .map_err(|error| Stop::because("cannot find this program's own file", error))
+    std::env::current_exe().map_err(Stop::because("cannot find this program's own file"))
 }
 
 pub fn sample(records: &[Record], bench: &str, variant: &str, metrics: &[Metric]) -> Sample {

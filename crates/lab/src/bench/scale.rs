@@ -166,7 +166,7 @@ fn queues(topology: &Topology, count: usize, items: usize) -> Result<Cost, Stop>
             builder.build_in(&pools)
         };
         let queues = (0..count).map(build).collect::<Result<Vec<_>, _>>();
-        queues.map_err(|error| Stop::because("cannot build a queue", error))
+        queues.map_err(Stop::because("cannot build a queue"))
     })?;
     Ok(Cost { ns: ns_in_turn(&queues, items), bytes })
 }

@@ -41,8 +41,7 @@ const DEFAULT_PAGE: &str = "afterwork-report.html";
 
 /// Runs the selected benches, or answers the questions of `try` if `asks` is set.
 pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
-    let interrupt =
-        Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
+    let interrupt = Interrupt::install().map_err(Stop::because("cannot catch SIGINT"))?;
     let common = &args.common;
     common.inside.map(child::end_with).transpose()?;
     let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -273,8 +272,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
 }
 
 fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop> {
-    let allowed = sync::cpu::affinity()
-        .map_err(|error| Stop::because("cannot read the allowed CPUs", error))?;
+    let allowed = sync::cpu::affinity().map_err(Stop::because("cannot read the allowed CPUs"))?;
     let cpus: Vec<CpuId> = allowed.iter().collect();
     let pins = if common.pin { cpus.clone() } else { Vec::new() };
     Ok(Settings {

@@ -45,7 +45,7 @@ pub struct Fingerprint {
 }
 
 pub fn find_cpus() -> Result<Topology, Stop> {
-    Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))
+    Topology::detect().map_err(Stop::because("cannot find the CPUs"))
 }
 
 impl Fingerprint {

@@ -99,9 +99,9 @@ const NS_PER_TICK: f64 = 10_000_000.0;
 impl CpuTimes {
     fn now() -> Result<Self, Stop> {
         let path = "/proc/stat";
-        let text = fs::read_to_string(path)
-            .map_err(|error| Stop::because(&format!("cannot read {path}"), error))?;
-        Self::parse(&text).ok_or_else(|| Stop::because(path, "no line `cpu` with eight numbers"))
+        let text =
+            fs::read_to_string(path).map_err(Stop::because(format!("cannot read {path}")))?;
+        Self::parse(&text).ok_or("no line `cpu` with eight numbers").map_err(Stop::because(path))
     }
 
     /// Parses the first line: `cpu user nice system idle iowait irq softirq steal guest

@@ -70,7 +70,7 @@ pub fn detect(
             .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
         // The pause lets all workers park before the next round.
-        queue.drain().map_err(|error| Stop::because("cannot drain", error))?;
+        queue.drain().map_err(Stop::because("cannot drain"))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);

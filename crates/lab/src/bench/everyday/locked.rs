@@ -67,7 +67,7 @@ impl Splits for Rayon {
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();
-    queue.map_err(|error| Stop::because("cannot build our workqueue", error))
+    queue.map_err(Stop::because("cannot build our workqueue"))
 }
 
 /// Runs the requests, and returns the time until the last one ended. Returns `None` if they

@@ -97,7 +97,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
 pub fn runtime(workers: usize) -> Result<Runtime, Stop> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build();
-    runtime.map_err(|error| Stop::because("cannot start tokio", error))
+    runtime.map_err(Stop::because("cannot start tokio"))
 }
 
 fn measured(

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Runs `count` operations, each with an afterwork timeout, on each of `nr_threads` threads.
 pub fn ours(nr_threads: usize, count: usize) -> Result<Sample, Stop> {
-    Registry::global().map_err(|error| Stop::because("cannot create a registry", error))?;
+    Registry::global().map_err(Stop::because("cannot create a registry"))?;
     Ok(measured(nr_threads, count, || {
         (0..count).for_each(|_| within(timeout(LIMIT, operation())));
     }))

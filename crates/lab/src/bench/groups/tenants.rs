@@ -53,15 +53,15 @@ pub struct Queues {
 impl Queues {
     /// Builds the queues. Each tenant has a group with its shares, or the queues are in no group.
     pub fn start(topology: &Topology, grouped: bool) -> Result<Self, Stop> {
-        let failed = |error| Stop::because("cannot build a tenant's queue", error);
+        let failed = Stop::because("cannot build a tenant's queue");
         let pools = Pools::start(topology, Params::default())?;
         let tenant = |tenant| {
             let group = Group::builder("tenant").shares(shares(tenant) as u32);
-            let group = group.build_in(&pools).map_err(failed)?;
+            let group = group.build_in(&pools).map_err(&failed)?;
             let build = || {
                 let builder = Workqueue::builder("tenant");
                 let builder = if grouped { builder.group(&group) } else { builder };
-                builder.build_in(&pools).map_err(failed)
+                builder.build_in(&pools).map_err(&failed)
             };
             Ok([build()?, build()?])
         };

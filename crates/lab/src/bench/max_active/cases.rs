@@ -120,7 +120,7 @@ impl Setting {
         let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {
             Registry::new(topology.clone(), params.clone())
-                .map_err(|error| Stop::because("cannot start a registry", error))
+                .map_err(Stop::because("cannot start a registry"))
         }
     }
 

@@ -41,5 +41,5 @@ pub fn queue(
         .affinity(AffinityScope::System)
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
-    queue.map_err(|error| Stop::because("cannot build a queue", error))
+    queue.map_err(Stop::because("cannot build a queue"))
 }

@@ -207,7 +207,7 @@ fn started<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
 ) -> Driver<'scope, T> {
     let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(|error| Stop::because("cannot start a driver thread", error))
+    driver.map_err(Stop::because("cannot start a driver thread"))
 }
 
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {

@@ -34,7 +34,7 @@ pub struct Gauge {
 impl Size {
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
-            .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
+            .map_err(Stop::because("cannot read /proc/self/status"))?;
         Ok(Self { threads: field(&status, "Threads:"), resident: field(&status, "VmRSS:") * KIB })
     }
 
@@ -81,7 +81,7 @@ impl Gauge {
                 }
                 most
             })
-            .map_err(|error| Stop::because("cannot start the gauge", error))?;
+            .map_err(Stop::because("cannot start the gauge"))?;
         Ok(Self { before, stop, looker })
     }
 

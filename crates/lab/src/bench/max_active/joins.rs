@@ -56,8 +56,7 @@ struct Block {
 impl Table {
     /// Creates and fills an unnamed file in `dir`.
     pub fn create(dir: &Path) -> Result<Self, Stop> {
-        Self::with_joins(dir, NR_JOINS)
-            .map_err(|error| Stop::because("cannot make the file to read from", error))
+        Self::with_joins(dir, NR_JOINS).map_err(Stop::because("cannot make the file to read from"))
     }
 
     fn with_joins(dir: &Path, nr_joins: usize) -> io::Result<Self> {
@@ -103,7 +102,7 @@ impl BufferPool {
         let mut block = Block::new();
         let offset = (number * BLOCK) as u64;
         workqueue::blocking(|| self.table.file.read_exact_at(block.bytes_mut(), offset))
-            .map_err(|error| Stop::because("cannot read the file of blocks", error))?;
+            .map_err(Stop::because("cannot read the file of blocks"))?;
         let block = Arc::new(block);
         let forgotten = kept().push(number, block.clone());
         drop(forgotten);

@@ -73,7 +73,7 @@ fn in_mode(qpw: Qpw) -> Result<PerCpu<Cache>, Stop> {
 }
 
 pub(super) fn unmade(error: BuildError) -> Stop {
-    Stop::because("cannot create per-CPU data", error)
+    Stop::because("cannot create per-CPU data")(error)
 }
 
 /// Uses per-CPU data that is accessed by an owner.

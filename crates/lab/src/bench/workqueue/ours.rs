@@ -74,7 +74,7 @@ pub struct Pools(Option<Registry>);
 impl Pools {
     pub fn start(topology: &Topology, params: Params) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params);
-        Ok(Self(Some(registry.map_err(|error| Stop::because("cannot start our pools", error))?)))
+        Ok(Self(Some(registry.map_err(Stop::because("cannot start our pools"))?)))
     }
 }
 
@@ -131,7 +131,7 @@ impl Ours {
         let pools = Pools::start(topology, params)?;
         let queue = set(&pools, Workqueue::builder("lab"))
             .and_then(|builder| builder.build_in(&pools))
-            .map_err(|error| Stop::because("cannot build our workqueue", error))?;
+            .map_err(Stop::because("cannot build our workqueue"))?;
         Ok(Self { queue, pools })
     }
 

@@ -39,7 +39,7 @@ impl Tokio {
             .worker_threads(workers)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start tokio", error))
+            .map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -74,7 +74,7 @@ impl SpawnBlocking {
             .max_blocking_threads(most)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start tokio", error))
+            .map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -93,7 +93,7 @@ impl Rayon {
             .num_threads(workers)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start rayon", error))
+            .map_err(Stop::because("cannot start rayon"))
     }
 }
 
@@ -163,7 +163,7 @@ impl Crossbeam {
             let worker = thread::Builder::new()
                 .name("crossbeam-pool".into())
                 .spawn(move || receiver.iter().for_each(|job| job()))
-                .map_err(|error| Stop::because("cannot start the crossbeam pool", error))?;
+                .map_err(Stop::because("cannot start the crossbeam pool"))?;
             pool.workers.push(worker);
         }
         Ok(pool)

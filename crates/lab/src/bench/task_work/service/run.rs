@@ -65,10 +65,10 @@ impl Service {
     /// Serves, and returns the owner's results and the workers' cost of posting. Returns `None` if
     /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused for too long.
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
-        let failed = |error| Stop::because("the loopback service failed", error);
-        allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(failed)?;
-        let (near, far) = self.connect().map_err(failed)?;
-        let ran = self.run_on(near, far).map_err(failed)?;
+        let failed = Stop::because("the loopback service failed");
+        allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(&failed)?;
+        let (near, far) = self.connect().map_err(&failed)?;
+        let ran = self.run_on(near, far).map_err(&failed)?;
         Ok(ran.map(|ran| ran.filter(|_| !self.interrupt.requested())))
     }
 
