@@ -47,17 +47,18 @@ impl Sample {
     }
 
     /// Adds percentiles of `latencies`, each to its metric. Without samples, adds nothing.
-    pub fn set_percentiles<M: Into<&'static str>, const N: usize>(
-        &mut self,
+    pub fn with_percentiles<M: Into<&'static str>, const N: usize>(
+        mut self,
         latencies: Latencies,
         metrics: [(f64, M); N],
-    ) {
+    ) -> Self {
         let percents = metrics.each_ref().map(|(percent, _)| *percent);
         for (value, (_, metric)) in
             latencies.percentiles_ns(percents).into_iter().flatten().zip(metrics)
         {
             self.set(metric, value);
         }
+        self
     }
 
     pub fn value(&self, metric: &str) -> Option<f64> {

@@ -462,12 +462,10 @@ fn flooded<P: OneShotPool + 'static>(
     Box::new(move || {
         let before = Size::now()?;
         let pool = OneShot(start()?, Waiting::Parks);
-        let mut sample = shape.run(&pool)?;
-        if let Some(sample) = &mut sample {
-            let grown = Size::now()?.resident.saturating_sub(before.resident);
-            sample.set(RESIDENT, grown as f64);
-        }
-        Ok(sample)
+        let Some(mut sample) = shape.run(&pool)? else { return Ok(None) };
+        let grown = Size::now()?.resident.saturating_sub(before.resident);
+        sample.set(RESIDENT, grown as f64);
+        Ok(Some(sample))
     })
 }
 

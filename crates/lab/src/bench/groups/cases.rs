@@ -188,14 +188,15 @@ impl Scene {
                 let off = parts.iter().map(|part| (part - 1.0).abs());
                 sample.set(WORST, off.fold(0.0, f64::max));
                 OF_DUE.into_iter().zip(parts).for_each(|(metric, part)| sample.set(metric, part));
+                sample
             }
             Self::Flood => {
                 let [alone, flooded] = tenants::flood(tenants, time);
-                sample.set_percentiles(alone, [(99.0, ALONE_P99)]);
-                sample.set_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)]);
+                sample
+                    .with_percentiles(alone, [(99.0, ALONE_P99)])
+                    .with_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)])
             }
         }
-        sample
     }
 }
 

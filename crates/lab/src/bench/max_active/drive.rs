@@ -92,15 +92,16 @@ impl Drive {
         for one in &traffic {
             latencies.absorb(one);
         }
-        let mut sample = Sample::of([
-            (ITEMS, items / seconds),
-            (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
-            (MEMORY, grown.resident as f64),
-            (SWITCHES, spent.switches() as f64 / items),
-            (CPU, spent.cpu_ns as f64 / items),
-        ]);
-        sample.set_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-        Ok(Some(sample))
+        Ok(Some(
+            Sample::of([
+                (ITEMS, items / seconds),
+                (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
+                (MEMORY, grown.resident as f64),
+                (SWITCHES, spent.switches() as f64 / items),
+                (CPU, spent.cpu_ns as f64 / items),
+            ])
+            .with_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]),
+        ))
     }
 
     fn drive(&self, crew: &Crew, body: &Body) -> Result<Latencies, Stop> {

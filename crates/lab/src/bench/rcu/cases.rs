@@ -281,20 +281,17 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
 }
 
 fn latency(latencies: Latencies) -> Option<Sample> {
-    let mut sample = Sample::default();
-    sample.set(REPLACE_MEAN, latencies.mean_ns()?);
+    let mean = Sample::of([(REPLACE_MEAN, latencies.mean_ns()?)]);
     let [min, max] = [(0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
-    sample.set_percentiles(latencies, [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max]);
-    Some(sample)
+    let percentiles = [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max];
+    Some(mean.with_percentiles(latencies, percentiles))
 }
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
-    let mut sample = Sample::default();
-    let Some(calls) = flavor.calls() else { return Some(sample) };
-    sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
-    sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
-    sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);
-    Some(sample)
+    let Some(calls) = flavor.calls() else { return Some(Sample::default()) };
+    let many = Sample::of([(CALLS, scene::call_many(calls, count, interrupt)?)]);
+    let singly = many.with_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
+    Some(singly.with_percentiles(scene::barriers(calls), [(50.0, BARRIER)]))
 }
 
 fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {
@@ -302,10 +299,11 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
     Sample::beside(done, |done| {
         let (ns, latencies, read) = done?;
         let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
-        let mut sample = Sample::of([(BRIDGE, ns), (READS, reads_per_s)]);
         let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
-        sample.set_percentiles(latencies, percentiles);
-        Some(sample)
+        Some(
+            Sample::of([(BRIDGE, ns), (READS, reads_per_s)])
+                .with_percentiles(latencies, percentiles),
+        )
     })
 }
 

@@ -274,13 +274,12 @@ fn woken<P: Post, R: Receive>(wake: &Wake, open: impl Fn() -> (P, R) + 'static) 
 fn woken_sample(woken: Woken) -> Sample {
     let items = woken.items as f64;
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
-    let mut sample = Sample::of([
+    Sample::of([
         (WAKEUPS, woken.owner.slept as f64 * 1000.0 / items),
         (OWNER_CPU, woken.owner.cpu_ns as f64 / items),
         (POST, post_us * 1000.0 / items),
-    ]);
-    sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-    sample
+    ])
+    .with_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)])
 }
 
 fn served_sample(served: &Served, posts: &Meter) -> Sample {
