@@ -17,7 +17,6 @@ use crate::output::record::{Line, Record};
 /// The options with a value that are not forwarded to child processes.
 const OWN_VALUES: [&str; 8] =
     ["--against", "--repeat", "--seed", "--seconds", "--report", "--cases", "--peers", "--only"];
-/// The options without a value that are not forwarded to child processes.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
 
 /// The maximum size of a case list in bytes. The list of this version takes 20 kB.
@@ -137,7 +136,6 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     }
 }
 
-/// Removes the options that are not forwarded to child processes.
 pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut args = args.iter();

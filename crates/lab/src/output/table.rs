@@ -15,9 +15,7 @@ const BLANKS_AROUND_GROUP: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// The alignment of words.
     Left,
-    /// The alignment of numbers.
     Right,
 }
 
@@ -66,7 +64,6 @@ impl Table {
         head
     }
 
-    /// Returns the rows, each ended by a newline.
     pub fn body(&self) -> String {
         let mut body = String::new();
         for row in &self.rows {
@@ -121,7 +118,6 @@ impl Table {
         if self.columns[before].joins(&self.columns[index]) { GAP_IN_GROUP } else { GAP }
     }
 
-    /// Returns the width of adjacent columns, including the gaps between them.
     fn span(&self, widths: &[usize], columns: &Range<usize>) -> usize {
         let gaps: usize =
             (columns.start + 1..columns.end).map(|index| self.gap_before(index)).sum();
@@ -185,7 +181,6 @@ pub(crate) mod tests {
     /// an email.
     pub(crate) const MAX_WIDTH: usize = 100;
 
-    /// Lines do not end in blanks.
     #[test]
     fn columns_line_up_and_groups_span_their_columns() {
         let mut table = Table::default()

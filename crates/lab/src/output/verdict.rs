@@ -24,7 +24,6 @@ pub struct Standing<'a> {
     /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
     pub n: usize,
-    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 
@@ -153,7 +152,6 @@ pub fn outcomes(run: &Run) -> String {
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
-/// Returns the benches of a run in order, each with its cases.
 pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     let mut benches: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
     for case in &run.cases {

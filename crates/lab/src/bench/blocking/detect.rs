@@ -15,9 +15,7 @@ use crate::harness::latency::Latencies;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// The item sleeps inside `workqueue::blocking`.
     Announced,
-    /// The item sleeps without notifying the pool.
     Unannounced,
 }
 
@@ -30,7 +28,6 @@ impl Sleep {
     }
 }
 
-/// Starts a pool of the given scope, whose waiters do not help.
 pub fn start(scope: AffinityScope) -> Result<Ours, Stop> {
     let set = |builder: Builder| builder.affinity(scope).help(false);
     Ours::build(&find_cpus()?, Params::default(), set)

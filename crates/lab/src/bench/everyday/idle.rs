@@ -17,7 +17,6 @@ use crate::harness::switches::Usage;
 /// The number of items before the measurement, which ensure that all threads have started.
 const WARM_UP: u32 = 10;
 
-/// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
 pub fn run(
     pool: &impl OneShotPool,
     (period, span): (Duration, Duration),

@@ -23,9 +23,7 @@ const HALF: Duration = Duration::from_millis(20);
 /// it.
 const THREADS: usize = 2;
 
-/// A pool that runs requests, each of which may split its work in two.
 pub trait Splits: Clone + Send + 'static {
-    /// Runs `request` later.
     fn submit(&self, request: impl FnOnce() + Send + 'static);
 
     /// Runs both halves, the second one on another thread, and waits for both.

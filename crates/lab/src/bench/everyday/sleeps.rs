@@ -19,7 +19,6 @@ use crate::harness::switches::Usage;
 /// The sampling interval: one in this many sleeps is timed.
 const SAMPLE_EVERY: usize = 16;
 
-/// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Ours,

@@ -182,7 +182,6 @@ fn drain(
     Some(latencies)
 }
 
-/// A thread on the victim's CPU that drains on request.
 struct Worker {
     asked: Arc<AtomicU64>,
     done: Arc<AtomicU64>,

@@ -59,7 +59,6 @@ pub struct RcuArgs {
     pub calls: Option<usize>,
 }
 
-/// The cases with single replacements: name, readers, and description.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
     ("replace-idle", readers(0, 0, 0), "no reader"),
     ("replace-32-idle", readers(32, 0, 0), "32 readers that block"),
@@ -76,7 +75,6 @@ const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// The number of sections in a run of `read`, and of callbacks in a run of `call`.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
 const SPAN: Duration = Duration::from_millis(300);
@@ -90,7 +88,6 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The maximum duration if `--calls` is given, for a thousand replacements of 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-/// A function that creates a flavor for each run.
 type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
@@ -109,11 +106,9 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 }
 
 struct Setting {
-    /// The number of replacements that was given on the command line.
     calls: Option<usize>,
     limit: Duration,
     nr_cpus: usize,
-    /// The divisor for all sizes.
     share: u32,
     interrupt: Interrupt,
 }
@@ -228,7 +223,6 @@ impl Setting {
 
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),

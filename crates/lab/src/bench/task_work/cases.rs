@@ -63,7 +63,6 @@ const MANY_CLIENTS: usize = 1024;
 /// copy, with smaller ones it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-/// The durations of warm-up and measurement of a service.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
@@ -84,7 +83,6 @@ const LONE_GAP: Duration = Duration::from_micros(500);
 /// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
-/// The number of items in a run, which is enough for a p99.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 

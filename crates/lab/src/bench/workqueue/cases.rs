@@ -71,7 +71,6 @@ const FAN_OUT_ITEMS: usize = 1_000_000;
 const SCOPES_QUICK: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
 
-/// The claimed ratios of reusable items to the best peer.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
 
@@ -314,7 +313,6 @@ pub(in crate::bench) fn measured<S: Subject + 'static>(
     Box::new(move || shape.run(&start()?))
 }
 
-/// Returns the scopes in `asked` without duplicates, or the default ones.
 fn scopes(asked: &[AffinityScope], quick: bool) -> Vec<AffinityScope> {
     let mut scopes = match (asked, quick) {
         ([], true) => SCOPES_QUICK.to_vec(),

@@ -13,7 +13,6 @@ pub const COMPLETION_P95: &str = "completion_p95";
 
 pub const WAKEUPS: &str = "wakeups_per_item";
 
-/// The metrics of all cases except `lock-hold`, in table order.
 pub const ALL: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
     lower("enqueue_p50", "ns", ("enqueue µs", "p50"), NS_PER_US),
@@ -30,7 +29,6 @@ pub const ALL: &[Metric] = &[
 
 pub const LOCK_MEAN: &str = "lock_hold_mean";
 
-/// The metrics of `lock-hold`, in table order.
 pub const LOCK: &[Metric] = &[
     lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
     // This is not in the table, which would be too wide.

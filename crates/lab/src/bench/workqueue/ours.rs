@@ -19,11 +19,9 @@ use super::subject::{Joins, OneShotPool, Subject};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub scope: AffinityScope,
-    /// The time at which a selected worker is woken.
     pub wake: WakeMode,
     /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 
@@ -113,7 +111,6 @@ impl Ours {
         })
     }
 
-    /// Starts a workqueue with other parameters, which `set` configures.
     pub fn build(
         topology: &Topology,
         params: Params,
@@ -139,7 +136,6 @@ impl Ours {
         &self.pools
     }
 
-    /// Returns the hold times of the pool locks during enqueues since the start.
     pub fn lock_hold(&self) -> Histogram {
         self.registry().lock_hold()
     }

@@ -15,10 +15,8 @@ pub struct Tokio(pub tokio::runtime::Runtime);
 /// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
-/// A separate rayon pool. Each item is a `spawn` call.
 pub struct Rayon(pub rayon::ThreadPool);
 
-/// A pool of the crate threadpool. Each item is an `execute` call.
 pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -68,7 +66,6 @@ impl Joins for Tokio {
 impl SpawnBlocking {
     pub const NAME: &str = "spawn_blocking";
 
-    /// Starts a runtime with at most `most` threads for blocking calls.
     pub fn start(most: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(most)
@@ -87,7 +84,6 @@ impl OneShotPool for SpawnBlocking {
 impl Rayon {
     pub const NAME: &str = "rayon";
 
-    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
@@ -120,7 +116,6 @@ impl Joins for Rayon {
 impl ThreadPool {
     pub const NAME: &str = "threadpool";
 
-    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Ok(Self(threadpool::ThreadPool::new(workers)))
     }

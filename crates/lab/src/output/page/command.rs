@@ -28,7 +28,6 @@ pub fn run(args: &ReportArgs) -> Result<(), Stop> {
     write(&args.output, &one::page(&read(&args.run)?))
 }
 
-/// Writes the page of the run that was just measured.
 pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     let run = Run::of(lines).expect("a bench records a run");
     write(path, &one::page(&run))
