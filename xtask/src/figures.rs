@@ -49,26 +49,9 @@ const STALE: &str = "differs from its record: run cargo xtask figures --write";
 
 /// The metrics that docs/figures.md omits: details, and further percentiles of figures that it
 /// shows.
-const OMITTED: [&str; 18] = [
-    "enqueue_p50",
-    "enqueue_p95",
-    "completion_p95",
-    "switches_per_item",
-    "wakeups_per_item",
-    "read_cycles",
-    "replace_mean",
-    "replace_min",
-    "replace_max",
-    "post_mean",
-    "to_run_p90",
-    "lock_hold_p50",
-    "lock_hold_p999",
-    "ns_paused_1",
-    "ns_paused_8",
-    "ns_tight_1",
-    "ns_tight_8",
-    "hand_over",
-];
+const OMITTED: &str = "enqueue_p50 enqueue_p95 completion_p95 switches_per_item wakeups_per_item \
+    read_cycles replace_mean replace_min replace_max post_mean to_run_p90 lock_hold_p50 \
+    lock_hold_p999 ns_paused_1 ns_paused_8 ns_tight_1 ns_tight_8 hand_over";
 
 /// The answers that README omits, because their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
@@ -93,15 +76,13 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         }
         if writes {
             fs::write(workspace.root().join(page), written)
-                .map_err(|error| Failure::new(format!("cannot write {page}: {error}")))?;
+                .map_err(Failure::because(format!("cannot write {page}")))?;
         } else if written != shown {
             found.push(Finding::new(page, 0, STALE));
         }
         found.extend(unknown_ratios(page, &text, &tables));
     }
-    for finding in &found {
-        report::data(&format!("{finding}\n"));
-    }
+    report::list(&found);
     match found.len() {
         0 => report::data("figures: good\n"),
         nr => report::talk(&format!("figures: {nr} broken\n")),
@@ -211,9 +192,7 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
 /// Returns the tables of docs/figures.md: first the comparisons that afterwork loses,
 /// then all of them.
 fn comparisons(lines: &[Value]) -> String {
-    let head = lines.iter().find(|it| it["fingerprint"].is_object());
-    let mut text =
-        format!("`{}` on {}.\n", head.map_or("", |it| word(it, "command")), machine(head));
+    let mut text = head(lines);
     let (mut worse, mut all) = (String::new(), String::new());
     let mut bench = "";
     for case in lines.iter().filter(|it| it["about"].is_string()) {
@@ -239,12 +218,16 @@ fn comparisons(lines: &[Value]) -> String {
     text
 }
 
+/// Returns the line with the command of a run and its machine.
+fn head(lines: &[Value]) -> String {
+    let head = lines.iter().find(|it| it["fingerprint"].is_object());
+    format!("`{}` on {}.\n", head.map_or("", |it| word(it, "command")), machine(head))
+}
+
 const TABLE: &str = "| case | by | ours | the best of the others | times better | ours is |\n|---|---|---|---|---|---|\n";
 
 fn seeds(lines: &[Value]) -> String {
-    let head = lines.iter().find(|it| it["fingerprint"].is_object());
-    let mut text =
-        format!("`{}` on {}.\n", head.map_or("", |it| word(it, "command")), machine(head));
+    let mut text = head(lines);
     for source in &tables::SOURCES {
         let _ = write!(text, "\n### {}\n", source.title);
         for filled in source.filled(lines, false) {
@@ -278,15 +261,13 @@ struct Row {
 /// Returns a row for each metric that both our variant of the case and a peer have.
 fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     let is_of = |it: &&Value| it["bench"] == case["bench"] && it["case"] == case["case"];
-    let records: Vec<&Value> = lines
-        .iter()
-        .filter(is_of)
-        .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
-        .collect();
+    let is_record = |it: &&Value| it["mad"].is_number() && it["peer"].is_boolean();
+    let records: Vec<&Value> = lines.iter().filter(is_of).filter(is_record).collect();
     let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
     let Some(ours) = words::ours(word(case, "case"), ours) else { return Vec::new() };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
-    let shown = metrics.iter().filter(|it| !OMITTED.contains(&word(it, "metric")));
+    let is_shown = |it: &&Value| OMITTED.split(' ').all(|omitted| omitted != word(it, "metric"));
+    let shown = metrics.iter().filter(is_shown);
     let row = |metric: &Value| {
         let name = word(metric, "metric");
         let value = |peer: bool, variant: &str| {
@@ -346,9 +327,8 @@ fn range<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let unit = |text: &str| text.split_once(' ').map_or("", |it| it.1).to_owned();
     let mut all: Vec<&str> = values.collect();
     all.sort_by(|a, b| {
-        unit(a)
-            .cmp(&unit(b))
-            .then(number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal))
+        let numbers = number(a).partial_cmp(&number(b));
+        unit(a).cmp(&unit(b)).then(numbers.unwrap_or(std::cmp::Ordering::Equal))
     });
     match (all.first(), all.last()) {
         (Some(first), Some(last)) if first == last => (*first).to_owned(),
@@ -386,8 +366,8 @@ fn unmarked(page: &str, run: &str) -> Failure {
 }
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
-    let wrong = |error| Failure::new(format!("{run}: {error}"));
-    workspace.page(run)?.lines().map(|line| serde_json::from_str(line).map_err(wrong)).collect()
+    let lines: Result<_, _> = workspace.page(run)?.lines().map(serde_json::from_str).collect();
+    lines.map_err(Failure::because(run))
 }
 
 #[cfg(test)]
@@ -438,10 +418,8 @@ mod tests {
     #[test]
     fn a_question_without_a_gain_is_shown_with_its_price() {
         let table = answers(&values(&answer("median", "9 ns", "worse")));
-        assert!(
-            table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"),
-            "{table}"
-        );
+        let price = "| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n";
+        assert!(table.ends_with(price), "{table}");
         let table = answers(&values(&answer("median", "9 ns", "undecided")));
         assert!(table.ends_with("| q | median | 9 ns | 7 ns (tokio) | undecided |\n"), "{table}");
     }
@@ -455,10 +433,8 @@ mod tests {
         };
         let run = [record("unprotected", "4.0"), record("compiled out", "6.0")].join("\n");
         let page = seeds(&values(&run));
-        assert!(
-            page.contains("\n| guard | cycles, ours | cycles, source | increase, ours |"),
-            "{page}"
-        );
+        let heads = "\n| guard | cycles, ours | cycles, source | increase, ours |";
+        assert!(page.contains(heads), "{page}");
         assert!(page.contains("\n| compiled out | 6.00 | 166 | +2.0 | 0 | 5 |\n"), "{page}");
         assert_eq!(page.matches("Why ours differs").count(), tables::SOURCES.len());
     }

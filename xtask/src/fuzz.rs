@@ -16,9 +16,8 @@ const DEFAULT_MINUTES: f64 = 1.0;
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let seconds = seconds(args)?;
     if output(nightly(workspace).arg("--version")).is_err() {
-        talk(
-            "fuzz: skipped: no nightly toolchain; `rustup toolchain install nightly` installs it\n",
-        );
+        let hint = "`rustup toolchain install nightly` installs it";
+        talk(&format!("fuzz: skipped: no nightly toolchain; {hint}\n"));
         return Ok(ExitCode::SUCCESS);
     }
     if !can_fuzz(workspace) {

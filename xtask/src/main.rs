@@ -97,14 +97,11 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
-    let Some((name, rest)) = args.split_first() else {
+    let asks = |name: &String| matches!(name.as_str(), "help" | "--help" | "-h");
+    let Some((name, rest)) = args.split_first().filter(|(name, _)| !asks(name)) else {
         report::data(&help());
         return Ok(ExitCode::SUCCESS);
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
-        report::data(&help());
-        return Ok(ExitCode::SUCCESS);
-    }
     let found = CHORES.iter().find(|(known, ..)| known == name);
     let (name, _, run) = found.ok_or_else(|| {
         let names: Vec<_> = CHORES.iter().map(|(name, ..)| *name).collect();
@@ -123,13 +120,9 @@ fn check(
     workspace: &Workspace,
     args: &[String],
 ) -> Result<ExitCode, Failure> {
-    if let Some(arg) = args.first() {
-        return Err(Failure::new(format!("`{name}` takes no argument, but was given `{arg}`")));
-    }
+    Failure::if_any(name, args)?;
     let findings = find(workspace)?;
-    for finding in &findings.broken {
-        report::data(&format!("{finding}\n"));
-    }
+    report::list(&findings.broken);
     let (nr, extent) = (findings.broken.len(), &findings.looked_at);
     match nr {
         0 => report::data(&format!("{name}: good ({extent})\n")),

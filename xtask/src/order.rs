@@ -37,13 +37,10 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     }
     let tests = tests(workspace)?;
     let metadata = workspace.metadata()?;
-    let mut crates: BTreeSet<String> = metadata
-        .packages
-        .iter()
-        .flat_map(|package| &package.dependencies)
-        .map(|d| d.name.clone())
-        .collect();
-    crates.extend(metadata.packages.iter().filter_map(|package| {
+    let packages = metadata.packages.iter();
+    let dependencies = packages.clone().flat_map(|package| &package.dependencies);
+    let mut crates: BTreeSet<String> = dependencies.map(|it| it.name.clone()).collect();
+    crates.extend(packages.filter_map(|package| {
         let folder = package.manifest_path.parent()?.file_name()?;
         Some(folder.to_string_lossy().into_owned())
     }));
@@ -98,28 +95,20 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
         let first = ends[0];
         let mut say = |end: &End, rule: String| found.push(Finding::new(&end.file, end.line, rule));
         if tag.is_empty() || !tag.chars().all(|c| c.is_alphanumeric() || "_-.:".contains(c)) {
-            say(
-                first,
-                format!(
-                    "`{tag}` is not a tag: write one word, so that both ends can be searched for"
-                ),
-            );
+            let remedy = "write one word, so that both ends can be searched for";
+            say(first, format!("`{tag}` is not a tag: {remedy}"));
         }
         if ends.len() < 2 && !first.text.contains("both ends on this line") {
             match other_crate(&first.text) {
                 Some(name) if crates.contains(name) => {}
-                Some(name) => say(
-                    first,
-                    format!(
-                        "ORDER({tag}): its other end is in `{name}`, which is not a crate of this workspace"
-                    ),
-                ),
-                None => say(
-                    first,
-                    format!(
-                        "ORDER({tag}) has one end: tag the other (xtask/src/order.rs documents when one suffices)"
-                    ),
-                ),
+                Some(name) => {
+                    let place = format!("`{name}`, which is not a crate of this workspace");
+                    say(first, format!("ORDER({tag}): its other end is in {place}"));
+                }
+                None => {
+                    let remedy = "tag the other (xtask/src/order.rs documents when one suffices)";
+                    say(first, format!("ORDER({tag}) has one end: {remedy}"));
+                }
             }
         }
         let mut has_test = false;
@@ -134,12 +123,8 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
             }
         }
         if !has_test {
-            say(
-                first,
-                format!(
-                    "ORDER({tag}) has no `Test:` line at any end: which test fails without it?"
-                ),
-            );
+            let question = "which test fails without it?";
+            say(first, format!("ORDER({tag}) has no `Test:` line at any end: {question}"));
         }
     }
     found
@@ -246,17 +231,14 @@ mod tests {
         assert!(two("Test: park_vs_post, loom gone_by_now.")[0].contains("gone_by_now"));
         assert!(two("Test: loom.")[0].contains("names no test"));
         assert!(two("Test: loom handover").is_empty());
-        assert!(
-            two("Test: tests/loom/the_file.rs, wake::park_vs_post. Uses nr_running.").is_empty()
-        );
+        let path = "Test: tests/loom/the_file.rs, wake::park_vs_post. Uses nr_running.";
+        assert!(two(path).is_empty());
     }
 
     #[test]
     fn test_name_may_be_on_the_next_line() {
-        assert_eq!(
-            test_names("x. Test: loom  a_b (c\n d_e), f_g. h_i"),
-            Some(vec!["loom".into(), "a_b".into(), "f_g".into()])
-        );
+        let names = test_names("x. Test: loom  a_b (c\n d_e), f_g. h_i");
+        assert_eq!(names.unwrap(), ["loom", "a_b", "f_g"]);
         assert_eq!(test_names("no such line"), None);
     }
 }

@@ -14,6 +14,10 @@ pub fn talk(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+pub fn list(findings: &[Finding]) {
+    findings.iter().for_each(|finding| data(&format!("{finding}\n")));
+}
+
 /// Returns the exit status of a chore. `is_good` is `true` if it found nothing wrong.
 pub fn exit_code(is_good: bool) -> ExitCode {
     match is_good {
@@ -60,6 +64,18 @@ pub struct Failure(String);
 impl Failure {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
+    }
+
+    /// Returns a function that creates a failure from the error of an operation. `tried` is the
+    /// operation, or the file.
+    pub fn because<E: fmt::Display>(tried: impl fmt::Display) -> impl Fn(E) -> Self {
+        move |error| Self(format!("{tried}: {error}"))
+    }
+
+    /// Returns an error if a chore that takes no arguments was given one.
+    pub fn if_any(name: &str, args: &[String]) -> Result<(), Self> {
+        let unknown = |arg| Self(format!("`{name}` takes no argument, but was given `{arg}`"));
+        args.first().map_or(Ok(()), |arg| Err(unknown(arg)))
     }
 }
 

@@ -16,6 +16,7 @@
 //! AddressSanitizer detects uses of freed memory. It checks for leaks only in tests that do not
 //! leak on purpose. Statics and the data of rejected callbacks are leaked on purpose.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -115,14 +116,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         if options.only.is_some_and(|only| only != sanitizer) {
             continue;
         }
-        let host = match make_ready(workspace, sanitizer) {
-            Ok(host) => host,
-            Err(reason) => {
-                let name = sanitizer.name;
-                talk(&format!("sanitize: {name} left out: {reason}\n"));
-                continue;
-            }
-        };
+        let left_out = |reason| talk(&format!("sanitize: {} left out: {reason}\n", sanitizer.name));
+        let Ok(host) = make_ready(workspace, sanitizer).map_err(left_out) else { continue };
         for (package, tests, leaks) in SUITES {
             let start = Instant::now();
             let mut command = sanitized(workspace, &metadata, &host, sanitizer, &[]);
@@ -215,17 +210,13 @@ fn in_c(
 }
 
 /// Returns the path of ThreadSanitizer's runtime in the nightly toolchain.
-fn runtime(workspace: &Workspace, host: &str) -> Result<std::path::PathBuf, Failure> {
-    let mut asked = rustup(workspace);
-    asked.args(["run", NIGHTLY, "rustc", "--print", "sysroot"]);
-    let sysroot = String::from_utf8_lossy(&output(&mut asked)?).into_owned();
-    let folder = std::path::Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/lib"));
+fn runtime(workspace: &Workspace, host: &str) -> Result<PathBuf, Failure> {
+    let sysroot = nightly(workspace, &["--print", "sysroot"])?;
+    let folder = Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/lib"));
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-    let mut paths = files.map(|file| file.path());
-    let is_it = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
-    paths
-        .find(is_it)
-        .ok_or_else(|| Failure::new(format!("no tsan runtime in {}", folder.display())))
+    let is_it = |path: &PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
+    let found = files.map(|file| file.path()).find(is_it);
+    found.ok_or_else(|| Failure::new(format!("no tsan runtime in {}", folder.display())))
 }
 
 fn options(args: &[String]) -> Result<Options, Failure> {
@@ -282,15 +273,17 @@ pub fn rustup(workspace: &Workspace) -> Command {
     command
 }
 
+/// Returns the output of the nightly compiler.
+fn nightly(workspace: &Workspace, args: &[&str]) -> Result<String, Failure> {
+    let mut command = rustup(workspace);
+    let text = output(command.args(["run", NIGHTLY, "rustc"]).args(args))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
-    let nightly = |args: &[&str]| {
-        let mut command = rustup(workspace);
-        command.args(["run", NIGHTLY, "rustc"]).args(args);
-        String::from_utf8(output(&mut command).ok()?).ok()
-    };
-    let sysroot = nightly(&["--print", "sysroot"])?;
-    let library = std::path::Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
-    let version = nightly(&["-vV"])?;
+    let sysroot = nightly(workspace, &["--print", "sysroot"]).ok()?;
+    let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
+    let version = nightly(workspace, &["-vV"]).ok()?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.filter(|_| !sources || library.is_dir()).map(String::from)
 }

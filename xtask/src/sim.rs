@@ -59,7 +59,7 @@ fn build(
     build.args(["build", "--quiet", "--release", "-p", "afterwork-sim"]);
     build.args(is_plain_shown.then(shows_plain).into_iter().flatten());
     build.arg("--target-dir").arg(target).envs(env);
-    let status = build.status().map_err(|error| Failure::new(format!("cargo: {error}")))?;
+    let status = build.status().map_err(Failure::because("cargo"))?;
     if !status.success() {
         return Err(Failure::new("cannot build afterwork-sim"));
     }
@@ -71,14 +71,13 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
     let program = build(workspace, target, None, false)?;
     let name = program.display().to_string();
     let output = workspace.command(&name).arg("measure").output();
-    let output = output.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    let output = output.map_err(Failure::because(&name))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Failure::new(format!("{name}: {said}")));
     }
     let file = target.join("measured.json");
-    std::fs::write(&file, output.stdout)
-        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    std::fs::write(&file, output.stdout).map_err(Failure::because(file.display()))?;
     Ok(file)
 }
 
@@ -111,6 +110,6 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
     let name = simulator.display().to_string();
     let status = workspace.command(&name).args(&args).status();
-    let status = status.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    let status = status.map_err(Failure::because(&name))?;
     Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }

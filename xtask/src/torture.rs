@@ -56,14 +56,11 @@ pub enum End {
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let metadata = workspace.metadata()?;
     let programs = programs(&metadata);
-    let Some((name, rest)) = args.split_first() else {
+    let asks = args.iter().any(|arg| matches!(arg.as_str(), "help" | "--help" | "-h"));
+    let Some((name, rest)) = args.split_first().filter(|_| !asks) else {
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
     };
-    if args.iter().any(|arg| matches!(arg.as_str(), "help" | "--help" | "-h")) {
-        data(&help(&programs));
-        return Ok(ExitCode::SUCCESS);
-    }
     let program = find(&programs, name)?;
     let asked = Asked::of(rest, None);
     if let Some(twin) = &asked.twin {
@@ -275,29 +272,13 @@ Exit code: 0 no fault, 1 a fault; with --twin 0 found, 1 not found; 2 could not 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::{Package, Target};
+    use crate::workspace::Package;
 
     fn metadata() -> Metadata {
-        let target = |name: &str, kind: &str| Target {
-            name: name.into(),
-            kind: vec![kind.into()],
-            required_features: Vec::new(),
-        };
-        Metadata {
-            packages: vec![Package {
-                name: "one".into(),
-                version: String::new(),
-                manifest_path: Default::default(),
-                dependencies: Vec::new(),
-                targets: vec![
-                    target("torture_task_work", "test"),
-                    target("torture_rcu", "test"),
-                    target("torture_tool", "bin"),
-                    target("loom", "test"),
-                ],
-            }],
-            target_directory: "t".into(),
-        }
+        let tests = ["torture_task_work", "torture_rcu", "torture_tool", "loom"];
+        let mut package = Package::with_tests("one", &tests);
+        package.targets[2].kind = vec!["bin".into()];
+        Metadata { packages: vec![package], target_directory: "t".into() }
     }
 
     #[test]

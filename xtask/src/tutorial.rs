@@ -23,17 +23,15 @@ enum Step<'a> {
 }
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    if let Some(arg) = args.first() {
-        return Err(Failure::new(format!("`tutorial` takes no argument, but was given `{arg}`")));
-    }
+    Failure::if_any("tutorial", args)?;
     let page = workspace.page(PAGE)?;
     let steps = steps(&page);
     let target = workspace.metadata()?.target_directory.join("tutorial");
     let root = std::env::temp_dir().join(format!("afterwork-tutorial-{}", std::process::id()));
-    let failed = |error| Failure::new(format!("cannot create {}: {error}", root.display()));
-    fs::create_dir(&root).map_err(failed)?;
+    let failed = Failure::because(format!("cannot create {}", root.display()));
+    fs::create_dir(&root).map_err(&failed)?;
     let done = std::os::unix::fs::symlink(workspace.root(), root.join(CLONE))
-        .map_err(failed)
+        .map_err(&failed)
         .and_then(|()| follow(workspace, &steps, &root, &target));
     // The folder is no longer needed: the page contains the sources, and the build is in the target
     // directory.
@@ -77,17 +75,15 @@ fn follow(
                     .current_dir(&here)
                     .env("CARGO_TARGET_DIR", target)
                     .output()
-                    .map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+                    .map_err(Failure::because(format!("cannot run {program}")))?;
                 let output_text = String::from_utf8_lossy(&output.stdout);
                 if !output.status.success() {
                     let why = String::from_utf8_lossy(&output.stderr);
                     return Ok(Some((*line, format!("`{command}` failed: {why}"))));
                 }
                 if output_text != *prints {
-                    return Ok(Some((
-                        *line,
-                        format!("`{command}` printed {output_text:?} instead of {prints:?}"),
-                    )));
+                    let wrong = format!("printed {output_text:?} instead of {prints:?}");
+                    return Ok(Some((*line, format!("`{command}` {wrong}"))));
                 }
             }
         }
@@ -132,13 +128,9 @@ mod tests {
     #[test]
     fn programs_commands_and_outputs_are_distinguished() {
         let page = "# A\n```console\n$ cd b\n$ run\none\ntwo\n```\ntext\n```rust\nfn main() {}\n```\n```text\nno step\n```\n";
-        assert_eq!(
-            steps(page),
-            [
-                Step::Run(3, "cd b", String::new()),
-                Step::Run(4, "run", "one\ntwo\n".into()),
-                Step::Write(9, "fn main() {}\n".into()),
-            ]
-        );
+        let run = |line, command, prints: &str| Step::Run(line, command, prints.into());
+        let program = Step::Write(9, "fn main() {}\n".into());
+        let expected = [run(3, "cd b", ""), run(4, "run", "one\ntwo\n"), program];
+        assert_eq!(steps(page), expected);
     }
 }

@@ -1,5 +1,6 @@
 //! The workspace as seen by Cargo and git: packages, targets, dependencies, files.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -48,6 +49,26 @@ pub struct Target {
     pub required_features: Vec<String>,
 }
 
+#[cfg(test)]
+impl Package {
+    /// Creates a package with these test programs.
+    pub fn with_tests(name: &str, tests: &[&str]) -> Self {
+        let (kind, required_features) = (vec!["test".into()], Vec::new());
+        let target = |name: &&str| Target {
+            name: name.to_string(),
+            kind: kind.clone(),
+            required_features: required_features.clone(),
+        };
+        Self {
+            name: name.into(),
+            version: String::new(),
+            manifest_path: PathBuf::new(),
+            dependencies: Vec::new(),
+            targets: tests.iter().map(target).collect(),
+        }
+    }
+}
+
 impl Target {
     /// Returns `true` if this is a test target, `tests/NAME.rs` or `tests/NAME/main.rs`.
     pub fn is_test(&self) -> bool {
@@ -63,14 +84,11 @@ impl Workspace {
         let package = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = package.parent().unwrap_or(&package).to_path_buf();
-        if root.join("Cargo.toml").is_file() {
-            Ok(Self { root })
-        } else {
-            Err(Failure::new(format!(
-                "no workspace at {}; run this as `cargo xtask`",
-                root.display()
-            )))
+        if !root.join("Cargo.toml").is_file() {
+            let root = root.display();
+            return Err(Failure::new(format!("no workspace at {root}; run this as `cargo xtask`")));
         }
+        Ok(Self { root })
     }
 
     pub fn root(&self) -> &Path {
@@ -88,9 +106,8 @@ impl Workspace {
         let mut command = self.command("cargo");
         command.args(["metadata", "--format-version", "1", "--no-deps"]);
         let text = output(&mut command)?;
-        serde_json::from_slice(&text).map_err(|error| {
-            Failure::new(format!("cannot parse the output of cargo metadata: {error}"))
-        })
+        serde_json::from_slice(&text)
+            .map_err(Failure::because("cannot parse the output of cargo metadata"))
     }
 
     /// Returns the files that git tracks or would track. The result is sorted, and its paths are
@@ -98,14 +115,10 @@ impl Workspace {
     pub fn files(&self) -> Result<Vec<String>, Failure> {
         const LIST: &str = "ls-files -z --cached --others --exclude-standard";
         let list = output(self.command("git").args(LIST.split(' ')))?;
-        let mut files: Vec<String> = String::from_utf8_lossy(&list)
-            .split('\0')
-            .filter(|name| !name.is_empty() && self.root.join(name).is_file())
-            .map(str::to_string)
-            .collect();
-        files.sort();
-        files.dedup();
-        Ok(files)
+        let list = String::from_utf8_lossy(&list);
+        let is_file = |name: &&str| !name.is_empty() && self.root.join(name).is_file();
+        let files: BTreeSet<_> = list.split('\0').filter(is_file).map(str::to_string).collect();
+        Ok(files.into_iter().collect())
     }
 
     /// Returns the Rust files among [`files`](Self::files).
@@ -118,7 +131,7 @@ impl Workspace {
     /// Reads a file. Returns `None` if it is not text.
     pub fn text(&self, file: &str) -> Result<Option<String>, Failure> {
         let bytes = std::fs::read(self.root.join(file))
-            .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+            .map_err(Failure::because(format!("cannot read {file}")))?;
         Ok(String::from_utf8(bytes).ok())
     }
 
@@ -132,15 +145,13 @@ impl Workspace {
 /// Runs `command` to completion and returns its status.
 pub fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |error| Failure::new(format!("cannot run {program}: {error}"));
-    command.status().map_err(failed)
+    command.status().map_err(Failure::because(format!("cannot run {program}")))
 }
 
 /// Runs `command` to completion and returns its stdout.
 pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let done =
-        command.output().map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+    let done = command.output().map_err(Failure::because(format!("cannot run {program}")))?;
     if done.status.success() {
         return Ok(done.stdout);
     }

@@ -3,35 +3,21 @@
 #[path = "../../top/tests/support/mod.rs"]
 mod support;
 
-use std::process::Output;
-
-use support::{assert_help_into_closed_pipe, assert_rejected, run, text};
+use support::{
+    assert_help_into_closed_pipe, assert_help_is_data, assert_introduction, assert_rejected,
+};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork-lab");
 
-fn lab(args: &[&str]) -> Output {
-    run(COMMAND, args)
-}
-
 #[test]
 fn without_arguments_the_introduction_is_printed() {
-    let output = lab(&[]);
-    let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0));
-    for word in ["Try:", "afterwork-lab bench --quick", "standard output", "Exit status"] {
-        assert!(out.contains(word), "{word} is missing in:\n{out}");
-    }
-    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
-    assert!(output.stderr.is_empty());
+    let words = ["Try:", "afterwork-lab bench --quick", "standard output", "Exit status"];
+    assert_introduction(COMMAND, &words);
 }
 
 #[test]
 fn help_and_version_are_data() {
-    for args in [["--help"].as_slice(), &["--version"], &["bench", "--help"], &["help", "bench"]] {
-        let output = lab(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
-    }
+    assert_help_is_data(COMMAND, "bench");
 }
 
 #[test]
@@ -76,13 +62,11 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
     "#;
     for case in bad.trim().lines() {
         let (line, valid) = case.trim().split_once(" | ").unwrap();
-        let parts = line.split('\'').enumerate();
-        let args: Vec<_> = parts
-            .flat_map(|(i, part)| match i % 2 {
-                0 => part.split_whitespace().collect(),
-                _ => vec![part],
-            })
-            .collect();
+        let words = |(i, part): (usize, &'static str)| match i % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        };
+        let args: Vec<&str> = line.split('\'').enumerate().flat_map(words).collect();
         assert_rejected(COMMAND, &[(args.as_slice(), valid)]);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde_json::{Value, json};
 
 use crate::cases::{CASES, is_bistable, spread};
+use crate::could_not_run;
 use crate::machine::Machine;
 use crate::micro;
 use crate::once::Point;
@@ -261,10 +262,7 @@ pub fn main(options: &Options, machine: Machine, measured: &Path, made: &PathBuf
     match calibrate(options, machine, measured, made) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("sim: {error}");
-            ExitCode::from(2)
-        }
+        Err(error) => could_not_run(&error),
     }
 }
 

@@ -12,10 +12,9 @@ use afterwork::params::{AffinityScope, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Flavor, Rcu, srcu::Domain};
 use afterwork::workqueue::{Builder, DelayedWork, Registry, Work, Workqueue, current_work};
-use sync::{cpu, thread, time};
-use topology::CpuSet;
+use sync::{thread, time};
 
-use crate::host::work_ns;
+use crate::host::{pin, work_ns};
 use crate::scenarios::{Job, Scenario, registry, scenarios};
 
 pub const CHECKS: &[Scenario] = scenarios! {
@@ -56,8 +55,7 @@ fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
         .map(|(index, cpu)| {
             let body = body.clone();
             let run = move || {
-                let here: CpuSet = [cpu].into_iter().collect();
-                cpu::set_affinity(None, &here).expect("the CPU is there");
+                pin(cpu);
                 body(index);
             };
             thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
@@ -417,7 +415,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "its own tests of these parts are smaller")]
     fn every_check_holds_on_the_real_machine() {
         let job = Job {
-            topology: cpu::topology().expect("the machine's CPUs"),
+            topology: sync::cpu::topology().expect("the machine's CPUs"),
             scope: AffinityScope::Cache,
             nr_items: 60,
             nr_producers: usize::MAX,

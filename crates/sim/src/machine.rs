@@ -66,14 +66,10 @@ impl Machine {
                 }
             }
         }
-        let missing: Vec<_> =
-            Costs::NAMES.iter().filter(|(name, _)| !costs.contains_key(name)).collect();
-        if let Some((name, about)) = missing.first() {
-            return Err(format!(
-                "no cost `{name}` ({}); {} are missing",
-                about.trim(),
-                missing.len()
-            ));
+        let missing = Costs::NAMES.iter().filter(|(name, _)| !costs.contains_key(name));
+        if let Some((name, about)) = missing.clone().next() {
+            let (about, nr) = (about.trim(), missing.count());
+            return Err(format!("no cost `{name}` ({about}); {nr} are missing"));
         }
         let topology = topology.ok_or("no `topology`")?;
         Topology::synthetic(&topology).map_err(|error| error.to_string())?;
@@ -93,12 +89,9 @@ impl Machine {
         for (near, far) in
             [("smt", "llc_dirty"), ("llc", "llc_dirty"), ("llc_dirty", "xllc"), ("xllc", "xnode")]
         {
-            if ns(near) > ns(far) {
-                return Err(format!(
-                    "`{near}` costs more than `{far}`: {} and {} ns",
-                    ns(near),
-                    ns(far)
-                ));
+            let (a, b) = (ns(near), ns(far));
+            if a > b {
+                return Err(format!("`{near}` costs more than `{far}`: {a} and {b} ns"));
             }
         }
         Ok(())
@@ -123,10 +116,8 @@ impl Machine {
         for (depth, (count, kind)) in levels.iter_mut().enumerate().rev() {
             let fits = if depth == 0 { left } else { (*count).min(left) };
             if left % fits != 0 || (kind == "smt" && fits != *count) {
-                return Err(format!(
-                    "{nr_cpus} CPUs cannot be made of {}",
-                    self.shape(&self.levels)
-                ));
+                let shape = self.shape(&self.levels);
+                return Err(format!("{nr_cpus} CPUs cannot be made of {shape}"));
             }
             (*count, left) = (fits, left / fits);
         }
@@ -196,22 +187,16 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
         "ns" => 1.0,
         "us" => 1e3,
         "ms" => 1e6,
-        other => {
-            return Err(format!("`{name}`: unknown unit `{other}`; valid: ns, us, ms"));
-        }
+        other => return Err(format!("`{name}`: unknown unit `{other}`; valid: ns, us, ms")),
     };
-    let amount: f64 = amount
-        .trim()
-        .parse()
-        .map_err(|_| format!("`{name}`: `{}` is not a number", amount.trim()))?;
+    let amount = amount.trim();
+    let amount: f64 =
+        amount.parse().map_err(|_| format!("`{name}`: `{amount}` is not a number"))?;
     if !(amount.is_finite() && amount >= 0.0) {
         return Err(format!("`{name}` is {amount}: a cost must be finite and not negative"));
     }
-    let from = from
-        .trim()
-        .strip_prefix("from")
-        .map(|from| from.trim_start_matches([' ', '=']).trim_matches('"'));
-    match from {
+    let from = from.trim().strip_prefix("from");
+    match from.map(|from| from.trim_start_matches([' ', '=']).trim_matches('"')) {
         Some(from) if !from.is_empty() => Ok(Figure { ns: amount * scale, from: from.into() }),
         _ => Err(format!("`{name}` has no source: add `from`")),
     }
@@ -230,20 +215,21 @@ mod tests {
 
     #[test]
     fn bad_files_are_rejected_with_the_reason() {
-        let with =
-            |from: &str, to: &str| Machine::parse(&whole().replacen(from, to, 1)).unwrap_err();
-        assert!(with("ttwu = { ns = 5.0, from = \"guess\" }\n", "").contains("no cost `ttwu`"));
-        assert!(with("ttwu = { ns = 5.0", "ttwu = { ns = -5.0").contains("not negative"));
-        assert!(with("ttwu = { ns = 5.0, from = \"guess\" }", "ttwu = 5.0").contains("no unit"));
-        assert!(with("ttwu = { ns = 5.0", "ttwu = { 5.0").contains("no unit"));
-        assert!(with("ttwu = { ns = 5.0", "ttwu = { s = 5.0").contains("unknown unit `s`"));
-        assert!(
-            with("ttwu = { ns = 5.0, from = \"guess\"", "ttwu = { ns = 5.0").contains("`from`")
-        );
-        assert!(with("ttwu =", "twtu =").contains("line "));
-        assert!(with("4 core", "4 cors").contains("expected a level"));
-        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("costs more"));
-        assert!(with("topology", "# topology").contains("no `topology`"));
+        for (from, to, reason) in [
+            ("ttwu = { ns = 5.0, from = \"guess\" }\n", "", "no cost `ttwu`"),
+            ("ttwu = { ns = 5.0", "ttwu = { ns = -5.0", "not negative"),
+            ("ttwu = { ns = 5.0, from = \"guess\" }", "ttwu = 5.0", "no unit"),
+            ("ttwu = { ns = 5.0", "ttwu = { 5.0", "no unit"),
+            ("ttwu = { ns = 5.0", "ttwu = { s = 5.0", "unknown unit `s`"),
+            ("ttwu = { ns = 5.0, from = \"guess\"", "ttwu = { ns = 5.0", "`from`"),
+            ("ttwu =", "twtu =", "line "),
+            ("4 core", "4 cors", "expected a level"),
+            ("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0", "costs more"),
+            ("topology", "# topology", "no `topology`"),
+        ] {
+            let error = Machine::parse(&whole().replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

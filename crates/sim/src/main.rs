@@ -36,6 +36,12 @@ mod sweep;
 #[cfg(sim)]
 mod table;
 
+/// Reports the reason why the program could not do its work, and returns its exit code.
+fn could_not_run(reason: &dyn std::fmt::Display) -> std::process::ExitCode {
+    eprintln!("sim: {reason}");
+    std::process::ExitCode::from(2)
+}
+
 #[cfg(sim)]
 #[global_allocator]
 static ARENA: sync::sim::Arena = sync::sim::Arena::new();

@@ -4,12 +4,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-use sync::time;
+use serde_json::{Map, json};
 use topology::Topology;
 
 use crate::cases::CASES;
-use crate::micro::{micros, run};
+use crate::could_not_run;
+use crate::micro::{each, micros, run};
 use crate::scenarios::{Job, Measured, SCENARIOS, scope_of};
 
 const NR_RUNS: usize = 15;
@@ -22,8 +22,7 @@ fn shape(topology: &Topology) -> String {
         topology.cores().len().max(1),
         topology.nr_cpus(),
     ];
-    let is_even = nr.windows(2).all(|two| two[1] % two[0] == 0);
-    if !is_even {
+    if !nr.windows(2).all(|two| two[1] % two[0] == 0) {
         return format!("1 numa x {} core", topology.nr_cpus());
     }
     let mut levels = vec![
@@ -37,60 +36,37 @@ fn shape(topology: &Topology) -> String {
     levels.join(" x ")
 }
 
-fn syscall() -> f64 {
-    let nr_calls = 10_000;
-    let attempt = || {
-        let start = time::now_ns();
-        for _ in 0..nr_calls {
-            std::hint::black_box(rustix::process::getppid());
-        }
-        (time::now_ns() - start) as f64 / f64::from(nr_calls)
-    };
-    let mut all: Vec<f64> = (0..31).map(|_| attempt()).collect();
-    all.sort_by(f64::total_cmp);
-    all[15]
-}
-
 pub fn main() -> ExitCode {
     let topology = match sync::cpu::topology() {
         Ok(topology) if topology.nr_cpus() >= 2 => topology,
-        Ok(_) => {
-            eprintln!("sim: fitting costs needs at least two CPUs");
-            return ExitCode::from(2);
-        }
-        Err(error) => {
-            eprintln!("sim: {error}");
-            return ExitCode::from(2);
-        }
+        Ok(_) => return could_not_run(&"fitting costs needs at least two CPUs"),
+        Err(error) => return could_not_run(&error),
     };
-    let mut fitted = Map::new();
-    for micro in micros(&topology) {
-        let name = micro.name.to_string();
-        fitted.insert(name, json!(run(&topology, micro)));
-    }
+    let micros = micros(&topology).into_iter();
+    let fitted: Map<_, _> =
+        micros.map(|micro| (micro.name.into(), json!(run(&topology, micro)))).collect();
+    let syscall = each(10_000, || _ = std::hint::black_box(rustix::process::getppid()));
     let given = std::env::args().nth(2).and_then(|text| text.parse().ok());
     let nr_runs = given.unwrap_or(NR_RUNS).max(1);
     let mut held_out = Map::new();
     for case in CASES {
         let scenario = SCENARIOS.iter().find(|it| it.name == case.scenario);
         let scenario = scenario.expect("a case is of a scenario");
-        let rates: Vec<f64> = (0..nr_runs)
-            .map(|_| {
-                let measured = Arc::new(Measured::default());
-                let job = Job {
-                    topology: topology.clone(),
-                    scope: scope_of(case.scope).expect("a case has a scope"),
-                    nr_items: case.nr_items,
-                    nr_producers: topology.nr_cpus(),
-                };
-                (scenario.run)(&job, &measured);
-                measured.rate()
-            })
-            .collect();
-        held_out.insert(case.name(), json!(rates));
+        let job = Job {
+            topology: topology.clone(),
+            scope: scope_of(case.scope).expect("a case has a scope"),
+            nr_items: case.nr_items,
+            nr_producers: topology.nr_cpus(),
+        };
+        let rate = |_| {
+            let measured = Arc::new(Measured::default());
+            (scenario.run)(&job, &measured);
+            measured.rate()
+        };
+        held_out.insert(case.name(), (0..nr_runs).map(rate).collect::<Vec<_>>().into());
     }
-    let measured: Value = json!({
-        "topology": shape(&topology), "nr_cpus": topology.nr_cpus(), "syscall": syscall(),
+    let measured = json!({
+        "topology": shape(&topology), "nr_cpus": topology.nr_cpus(), "syscall": syscall,
         "micros": fitted, "cases": held_out,
     });
     println!("{measured:#}");

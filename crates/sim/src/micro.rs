@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::{asym, cpu, futex::Futex, hint, thread, time};
-use topology::{CpuId, CpuSet, Topology};
+use topology::{CpuId, Topology};
+
+use crate::host::pin;
 
 pub struct Micro {
     pub name: &'static str,
@@ -20,11 +22,6 @@ pub struct Micro {
 #[derive(Default)]
 struct Line(AtomicU64);
 
-fn pin(cpu: CpuId) {
-    let here: CpuSet = [cpu].into_iter().collect();
-    cpu::set_affinity(None, &here).expect("the CPU is there");
-}
-
 /// Returns the median of several attempts. A simulation needs few, because nothing disturbs it.
 fn middle(attempt: impl Fn() -> f64) -> f64 {
     let nr = if cfg!(sim) { 3 } else { 31 };
@@ -33,7 +30,7 @@ fn middle(attempt: impl Fn() -> f64) -> f64 {
     all[nr / 2]
 }
 
-fn each(nr_calls: u32, call: impl Fn()) -> f64 {
+pub fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     middle(|| {
         let start = time::now_ns();
         (0..nr_calls).for_each(|_| call());
@@ -194,14 +191,13 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
     add("a wake-up of no thread", &["futex"], Box::new(move || each(3_000, || nobody.wake(1))));
     asym::init();
     add("a membarrier alone", &["membarrier"], Box::new(|| each(300, asym::heavy)));
-    for cost in ["smt", "llc_dirty", "xllc", "xnode"] {
-        if let Some(cpus) = pair(topology, cost) {
-            let (name, costs): (_, &[&str]) = match cost {
-                "smt" => ("a line there and back, one core", &["smt"]),
-                "llc_dirty" => ("a line there and back, one cache", &["llc_dirty"]),
-                "xllc" => ("a line there and back, two caches", &["xllc"]),
-                _ => ("a line there and back, two nodes", &["xnode"]),
-            };
+    for (name, costs) in [
+        ("a line there and back, one core", &["smt"]),
+        ("a line there and back, one cache", &["llc_dirty"]),
+        ("a line there and back, two caches", &["xllc"]),
+        ("a line there and back, two nodes", &["xnode"]),
+    ] {
+        if let Some(cpus) = pair(topology, costs[0]) {
             add(name, costs, Box::new(move || ping_pong(cpus, 1_000, By::Spinning)));
         }
     }

@@ -31,15 +31,9 @@ pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value
     simulated.takes_stacks = point.changed.is_none();
     simulated.budget = Some(options.budget);
     let measured = Arc::new(Measured::default());
-    let (job, inside) = (
-        Job {
-            topology,
-            scope,
-            nr_items: options.items_for(point.nr_cpus),
-            nr_producers: options.nr_producers.unwrap_or(point.nr_cpus),
-        },
-        measured.clone(),
-    );
+    let nr_producers = options.nr_producers.unwrap_or(point.nr_cpus);
+    let job = Job { topology, scope, nr_items: options.items_for(point.nr_cpus), nr_producers };
+    let inside = measured.clone();
     let outcome = run(simulated, move || (scenario.run)(&job, &inside))
         .map_err(|failure| failure.to_string())?;
     Ok(shown(&measured, &outcome))

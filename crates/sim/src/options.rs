@@ -8,7 +8,7 @@ use crate::checks::CHECKS;
 use crate::machine::Machine;
 use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
-use crate::{calibrate, kernel, sweep, table};
+use crate::{calibrate, could_not_run, kernel, sweep, table};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -200,10 +200,7 @@ pub fn main() -> ExitCode {
     };
     let (options, machine) = match read(&args) {
         Ok(both) => both,
-        Err(error) => {
-            eprintln!("sim: {error}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return could_not_run(&error),
     };
     if let Some((measured, made)) = &options.calibrate {
         return calibrate::main(&options, machine, measured, made);

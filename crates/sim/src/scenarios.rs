@@ -12,7 +12,7 @@ use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
 use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
 use sync::{futex::Futex, thread, time};
-use topology::{CpuId, CpuSet, Topology};
+use topology::{CpuId, Topology};
 
 use crate::host;
 
@@ -68,8 +68,7 @@ impl Measured {
     pub fn queued_ns(&self) -> Option<[u32; 2]> {
         let mut all = self.queued_ns.lock().expect("no panic").clone();
         all.sort_unstable();
-        let at = |percent: usize| all.get((all.len() * percent / 100).min(all.len() - 1)).copied();
-        (!all.is_empty()).then(|| [50, 95].map(|percent| at(percent).expect("it is not empty")))
+        (!all.is_empty()).then(|| [50, 95].map(|percent| all[all.len() * percent / 100]))
     }
 
     pub fn rate(&self) -> f64 {
@@ -129,8 +128,7 @@ pub fn on_cpus(
     body: impl Fn(usize, &dyn Fn()) + Send + Sync + 'static,
 ) {
     let body = Arc::new(body);
-    let nr_ready = Arc::new(Futex::new(0));
-    let go = Arc::new(Futex::new(0));
+    let [nr_ready, go] = [0; 2].map(|value| Arc::new(Futex::new(value)));
     measured.start_ns.store(u64::MAX, Relaxed);
     let nr_cpus = cpus.len();
     let threads: Vec<_> = cpus
@@ -140,8 +138,7 @@ pub fn on_cpus(
             let (body, nr_ready, go, measured) =
                 (body.clone(), nr_ready.clone(), go.clone(), measured.clone());
             let run = move || {
-                let here: CpuSet = [cpu].into_iter().collect();
-                sync::cpu::set_affinity(None, &here).expect("the CPU is there");
+                host::pin(cpu);
                 body(index, &|| {
                     nr_ready.word().fetch_add(1, Relaxed);
                     nr_ready.wake(1);
@@ -172,20 +169,19 @@ pub fn on_cpus(
 }
 
 pub fn registry(job: &Job) -> Registry {
-    let params = Params {
-        // The machine does not change.
-        topology_refresh_ms: 0,
-        ..Params::default()
-    };
+    // The machine does not change.
+    let params = Params { topology_refresh_ms: 0, ..Params::default() };
     Registry::new(job.topology.clone(), params).expect("a registry")
 }
 
+fn kicks(registry: &Registry) -> u64 {
+    registry.pool_stats().iter().map(|pool| pool.kicks).sum()
+}
+
 fn note_pools(measured: &Measured, registry: &Registry, kicks_before: u64) {
-    let pools = registry.pool_stats();
-    measured
-        .nr_kicks
-        .store(pools.iter().map(|pool| pool.kicks).sum::<u64>() - kicks_before, Relaxed);
-    measured.nr_workers.store(pools.iter().map(|pool| pool.created).sum(), Relaxed);
+    measured.nr_kicks.store(kicks(registry) - kicks_before, Relaxed);
+    let created = registry.pool_stats().iter().map(|pool| pool.created).sum();
+    measured.nr_workers.store(created, Relaxed);
 }
 
 fn queue_of(
@@ -199,7 +195,7 @@ fn queue_of(
     let builder = with(Workqueue::builder("sim").affinity(job.scope));
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
     let (nr_items, measured2, shared) = (job.nr_items, measured.clone(), queue.clone());
-    let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
+    let kicks = kicks(&registry);
     on_cpus(measured, job.producers(), move |_, ready| {
         let make = |_| Work::new(move || host::work_ns(work_ns));
         let works: Vec<_> = (0..batch).map(make).collect();
@@ -237,7 +233,7 @@ fn fan_out(job: &Job, measured: &Arc<Measured>) {
         works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
     };
     round();
-    let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
+    let kicks = kicks(&registry);
     let nr_rounds = (job.nr_items / 4).max(2);
     host::measure_from_here();
     measured.start_ns.store(time::now_ns(), Relaxed);

@@ -172,19 +172,13 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command.arg(&point.scenario).arg("--machine").arg(&options.machine);
-    command.args([
-        "--cpus",
-        &point.nr_cpus.to_string(),
-        "--scope",
-        &point.scope,
-        "--seed",
-        &point.seed.to_string(),
-    ]);
-    command.args(["--items", &options.items_for(point.nr_cpus).to_string()]);
+    let Point { scope, nr_cpus, seed, .. } = point;
+    let (items, budget) = (options.items_for(*nr_cpus), options.budget.as_secs());
+    let numbers = format!("--cpus {nr_cpus} --seed {seed} --items {items} --budget {budget}");
+    command.args(numbers.split(' ')).args(["--scope", scope]);
     if let Some(nr_producers) = options.nr_producers {
         command.args(["--producers", &nr_producers.to_string()]);
     }
-    command.args(["--budget", &options.budget.as_secs().to_string()]);
     if let Some((name, factor)) = &point.changed {
         command.args(["--change", &format!("{name}:{factor}")]);
     }

@@ -40,20 +40,7 @@ pub fn shown(all: &Value) -> String {
         guesses.len(),
         guesses.join(", "),
     );
-    out += &format!(
-        "{:17} {:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>15}  {:>7} {:>7} {:>9} {:>8}\n",
-        "scenario",
-        "scope",
-        "cpus",
-        "items/s",
-        "over seeds",
-        "and guesses",
-        "queue 50/95 ns",
-        "kicks/i",
-        "wakes/i",
-        "moves/i",
-        "workers"
-    );
+    out += "scenario          scope        cpus    items/s           over seeds          and guesses   queue 50/95 ns  kicks/i wakes/i   moves/i  workers\n";
     for row in list(&all["rows"]) {
         let median = &row["median"];
         let bounds = |of: &str| format!("{} to {}", rate(&row[of][0]), rate(&row[of][1]));
@@ -96,34 +83,22 @@ pub fn shown(all: &Value) -> String {
         );
     }
     for row in list(&all["rows"]) {
-        out += &format!(
-            "\n{}, {} scope, {} CPUs\n",
-            text(&row["scenario"]),
-            text(&row["scope"]),
-            row["nr_cpus"]
-        );
+        let (scenario, scope) = (text(&row["scenario"]), text(&row["scope"]));
+        out += &format!("\n{scenario}, {scope} scope, {} CPUs\n", row["nr_cpus"]);
         for most in list(&row["most_by"]) {
-            let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
-            out +=
-                &format!("  {cost} x {times}: the rate x {}\n", figure(&most["changes_rate_to"]));
+            let [times, rate] = ["times", "changes_rate_to"].map(|of| figure(&most[of]));
+            out += &format!("  {} x {times}: the rate x {rate}\n", text(&most["cost"]));
         }
         for line in list(&row["median"]["hot"]).iter().take(3) {
-            let (wait, moves) =
-                (figure(&line["wait_ns_per_item"]), figure(&line["moves_per_item"]));
+            let [wait, moves] = ["wait_ns_per_item", "moves_per_item"].map(|of| figure(&line[of]));
             out += &format!("  a line: {wait} ns of waiting and {moves} moves an item\n");
             for site in list(&line["sites"]) {
-                out += &format!(
-                    "    {:>10} ns at {}\n",
-                    figure(&site["wait_ns_per_item"]),
-                    text(&site["site"])
-                );
+                let wait = figure(&site["wait_ns_per_item"]);
+                out += &format!("    {wait:>10} ns at {}\n", text(&site["site"]));
             }
-            for stack in list(&line["stacks"]).iter().take(1) {
-                out += &format!(
-                    "    {} % by\n{}",
-                    stack["percent"],
-                    text(&stack["stack"]).replace("    ", "        ")
-                );
+            if let Some(stack) = list(&line["stacks"]).first() {
+                let frames = text(&stack["stack"]).replace("    ", "        ");
+                out += &format!("    {} % by\n{frames}", stack["percent"]);
             }
         }
         for lock in list(&row["median"]["locks"]).iter().take(2) {

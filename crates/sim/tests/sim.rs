@@ -8,25 +8,33 @@ fn machine(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../machines").join(name)
 }
 
-fn sim(args: &str, machine_file: &str) -> Output {
+fn command(args: &str, machine_file: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
     command.args(args.split_whitespace()).arg("--machine").arg(machine(machine_file));
-    command.output().unwrap()
+    command
+}
+
+fn sim(args: &str, machine_file: &str) -> Output {
+    command(args, machine_file).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Returns the output of a run that succeeds.
+fn good(args: &str, machine_file: &str) -> String {
+    let output = sim(args, machine_file);
+    assert!(output.status.success(), "{args} on {machine_file}: {}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn equal_seeds_give_equal_bytes_and_others_do_not() {
     let once = |scenario: &str, seed: u32, word: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
         let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
-        command.args(args.split(' '));
         // The variable changes the addresses on the host's stack.
-        command.arg("--machine").arg(machine("grace-72.toml")).env("WORD", word);
-        let output = command.output().unwrap();
+        let output = command(&args, "grace-72.toml").env("WORD", word).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         output.stdout
     };
@@ -44,26 +52,12 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
 /// No scenario deadlocks, loops endlessly or panics, on few CPUs and on several nodes.
 #[test]
 fn every_scenario_ends() {
-    for scenario in [
-        "one-at-a-time",
-        "handed-over",
-        "batches",
-        "max-active",
-        "fan-out",
-        "mailbox",
-        "readers",
-        "percpu-drain",
-        "kernel-under-lock",
-        "kernel-deferred",
-        "kernel-bare",
-    ] {
+    let ours = "one-at-a-time handed-over batches max-active fan-out mailbox readers percpu-drain";
+    let models = "kernel-under-lock kernel-deferred kernel-bare";
+    for scenario in ours.split(' ').chain(models.split(' ')) {
         for (file, cpus) in [("vm-2.toml", 2), ("epyc-256.toml", 64)] {
-            let output = sim(
-                &format!("{scenario} --cpus {cpus} --scope cache --items 60 --seed 5 --budget 60"),
-                file,
-            );
-            assert!(output.status.success(), "{scenario} on {cpus} CPUs: {}", said(&output));
-            let text = String::from_utf8_lossy(&output.stdout);
+            let args = format!("--cpus {cpus} --scope cache --items 60 --seed 5 --budget 60");
+            let text = good(&format!("{scenario} {args}"), file);
             assert!(text.contains("\"items_per_s\":"), "{text}");
         }
     }
@@ -118,8 +112,7 @@ fn every_check_holds(file: &str, cpus: u32, scopes: &[&str], items: u32) {
             let args = format!(
                 "check-{check} --cpus {cpus} --scope {scope} --items {items} --seed {seed} --budget 60"
             );
-            let output = sim(&args, file);
-            assert!(output.status.success(), "{args}: {file}: {}", said(&output));
+            good(&args, file);
         }
     }
 }
@@ -159,33 +152,17 @@ fn a_check_fails_where_a_bug_is_put_back() {
 /// it must succeed.
 fn must_fail(check: &str, bug: &str, expected: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
-    let run = |twin: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
-        command.args(args.split(' ')).args(twin);
-        command.arg("--machine").arg(machine("guest-8.toml"));
-        command.output().unwrap()
-    };
-    let output = run(&[]);
-    assert!(output.status.success(), "{check}: {}", said(&output));
-    let output = run(&["--twin", bug]);
+    good(&args, "guest-8.toml");
+    let output = command(&args, "guest-8.toml").args(["--twin", bug]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{check} passed with: {bug}");
     assert!(said(&output).contains(expected), "{bug}: {}", said(&output));
 }
 
 #[test]
 fn sweep_has_intervals_a_banner_and_the_contended_lines() {
-    let output = sim("one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2", "mesh-512.toml");
-    assert!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
-    for part in [
-        "SIMULATED, not measured",
-        "are guesses",
-        "over seeds",
-        "and guesses",
-        ": the rate x ",
-        "a line: ",
-        ".rs:",
-    ] {
+    let text = good("one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2", "mesh-512.toml");
+    assert!(text.contains("SIMULATED, not measured"), "{text}");
+    for part in ["are guesses", "over seeds", "and guesses", ": the rate x ", "a line: ", ".rs:"] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
 }
@@ -194,9 +171,7 @@ fn sweep_has_intervals_a_banner_and_the_contended_lines() {
 #[test]
 fn several_scenarios_are_compared() {
     let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";
-    let output = sim(args, "guest-8.toml");
-    assert!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = good(args, "guest-8.toml");
     for part in [
         "\nkernel-under-lock cache ",
         "\nkernel-deferred to kernel-under-lock, cache scope, 8 CPUs:\n  items/s ",
@@ -207,8 +182,8 @@ fn several_scenarios_are_compared() {
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
-    let output = sim(&format!("{args} --json"), "guest-8.toml");
-    let expected: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = good(&format!("{args} --json"), "guest-8.toml");
+    let expected: serde_json::Value = serde_json::from_str(&json).unwrap();
     let rows = expected["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {

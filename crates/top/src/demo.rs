@@ -1,6 +1,5 @@
 //! `afterwork demo`: a load of every kind, which can be watched in `afterwork top`.
 
-use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,17 +33,18 @@ const BACKLOG: usize = 100;
 
 /// Runs the load until it must end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
-    let interrupt =
-        Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
-    observe::publish()
-        .map_err(|error| Stop::because("cannot publish a page of this process", error))?;
-    let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
-    let thumbnails = queue("thumbnails", 2).map_err(failed)?;
-    let fetch = queue("fetch", 16).map_err(failed)?;
-    let later = queue("later", 4).map_err(failed)?;
+    let interrupt = Interrupt::install().map_err(Stop::because("cannot catch SIGINT"))?;
+    observe::publish().map_err(Stop::because("cannot publish a page of this process"))?;
+    let failed = "cannot create a queue";
+    let queue = |name: &str, limit| {
+        Workqueue::builder(name).max_active(limit).build().map_err(Stop::because(failed))
+    };
+    let (thumbnails, fetch, later) =
+        (queue("thumbnails", 2)?, queue("fetch", 16)?, queue("later", 4)?);
     let delayed: [DelayedWork; 64] = std::array::from_fn(|_| DelayedWork::new(|| ()));
-    let log = Workqueue::builder("log").ordered().build().map_err(failed)?;
-    let counts = PerCpu::builder().name("counts").build(|_cpu| 0_u64).map_err(failed)?;
+    let log = Workqueue::builder("log").ordered().build().map_err(Stop::because(failed))?;
+    let counts = PerCpu::builder().name("counts").build(|_cpu| 0_u64);
+    let counts = counts.map_err(Stop::because(failed))?;
     let routes = Rcu::new(0_u64);
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
@@ -106,8 +106,4 @@ fn draw_thumbnail() {
         std::hint::spin_loop();
     }
     workqueue::blocking(|| thread::sleep(2 * ROUND));
-}
-
-fn failed(error: impl Display) -> Stop {
-    Stop::because("cannot create a queue", error)
 }

@@ -1,5 +1,6 @@
 //! The ways in which the command ends.
 
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
@@ -51,9 +52,10 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason for its failure.
-    pub fn because(tried: &str, reason: impl std::fmt::Display) -> Self {
-        Self::CouldNotRun(format!("{tried}: {reason}"))
+    /// Returns a function that creates a [`Stop::CouldNotRun`] from the reason why an operation
+    /// failed. `tried` is the operation.
+    pub fn because<E: Display>(tried: impl Display) -> impl Fn(E) -> Self {
+        move |reason| Self::CouldNotRun(format!("{tried}: {reason}"))
     }
 }
 
@@ -63,7 +65,7 @@ impl From<io::Error> for Stop {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::ClosedPipe
         } else {
-            Self::because("cannot write the results", error)
+            Self::because("cannot write the results")(error)
         }
     }
 }

@@ -26,12 +26,9 @@ impl Interrupt {
         let interrupt = Self::default();
         // The order matters: at the first signal, the flag is not set yet when the shutdown checks
         // it.
-        flag::register_conditional_shutdown(
-            SIGINT,
-            i32::from(INTERRUPTED_CODE),
-            Arc::clone(&interrupt.0),
-        )?;
-        flag::register(SIGINT, Arc::clone(&interrupt.0))?;
+        let code = i32::from(INTERRUPTED_CODE);
+        flag::register_conditional_shutdown(SIGINT, code, interrupt.0.clone())?;
+        flag::register(SIGINT, interrupt.0.clone())?;
         Ok(interrupt)
     }
 

@@ -62,12 +62,12 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions { shell }) => print(&cli::completions(shell)),
         Some(Command::Man { directory: None }) => {
-            print(&cli::man().map_err(|error| Stop::because("manual", error))?)
+            print(&cli::man().map_err(Stop::because("manual"))?)
         }
         Some(Command::Man { directory: Some(directory) }) => {
-            clap_mangen::generate_to(Cli::command(), &directory).map(|()| Exit::Good).map_err(
-                |error| Stop::because(&format!("cannot write to {}", directory.display()), error),
-            )
+            clap_mangen::generate_to(Cli::command(), &directory)
+                .map(|()| Exit::Good)
+                .map_err(Stop::because(format!("cannot write to {}", directory.display())))
         }
     }
 }

@@ -2,35 +2,21 @@
 
 mod support;
 
-use std::process::Output;
-
-use support::{assert_help_into_closed_pipe, assert_rejected, run, text};
+use support::{
+    assert_help_into_closed_pipe, assert_help_is_data, assert_introduction, assert_rejected,
+};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork");
 
-fn afterwork(args: &[&str]) -> Output {
-    run(COMMAND, args)
-}
-
 #[test]
 fn without_arguments_the_introduction_is_printed() {
-    let output = afterwork(&[]);
-    let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0));
-    for word in ["Try:", "afterwork demo", "standard output", "Exit status"] {
-        assert!(out.contains(word), "{word} is missing in:\n{out}");
-    }
-    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
-    assert!(output.stderr.is_empty());
+    let words = ["Try:", "afterwork demo", "standard output", "Exit status"];
+    assert_introduction(COMMAND, &words);
 }
 
 #[test]
 fn help_and_version_are_data() {
-    for args in [["--help"].as_slice(), &["--version"], &["help", "top"]] {
-        let output = afterwork(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
-    }
+    assert_help_is_data(COMMAND, "top");
 }
 
 #[test]

@@ -3,13 +3,11 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +23,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
+const SHELL_MODES: LocalModes = LocalModes::ECHO.union(LocalModes::ICANON).union(LocalModes::ISIG);
 /// The text of a list without processes.
 const HEADER: &str = "AFTERWORK=observe";
 
@@ -81,29 +80,22 @@ impl OnTerminal {
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let path = PathBuf::from(name.to_str().unwrap());
-        let mut options = File::options();
-        let options = options.read(true).write(true);
-        let slave: OwnedFd = {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.custom_flags(OpenptFlags::NOCTTY.bits() as i32).open(path).unwrap().into()
-        };
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let no_tty = OpenptFlags::NOCTTY.bits() as i32;
+        let slave = File::options().read(true).write(true).custom_flags(no_tty).open(name);
+        let slave = OwnedFd::from(slave.unwrap());
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         let place = tempfile::tempdir().unwrap();
-        let mut words = Vec::new();
+        let program = env!("CARGO_BIN_EXE_afterwork");
+        let mut command = Command::new(if tie == Tie::Namespace { NAMESPACE[0] } else { program });
         if tie == Tie::Namespace {
-            words.extend(NAMESPACE);
+            command.args(&NAMESPACE[1..]).arg(program);
         }
-        words.push(env!("CARGO_BIN_EXE_afterwork"));
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]);
         command.args(["top", "--every", "100", "--directory"]);
         command.arg(place.path()).env("TERM", "xterm");
-        command.stdin(slave.try_clone().unwrap());
-        command.stdout(slave.try_clone().unwrap());
-        command.stderr(slave.try_clone().unwrap());
+        let end = || slave.try_clone().unwrap();
+        command.stdin(end()).stdout(end()).stderr(end());
         // SAFETY: the closure makes only system calls that are allowed in a child, and sets no
         // handler.
         unsafe {
@@ -148,10 +140,7 @@ impl OnTerminal {
         self.reader = Some(thread::spawn(move || {
             while !vanishes.load(Ordering::Relaxed) {
                 match from.read(&mut bytes) {
-                    Ok(nr_read) => {
-                        let text = String::from_utf8_lossy(&bytes[..nr_read]);
-                        to.lock().unwrap().push_str(&text);
-                    }
+                    Ok(nr) => *to.lock().unwrap() += &String::from_utf8_lossy(&bytes[..nr]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         thread::sleep(Duration::from_millis(5));
                     }
@@ -172,14 +161,9 @@ impl OnTerminal {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    fn is_raw(&self) -> bool {
-        let modes = tcgetattr(self.slave.as_ref().unwrap()).unwrap().local_modes;
-        !modes.intersects(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
-    }
-
-    fn is_restored(&self) -> bool {
-        let modes = tcgetattr(self.slave.as_ref().unwrap()).unwrap().local_modes;
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    /// Returns those modes that the full screen clears.
+    fn modes(&self) -> LocalModes {
+        tcgetattr(self.slave.as_ref().unwrap()).unwrap().local_modes & SHELL_MODES
     }
 
     /// Waits until the screen has been acquired `nr_times` times and shows the list.
@@ -189,7 +173,7 @@ impl OnTerminal {
             let (before, after) = output.rsplit_once(ENTER).unwrap_or_default();
             before.matches(ENTER).count() + 1 == nr_times && after.contains(HEADER)
         });
-        assert!(self.is_raw());
+        assert_eq!(self.modes(), LocalModes::empty());
     }
 
     /// Waits until the screen has been left `nr_times` times. Asserts that the terminal is
@@ -201,7 +185,7 @@ impl OnTerminal {
             let is_left = before.matches(LEAVE).count() + 1 == nr_times;
             is_left && after.contains(SHOW_CURSOR) && !after.contains(HEADER)
         });
-        assert!(self.is_restored());
+        assert_eq!(self.modes(), SHELL_MODES);
     }
 
     fn press(&self, key: &[u8]) {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -57,6 +58,10 @@ fn child() {
     std::process::exit(0);
 }
 
+fn lines(child: &mut Child) -> std::io::Lines<BufReader<std::process::ChildStdout>> {
+    BufReader::new(child.stdout.take().unwrap()).lines()
+}
+
 /// A child that does some work. It is killed when this is dropped.
 struct Busy(Child);
 
@@ -74,8 +79,7 @@ impl Busy {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the child starts");
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("ready")));
+        assert!(lines(&mut child).any(|line| line.unwrap().contains("ready")));
         Self(child)
     }
 
@@ -158,9 +162,24 @@ fn good(args: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-fn write_page(path: &Path, page: &[u8]) {
+fn write_page(path: &Path, page: &[u8], mode: u32) {
     fs::write(path, page).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Returns the output of `args` with the pages of a directory.
+fn good_in(directory: &Path, args: &[&str]) -> String {
+    good(&[&["--directory", directory.to_str().unwrap()], args].concat())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn has_all(shown: &str, words: &[&str]) {
+    for word in words {
+        assert!(shown.contains(word), "{word} is missing in:\n{shown}");
+    }
 }
 
 /// Returns the line in which the command reports why it cannot run.
@@ -176,9 +195,7 @@ fn wrong(args: &[&str]) -> String {
 fn a_busy_process_is_shown_as_a_table() {
     let busy = Busy::start();
     let shown = answered(&[&busy.pid(), "--once"]);
-    for word in ["queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts"] {
-        assert!(shown.contains(word), "{word} is missing in:\n{shown}");
-    }
+    has_all(&shown, &["queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts"]);
     assert!(!shown.contains('\x1b'), "{shown}");
     let list = good(&[]);
     assert!(list.contains(&busy.pid()), "{list}");
@@ -190,9 +207,7 @@ fn four_snapshots(busy: &Busy) -> Vec<Value> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
-    let snapshots =
-        lines.take(4).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let snapshots = lines(&mut looking).take(4).map(|line| json(&line.unwrap())).collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
     snapshots
@@ -221,15 +236,13 @@ fn each_snapshot_is_a_line_of_json_with_rates_from_the_second() {
         }
         for kind in ["queue", "pool", "rcu", "mailbox", "percpu"] {
             for record in look["records"][kind].as_array().unwrap() {
-                let figures = record.as_object().unwrap().iter();
-                for (name, value) in figures {
-                    match name.as_str() {
-                        "name" | "detail" => assert!(value.is_string()),
-                        "per_s" => {
-                            assert!(i > 0 && value.as_object().unwrap().values().all(Value::is_f64))
-                        }
-                        _ => assert!(value.is_u64(), "{name} of {record}"),
-                    }
+                for (name, value) in record.as_object().unwrap() {
+                    let is_right = match name.as_str() {
+                        "name" | "detail" => value.is_string(),
+                        "per_s" => i > 0 && value.as_object().unwrap().values().all(Value::is_f64),
+                        _ => value.is_u64(),
+                    };
+                    assert!(is_right, "{name} of {record}");
                 }
             }
         }
@@ -263,11 +276,8 @@ fn prometheus_output_is_valid_with_rising_histograms() {
             samples.find(is_it).unwrap().2
         };
         assert_eq!(of("afterwork_queue_max_active", ""), 1.0);
-        for times in ["wait", "run"] {
-            let metric = format!("afterwork_queue_{times}_seconds");
-            assert_eq!(metrics[&metric].0, "histogram");
-        }
-        let wait = "afterwork_queue_wait_seconds";
+        let [wait, run] = ["afterwork_queue_wait_seconds", "afterwork_queue_run_seconds"];
+        assert!([wait, run].iter().all(|it| metrics[*it].0 == "histogram"));
         assert!(of(wait, "_count") == of("afterwork_queue_waits_total", ""));
         let now = (of(wait, "_count"), of(wait, "_sum"));
         assert!(now.0 >= past.0 && now.1 >= past.1, "{past:?} {now:?}");
@@ -281,9 +291,7 @@ fn prometheus_output_is_valid_with_rising_histograms() {
             afterwork_top::talk::say("not checked by promtool: it is missing");
             continue;
         };
-        let mut its = checker.stdin.take().unwrap();
-        its.write_all(shown.as_bytes()).unwrap();
-        drop(its);
+        checker.stdin.take().unwrap().write_all(shown.as_bytes()).unwrap();
         let checked = checker.wait_with_output().unwrap();
         assert!(checked.status.success(), "{}", text(&checked.stderr));
     }
@@ -306,8 +314,7 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     let once = [&directory[..], &[&pid, "--once"]].concat();
     let line = wrong(&once);
     assert!(line.contains("has exited and left"), "{line}");
-    let list = good(&[&directory[..], &["--json"]].concat());
-    let list: Value = serde_json::from_str(&list).unwrap();
+    let list = json(&good_in(folder.path(), &["--json"]));
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
     assert_eq!(found["state"], "stale");
@@ -352,16 +359,12 @@ fn page_truncated_while_shown_is_rejected_without_a_crash() {
 #[test]
 fn invalid_page_is_rejected_with_the_reason() {
     let busy = Busy::start();
-    let honest = {
-        good(&[&busy.pid(), "--once"]);
-        fs::read(busy.page()).unwrap()
-    };
+    let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let make = |name: &str, bytes: &[u8], mode: u32| {
-        let path = place.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        path.to_str().unwrap().to_owned()
+        write_page(Path::new(&path(name)), bytes, mode);
+        path(name)
     };
     let changed = |at: usize, byte: u8| {
         let mut bytes = honest.clone();
@@ -371,13 +374,9 @@ fn invalid_page_is_rejected_with_the_reason() {
     // A valid copy works like the page itself, except that the process does not answer.
     let copy = good(&[&make("copy", &honest, 0o600), "--once"]);
     assert!(copy.contains("load") && copy.contains("does not answer"), "{copy}");
-    let link = place.path().join("link");
-    symlink(busy.page(), &link).unwrap();
-    let pipe = place.path().join("pipe");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let directory = place.path().join("directory");
-    fs::create_dir(&directory).unwrap();
-    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    symlink(busy.page(), path("link")).unwrap();
+    nix::unistd::mkfifo(path("pipe").as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::create_dir(path("directory")).unwrap();
     for (page, reason) in [
         (make("empty", b"", 0o600), "too short"),
         (make("noise", &[0xa5; 5000], 0o600), "does not start"),
@@ -387,18 +386,21 @@ fn invalid_page_is_rejected_with_the_reason() {
         (make("damaged", &changed(16, !honest[16]), 0o600), "checksum of its head"),
         (make("cut", &honest[..600], 0o600), "too short for"),
         (make("afterwork-1", &honest, 0o600), "it claims to be of process"),
-        (path(&link), "symbolic link"),
-        (path(&pipe), "not a regular file"),
-        (path(&directory), "not a regular file"),
-        (path(&place.path().join("nosuch")), "No such file"),
+        (path("link"), "symbolic link"),
+        (path("pipe"), "not a regular file"),
+        (path("directory"), "not a regular file"),
+        (path("nosuch"), "No such file"),
         ("many".to_owned(), "is not a process"),
     ] {
         let line = wrong(&[&page, "--once"]);
         assert!(line.contains(reason), "{page}: {line}");
     }
-    let list = good(&["--directory", place.path().to_str().unwrap()]);
+    let list = good_in(place.path(), &[]);
     assert!(list.contains("it claims to be of process"), "{list}");
 }
+
+/// Characters that change the direction or the lines of a text.
+const HOSTILE: RangeInclusive<char> = '\u{2028}'..='\u{206f}';
 
 /// The length of the head of a page, and of a record.
 const HEAD: usize = 256;
@@ -434,18 +436,14 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
     };
     let shows = |page: &mut Vec<u8>| {
         seal(page);
-        write_page(&path, page);
+        write_page(&path, page, 0o600);
         ["--once", "--json", "--prometheus"].map(|how| {
             // This prints one snapshot in each format. With JSON, the command ends by itself only
             // with `--once`.
             let args = [path.to_str().unwrap(), how, "--once"];
             let shown = good(&args[..2 + usize::from(how == "--json")]);
-            assert!(
-                !shown.contains(|c: char| {
-                    c.is_control() && c != '\n' || ('\u{2028}'..='\u{206f}').contains(&c)
-                }),
-                "{shown:?}"
-            );
+            let is_hostile = |c: char| c.is_control() && c != '\n' || HOSTILE.contains(&c);
+            assert!(!shown.contains(is_hostile), "{shown:?}");
             shown
         })
     };
@@ -482,7 +480,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
         }
     }
     let [_, json, exported] = shows(&mut page);
-    serde_json::from_str::<Value>(&json).unwrap();
+    self::json(&json);
     metrics(&exported).unwrap();
     busy.end();
 }
@@ -497,27 +495,25 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
         let mut page = honest.clone();
         page[16..20].copy_from_slice(&pid.to_le_bytes());
         seal(&mut page);
-        let path = place.path().join(format!("afterwork-{pid}"));
-        write_page(&path, &page);
+        write_page(&place.path().join(format!("afterwork-{pid}")), &page, 0o600);
     }
     let socket = place.path().join("afterwork-7");
     let _socket = std::os::unix::net::UnixListener::bind(socket).unwrap();
-    let directory = place.path().to_str().unwrap();
-    let list: Value = serde_json::from_str(&good(&["--directory", directory, "--json"])).unwrap();
-    let list = list.as_array().unwrap();
-    let nr_stale = list.iter().filter(|page| page["state"] == "stale").count();
-    assert_eq!(nr_stale, 200, "{list:?}");
-    assert!(good(&["--directory", directory]).contains("5000199"));
-    good(&["--directory", directory, "--prometheus"]);
+    let shown = |args: &[&str]| good_in(place.path(), args);
+    let list = json(&shown(&["--json"]));
+    let pages = list.as_array().unwrap().iter();
+    assert_eq!(pages.filter(|page| page["state"] == "stale").count(), 200, "{list}");
+    assert!(shown(&[]).contains("5000199"));
+    shown(&["--prometheus"]);
     // The page of a running process stays when the others are removed.
     let live = place.path().join(format!("afterwork-{}", busy.pid()));
-    write_page(&live, &honest);
-    let gone = good(&["--directory", directory, "--prune"]);
+    write_page(&live, &honest, 0o600);
+    let gone = shown(&["--prune"]);
     assert_eq!(gone.lines().count(), 200, "{gone}");
     assert!(gone.lines().all(|line| line.starts_with("removed ")) && live.exists());
-    let list = good(&["--directory", directory]);
+    let list = shown(&[]);
     assert!(!list.contains("5000199") && list.contains(&busy.pid()), "{list}");
-    assert_eq!(good(&["--directory", directory, "--prune"]), "");
+    assert_eq!(shown(&["--prune"]), "");
     busy.end();
 }
 
@@ -531,10 +527,9 @@ fn every_page_that_does_not_answer_is_listed() {
             0 => format!("afterwork-{}", busy.pid()),
             nth => format!("afterwork-{}.{nth}", busy.pid()),
         };
-        let path = place.path().join(name);
-        write_page(&path, &honest);
+        write_page(&place.path().join(name), &honest, 0o600);
     }
-    let list = good(&["--directory", place.path().to_str().unwrap()]);
+    let list = good_in(place.path(), &[]);
     assert_eq!(list.matches("does not answer").count(), 16, "{list}");
     busy.end();
 }
@@ -566,14 +561,12 @@ fn demo_publishes_itself_and_ends_on_request() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    let said = lines.next().unwrap().unwrap();
-    assert!(said.contains(&demo.id().to_string()));
-    let shown = good(&[&demo.id().to_string(), "--once"]);
-    let exported =
-        || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();
+    let pid = demo.id().to_string();
+    let mut lines = lines(&mut demo);
+    assert!(lines.next().unwrap().unwrap().contains(&pid));
+    let shown = good(&[&pid, "--once"]);
     eventually("each tab has an explanation", || {
-        let look: Value = exported();
+        let look = json(&good(&[&pid, "--once", "--json"]));
         let of = |kind: &str, name: &str| {
             let records = look["records"][kind].as_array().unwrap();
             records.iter().find(|it| it["name"] == name).cloned().unwrap()
@@ -589,16 +582,14 @@ fn demo_publishes_itself_and_ends_on_request() {
     });
     kill(Pid::from_raw(demo.id() as i32), Signal::SIGINT).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));
-    for word in ["thumbnails", "fetch", "later", "log", "loop", "counts"] {
-        assert!(shown.contains(word), "{word} is missing in\n{shown}");
-    }
+    has_all(&shown, &["thumbnails", "fetch", "later", "log", "loop", "counts"]);
 }
 
 #[test]
 fn figures_are_explained() {
     let about = "Threads that run its items";
     assert!(good(&["--fields"]).contains(about));
-    let fields: Value = serde_json::from_str(&good(&["--fields", "--json"])).unwrap();
+    let fields = json(&good(&["--fields", "--json"]));
     let queue = fields["queue"].as_array().unwrap();
     let active = queue.iter().find(|it| it["name"] == "nr_active").unwrap();
     assert_eq!(active["measure"], "now");
@@ -611,11 +602,8 @@ struct Terminal(PathBuf);
 impl Terminal {
     fn start(place: &Path, (width, height): (usize, usize)) -> Option<Self> {
         let terminal = Self(place.join(format!("tmux-{width}")));
-        let top = format!(
-            "'{}' top --every 100 --directory '{}'",
-            env!("CARGO_BIN_EXE_afterwork"),
-            place.display()
-        );
+        let command = env!("CARGO_BIN_EXE_afterwork");
+        let top = format!("'{command}' top --every 100 --directory '{}'", place.display());
         let [width, height] = [width, height].map(|it| it.to_string());
         let size = ["-x", &width, "-y", &height];
         terminal.tmux(&[&["new-session", "-d"], &size[..], &[&top]].concat())?;
@@ -679,12 +667,11 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
         let [first, second, third] = pids.each_ref().map(String::as_str);
         let fits = |screen: String| {
             assert!(screen.lines().count() <= size.1, "{screen}");
-            let is_plain = |c: char| {
-                c == '\n'
-                    || !(c.is_control()
-                        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'))
+            let is_hostile = |c: char| match c {
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+                c => c.is_control() && c != '\n',
             };
-            assert!(screen.chars().all(is_plain), "{screen:?}");
+            assert!(!screen.contains(is_hostile), "{screen:?}");
             assert!(screen.lines().all(|line| line.chars().count() <= size.0), "{screen}");
         };
         fits(terminal.shows(&["3 processes", first, second, third]));

@@ -3,11 +3,10 @@
 
 mod links;
 
-use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use crate::report::{self, Failure, Finding};
-use crate::workspace::{Workspace, status};
+use crate::workspace::{Workspace, output, status};
 
 const PAGES: &str = "docs/";
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -30,13 +29,9 @@ const PARTS: &[&str] = &[
 const SECTIONS: &[&str] = &["Problem", "Picture", "States", "Traps", "How it was proved"];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    if let Some(arg) = args.first() {
-        return Err(Failure::new(format!("`book` takes no argument, but was given `{arg}`")));
-    }
+    Failure::if_any("book", args)?;
     let (broken, looked_at) = check(workspace)?;
-    for finding in &broken {
-        report::data(&format!("{finding}\n"));
-    }
+    report::list(&broken);
     if !broken.is_empty() {
         report::talk(&format!("book: {} faults ({looked_at})\n", broken.len()));
         return Ok(ExitCode::FAILURE);
@@ -54,11 +49,9 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
         }
     }
     // Links may lead to folders.
-    let folders: Vec<String> = files
-        .iter()
-        .flat_map(|file| file.match_indices('/').map(|(at, _)| file[..at].to_string()))
-        .collect();
-    files.extend(folders);
+    let above = |file: &String| file.match_indices('/').map(|it| file[..it.0].into()).collect();
+    let folders: Vec<Vec<String>> = files.iter().map(above).collect();
+    files.extend(folders.into_iter().flatten());
     files.sort_unstable();
     files.dedup();
     let mut broken = links::broken(&pages, &files);
@@ -70,12 +63,10 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
             let rule = "hosting sites show hidden lines: write the snippet without them";
             Finding::new(file, line, rule)
         }));
-        if PARTS.contains(&file.as_str()) {
-            broken.extend(
-                SECTIONS.iter().filter(|&&head| !has_section(&text, head)).map(|head| {
-                    Finding::new(file, 0, format!("the page lacks the section `{head}`"))
-                }),
-            );
+        let sections = if PARTS.contains(&file.as_str()) { SECTIONS } else { &[] };
+        for head in sections.iter().filter(|head| !has_section(&text, head)) {
+            let rule = format!("the page lacks the section `{head}`");
+            broken.push(Finding::new(file, 0, rule));
         }
     }
     let count: usize = pages.iter().map(|page| page.links.len()).sum();
@@ -97,9 +88,8 @@ fn hidden(text: &str) -> Vec<u32> {
 }
 
 fn has_section(text: &str, head: &str) -> bool {
-    text.lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .any(|line| line.ends_with(head) || line.starts_with(head))
+    let mut heads = text.lines().filter_map(|line| line.strip_prefix("## "));
+    heads.any(|line| line.ends_with(head) || line.starts_with(head))
 }
 
 /// Finds pages that the summary omits, and links in pages to files outside the book.
@@ -126,39 +116,27 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
 
 /// Finds pages whose snippets are not tested.
 fn untested(pages: &[links::Page], tests: &str) -> Vec<Finding> {
-    let names = pages.iter().filter_map(|page| {
-        let name = page.file.strip_prefix(PAGES)?;
-        (page.file != SUMMARY).then_some((page, name))
+    let untested = pages.iter().filter(|page| page.file != SUMMARY).filter_map(|page| {
+        let name = format!("\"{}\"", page.file.strip_prefix(PAGES)?);
+        let rule = format!("its snippets are not tested: add {name} to {TESTS}");
+        (!tests.contains(&name)).then(|| Finding::new(&page.file, 0, rule))
     });
-    let untested = names.filter(|(_, name)| !tests.contains(&format!("\"{name}\"")));
-    untested
-        .map(|(page, name)| {
-            let rule = format!("its snippets are not tested: add \"{name}\" to {TESTS}");
-            Finding::new(&page.file, 0, rule)
-        })
-        .collect()
+    untested.collect()
 }
 
 fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
-    let there = workspace
-        .command(BUILDER)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if !there.is_ok_and(|status| status.success()) {
-        report::talk(
-            "book: not built: mdbook is missing; `cargo install mdbook --locked` installs it\n",
-        );
+    if output(workspace.command(BUILDER).arg("--version")).is_err() {
+        let hint = "mdbook is missing; `cargo install mdbook --locked` installs it";
+        report::talk(&format!("book: not built: {hint}\n"));
         return Ok(ExitCode::SUCCESS);
     }
-    let output: PathBuf = workspace.metadata()?.target_directory.join("book");
+    let folder = workspace.metadata()?.target_directory.join("book");
     let mut command = workspace.command(BUILDER);
-    command.arg("build").arg("--dest-dir").arg(&output);
+    command.arg("build").arg("--dest-dir").arg(&folder);
     if !status(&mut command)?.success() {
         return Ok(ExitCode::FAILURE);
     }
-    let first = output.join("index.html");
+    let first = folder.join("index.html");
     report::data(&format!("book: built, see {}\n", first.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -27,8 +27,7 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
         let mine: Vec<&PathBuf> =
             sources.iter().filter(|it| has[usize::from(is_cpp(it))]).collect();
         let place = prefix.join("examples").join(c);
-        fs::create_dir_all(&place)
-            .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
+        fs::create_dir_all(&place).map_err(Failure::because(place.display()))?;
         if is_there("pkg-config") {
             for source in &mine {
                 let compiler = if is_cpp(source) { cpp } else { c };
@@ -58,23 +57,28 @@ fn by_liburcus_names(
 ) -> Result<usize, Failure> {
     let source = workspace.root().join("crates/capi/tests/urcu/names.c");
     for name in URCU {
-        let mut asked = Command::new("pkg-config");
-        asked
-            .env("PKG_CONFIG_LIBDIR", prefix.join("lib").join(URCU_FOLDER))
-            .args(["--cflags", "--libs", name]);
-        let flags = run(&mut asked)?;
-        let program = place.join(name);
-        let mut command = Command::new(compiler);
-        command
-            .args(["-std=gnu11", "-O2"])
-            .arg(&source)
-            .arg("-o")
-            .arg(&program)
-            .args(flags.split_whitespace());
-        run(&mut command)?;
-        run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+        let folder = ("PKG_CONFIG_LIBDIR", prefix.join("lib").join(URCU_FOLDER));
+        let how = (compiler, vec!["-std=gnu11", "-O2"], None);
+        build_and_run(how, (folder, name), &source, prefix, &place.join(name))?;
     }
     Ok(URCU.len())
+}
+
+/// Builds a program with the flags of the package `name`, which pkg-config finds with the variable
+/// `folder`, and runs it.
+fn build_and_run(
+    (compiler, args, library): (&str, Vec<&str>, Option<&str>),
+    (folder, name): ((&str, PathBuf), &str),
+    source: &Path,
+    prefix: &Path,
+    program: &Path,
+) -> Result<(), Failure> {
+    let mut asked = Command::new("pkg-config");
+    let flags = run(asked.env(folder.0, folder.1).args(["--cflags", "--libs", name]))?;
+    let mut command = Command::new(compiler);
+    command.args(args).arg(source).arg("-o").arg(program).args(flags.split_whitespace());
+    run(command.args(library))?;
+    run(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib"))).map(drop)
 }
 
 fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, Failure> {
@@ -110,27 +114,12 @@ fn by_pkg_config(
     prefix: &Path,
     place: &Path,
 ) -> Result<(), Failure> {
-    let mut asked = Command::new("pkg-config");
-    asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args([
-        "--cflags",
-        "--libs",
-        "afterwork",
-    ]);
-    let flags = run(&mut asked)?;
-    let program = place.join(stem(source));
     let standard = if is_cpp(source) { "-std=c++17" } else { "-std=gnu11" };
-    let mut command = Command::new(compiler);
-    command
-        .args([standard, "-O2"])
-        .args(WARNINGS)
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .args(flags.split_whitespace())
-        .arg("-lpthread");
-    run(&mut command)?;
-    run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
-    Ok(())
+    let args = [&[standard, "-O2"], WARNINGS].concat();
+    let folder = ("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let program = place.join(stem(source));
+    let how = (compiler, args, Some("-lpthread"));
+    build_and_run(how, (folder, "afterwork"), source, prefix, &program)
 }
 
 fn by_cmake(
@@ -159,7 +148,7 @@ fn by_cmake(
     let _ = fs::remove_dir_all(&build);
     fs::create_dir_all(&build)
         .and_then(|()| fs::write(folder.join("CMakeLists.txt"), text))
-        .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+        .map_err(Failure::because(folder.display()))?;
     let (prefix, flags) = (prefix.display(), WARNINGS.join(" "));
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(&folder).arg("-B").arg(&build).args([
@@ -177,9 +166,7 @@ fn by_cmake(
 
 /// Runs the command and returns its output. If the command fails, the error contains the output.
 fn run(command: &mut Command) -> Result<String, Failure> {
-    let output = command
-        .output()
-        .map_err(|error| Failure::new(format!("cannot run {command:?}: {error}")))?;
+    let output = command.output().map_err(Failure::because(format!("cannot run {command:?}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));

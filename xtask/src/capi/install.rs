@@ -62,7 +62,7 @@ impl Installed {
     fn place(&mut self, name: &str) -> Result<PathBuf, Failure> {
         let to = self.root.join(name);
         let parent = to.parent().unwrap_or(&to);
-        fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+        fs::create_dir_all(parent).map_err(failed(parent))?;
         // The old file may be a link, or may be mapped by a running program.
         let _ = fs::remove_file(&to);
         self.names.push(name.to_string());
@@ -71,19 +71,19 @@ impl Installed {
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
         let to = self.place(name)?;
-        fs::write(&to, bytes).map_err(|error| failed(&to, &error))
+        fs::write(&to, bytes).map_err(failed(&to))
     }
 }
 
 /// Returns the folder below which the files of `prefix` are written.
 fn root(prefix: &Path) -> Result<PathBuf, Failure> {
-    let prefix = std::path::absolute(prefix).map_err(|error| failed(prefix, &error))?;
+    let prefix = std::path::absolute(prefix).map_err(failed(prefix))?;
     let staged = env::var_os("DESTDIR").filter(|staged| !staged.is_empty());
     Ok(match staged {
         Some(staged) => {
             let below = prefix.strip_prefix("/").unwrap_or(&prefix);
             let staged = Path::new(&staged).join(below);
-            std::path::absolute(&staged).map_err(|error| failed(&staged, &error))?
+            std::path::absolute(&staged).map_err(failed(&staged))?
         }
         None => prefix,
     })
@@ -105,7 +105,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
         .ok_or_else(|| Failure::new(format!("the workspace has no package {PACKAGE}")))?
         .version;
     let builds = metadata.target_directory.join(folder);
-    let prefix = std::path::absolute(plan.prefix).map_err(|error| failed(plan.prefix, &error))?;
+    let prefix = std::path::absolute(plan.prefix).map_err(failed(plan.prefix))?;
     let libraries = plan.libraries.trim_matches('/');
     let mut installed = Installed { root: root(plan.prefix)?, names: Vec::new() };
     for header in workspace.files()? {
@@ -116,14 +116,14 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     }
     let archive = builds.join("libafterwork_capi.a");
     let to = installed.place(&format!("{libraries}/libafterwork.a"))?;
-    fs::copy(&archive, &to).map_err(|error| failed(&archive, &error))?;
+    fs::copy(&archive, &to).map_err(failed(&archive))?;
     if !plan.debug {
         strip(workspace, &to);
     }
     let to = installed.place(&format!("{libraries}/{SONAME}"))?;
     link(workspace, &archive, SONAME, VERSIONS, &to, plan.debug)?;
     let short = installed.place(&format!("{libraries}/libafterwork.so"))?;
-    std::os::unix::fs::symlink(SONAME, &short).map_err(|error| failed(&short, &error))?;
+    std::os::unix::fs::symlink(SONAME, &short).map_err(failed(&short))?;
     for name in PRELOADED {
         let archive = builds.join("libafterwork_preload.a");
         let to = installed.place(&format!("{libraries}/afterwork/preload/{name}"))?;
@@ -148,8 +148,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     installed.names.push(list.clone());
     installed.names.sort();
     let text = installed.names.join("\n") + "\n";
-    fs::write(installed.root.join(&list), text)
-        .map_err(|error| failed(&installed.root.join(&list), &error))?;
+    fs::write(installed.root.join(&list), text).map_err(failed(&installed.root.join(&list)))?;
     data(&format!(
         "capi: installed into {}: {} files, listed in {list}\n",
         installed.root.display(),
@@ -162,12 +161,12 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
 pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
     let root = root(prefix)?;
     let list = root.join(libraries.trim_matches('/')).join(LIST);
-    let names = fs::read_to_string(&list).map_err(|error| failed(&list, &error))?;
+    let names = fs::read_to_string(&list).map_err(failed(&list))?;
     let names: Vec<&str> = names.lines().collect();
     for name in &names {
         let path = root.join(name);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path, &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path)(error)),
             _ => {}
         }
         // This removes folders up to the first one that has other contents.
@@ -221,20 +220,26 @@ fn link(
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    Failure::because(path.display())
 }
 
 fn pkg_config(prefix: &Path, libraries: &str, version: &str) -> String {
+    let about = "Deferred work by the rules of the Linux kernel: workqueues, RCU, SRCU";
+    of_library(prefix, libraries, ["afterwork", about, version, "-I${includedir}"])
+}
+
+/// Returns a pkg-config file for programs that link the library.
+fn of_library(prefix: &Path, libraries: &str, [name, about, version, flags]: [&str; 4]) -> String {
     format!(
         "prefix={}
 includedir=${{prefix}}/include
 libdir=${{prefix}}/{libraries}
 
-Name: afterwork
-Description: Deferred work by the rules of the Linux kernel: workqueues, RCU, SRCU
+Name: {name}
+Description: {about}
 Version: {version}
-Cflags: -I${{includedir}}
+Cflags: {flags}
 Libs: -L${{libdir}} -lafterwork
 Libs.private: {PRIVATE}
 ",
@@ -260,20 +265,9 @@ Cflags: -I${{includedir}}/afterwork/liburcu
 
 /// Returns the pkg-config file for programs that ask for liburcu. It refers to no other file.
 fn pkg_config_as_urcu(prefix: &Path, libraries: &str, name: &str) -> String {
-    format!(
-        "prefix={}
-includedir=${{prefix}}/include
-libdir=${{prefix}}/{libraries}
-
-Name: {name}
-Description: liburcu's functions, over afterwork
-Version: {URCU_VERSION}
-Cflags: -I${{includedir}}/afterwork/liburcu -I${{includedir}}
-Libs: -L${{libdir}} -lafterwork
-Libs.private: {PRIVATE}
-",
-        prefix.display()
-    )
+    let flags = "-I${includedir}/afterwork/liburcu -I${includedir}";
+    let about = "liburcu's functions, over afterwork";
+    of_library(prefix, libraries, [name, about, URCU_VERSION, flags])
 }
 
 /// Returns the file for CMake's `find_package`. Its paths are relative, so that the folder can be

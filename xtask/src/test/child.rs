@@ -28,7 +28,7 @@ impl Signals {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, flag.clone())
-                .map_err(|error| Failure::new(format!("cannot handle signal {signal}: {error}")))?;
+                .map_err(Failure::because(format!("cannot handle signal {signal}")))?;
         }
         Ok(Self(flag))
     }
@@ -60,12 +60,12 @@ pub fn run(
     mut on: impl FnMut(Option<String>),
 ) -> Result<End, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let cannot = |error: std::io::Error| Failure::new(format!("cannot run {program}: {error}"));
-    let (reader, writer) = std::io::pipe().map_err(cannot)?;
+    let cannot = Failure::because(format!("cannot run {program}"));
+    let (reader, writer) = std::io::pipe().map_err(&cannot)?;
     // Both use the same pipe, so that the name of a test program precedes its results.
-    command.stdout(writer.try_clone().map_err(cannot)?).stderr(writer);
+    command.stdout(writer.try_clone().map_err(&cannot)?).stderr(writer);
     command.env("CARGO_TERM_COLOR", "never").process_group(0);
-    let mut child = command.spawn().map_err(cannot)?;
+    let mut child = command.spawn().map_err(&cannot)?;
     // The command holds the write ends, which would keep the pipe open forever.
     drop(command);
     let (sender, lines) = channel();

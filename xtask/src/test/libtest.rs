@@ -189,6 +189,8 @@ mod tests {
         Count { passed, failed, skipped }
     }
 
+    const FAILED: Option<&str> = Some("ended with exit status: 101");
+
     const GOOD: &str = "\
    Compiling afterwork-sync v0.1.0 (/home/u/crates/sync)
      Running unittests src/lib.rs (target/debug/deps/afterwork_sync-0f3a)
@@ -215,7 +217,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn failing_tests_are_named_with_their_program() {
         let text = "     Running unittests src/lib.rs (t/deps/a-1)\ntest x::y - should panic ... FAILED\n\
                     test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
-        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        let (reader, _) = read(text, FAILED);
         assert_eq!(reader.count, count(1, 1, 0));
         assert_eq!(reader.failures, ["a: x::y - should panic"]);
     }
@@ -224,15 +226,14 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn a_program_that_crashes_is_a_failure() {
         let text = "     Running unittests src/lib.rs (t/deps/a-1)\n     Running tests/b.rs (t/deps/b-1)\n\
                     test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
-        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        let (reader, _) = read(text, FAILED);
         assert_eq!(reader.count, count(1, 1, 0));
         assert_eq!(reader.failures, ["a: ended without a result"]);
     }
 
     #[test]
     fn build_error_is_a_failure() {
-        let (reader, _) =
-            read("error[E0425]: cannot find value", Some("ended with exit status: 101"));
+        let (reader, _) = read("error[E0425]: cannot find value", FAILED);
         assert_eq!(reader.count.failed, 1);
         assert!(reader.failures[0].contains("did it build?"));
     }
@@ -240,16 +241,16 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn full_disk_is_reported_as_the_reason() {
         let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
-        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        let (reader, _) = read(text, FAILED);
         let shown = &reader.failures[0];
         assert!(shown.ends_with("the disk is full: No space left on device"), "{shown}");
     }
 
     #[test]
     fn crash_keeps_earlier_output() {
-        let text =
-            "     Running tests/b.rs (t/deps/b-1)\ntest a ... ok\ntest b ... ok\ntest c ... FAILED";
-        let (reader, _) = read(text, Some("ended with signal: 11"));
+        let tests = "test a ... ok\ntest b ... ok\ntest c ... FAILED";
+        let text = format!("     Running tests/b.rs (t/deps/b-1)\n{tests}");
+        let (reader, _) = read(&text, Some("ended with signal: 11"));
         assert_eq!(reader.count, count(2, 2, 0));
         assert_eq!(reader.failures, ["tests/b.rs: c", "tests/b.rs: ended with signal: 11"]);
     }

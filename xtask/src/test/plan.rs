@@ -242,84 +242,52 @@ pub fn list(metadata: &Metadata) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Target;
 
-    fn package(name: &str, tests: &[&str]) -> Package {
-        let target = |name: &&str| Target {
-            name: name.to_string(),
-            kind: vec!["test".into()],
-            required_features: Vec::new(),
-        };
-        Package {
-            name: name.into(),
-            version: String::new(),
-            manifest_path: Default::default(),
-            dependencies: Vec::new(),
-            targets: tests.iter().map(target).collect(),
-        }
+    fn steps_of(layer: &str, packages: Vec<Package>) -> Vec<Step> {
+        let layer = LAYERS.iter().find(|row| row.name == layer).unwrap();
+        steps(layer, &Metadata { packages, target_directory: "t".into() }, |_| None)
     }
 
-    fn shown(layer: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        let metadata = Metadata {
-            packages: vec![
-                package("one", &["prop", "loom", "cli", "serve"]),
-                package("two", &["loom", "prop_pods"]),
-            ],
-            target_directory: "t".into(),
-        };
-        let layer = LAYERS.iter().find(|row| row.name == layer).unwrap();
-        steps(layer, &metadata, variable).iter().map(Step::shown).collect()
+    fn shown(layer: &str) -> Vec<String> {
+        let one = Package::with_tests("one", &["prop", "loom", "cli", "serve"]);
+        let two = Package::with_tests("two", &["loom", "prop_pods"]);
+        steps_of(layer, vec![one, two]).iter().map(Step::shown).collect()
     }
 
     #[test]
     fn each_test_program_is_in_one_layer() {
         let command = "cargo test --no-fail-fast -p";
-        assert_eq!(
-            shown(PROPERTY, |_| None),
-            [format!("{command} one --test prop"), format!("{command} two --test prop_pods")]
-        );
-        assert_eq!(
-            shown(INTEGRATION, |_| None),
-            [format!("{command} one --test cli --test serve")]
-        );
-        assert!(shown(SHUTTLE, |_| None).is_empty());
+        let properties = ["one --test prop", "two --test prop_pods"];
+        assert_eq!(shown(PROPERTY), properties.map(|it| format!("{command} {it}")));
+        assert_eq!(shown(INTEGRATION), [format!("{command} one --test cli --test serve")]);
+        assert!(shown(SHUTTLE).is_empty());
     }
 
     #[test]
     fn tests_that_need_features_are_run_with_them_apart() {
-        let mut one = package("one", &["cli", "events", "tasks"]);
+        let mut one = Package::with_tests("one", &["cli", "events", "tasks"]);
         one.targets[1].required_features = vec!["tracing".into()];
         one.targets[2].required_features = vec!["tokio".into()];
-        let metadata = Metadata { packages: vec![one], target_directory: "t".into() };
-        let layer = LAYERS.iter().find(|row| row.name == INTEGRATION).unwrap();
-        let steps = steps(layer, &metadata, |_| None);
-        assert_eq!(
-            steps.iter().map(Step::shown).collect::<Vec<_>>(),
-            [
-                "cargo test --no-fail-fast -p one --test cli",
-                "cargo test --no-fail-fast -p one --features tokio,tracing --test events --test tasks"
-            ]
-        );
+        let shown: Vec<_> = steps_of(INTEGRATION, vec![one]).iter().map(Step::shown).collect();
+        let apart = "--features tokio,tracing --test events --test tasks";
+        let expected = ["--test cli", apart];
+        assert_eq!(shown, expected.map(|it| format!("cargo test --no-fail-fast -p one {it}")));
     }
 
     #[test]
     fn models_are_found_and_built_apart() {
-        assert_eq!(
-            shown(LOOM, |_| None),
-            ["one", "two"].map(|name| format!(
-                "RUSTFLAGS='--cfg loom' cargo test --no-fail-fast -p {name} --test loom --release --target-dir t/loom"
-            ))
-        );
+        let command = "RUSTFLAGS='--cfg loom' cargo test --no-fail-fast -p";
+        let args = "--test loom --release --target-dir t/loom";
+        assert_eq!(shown(LOOM), ["one", "two"].map(|name| format!("{command} {name} {args}")));
     }
 
     #[test]
     fn models_of_the_facade_are_not_optimized() {
-        let packages = vec![package(FACADE, &["loom", "shuttle"])];
-        let metadata = Metadata { packages, target_directory: "t".into() };
-        for layer in LAYERS.iter().filter(|row| [LOOM, SHUTTLE].contains(&row.name)) {
-            let steps = steps(layer, &metadata, |_| None);
-            let args = steps[0].args.as_slice();
-            assert!(args.ends_with(&["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]));
+        for layer in [LOOM, SHUTTLE] {
+            let steps = steps_of(layer, vec![Package::with_tests(FACADE, &["loom", "shuttle"])]);
+            assert!(
+                steps[0].args.ends_with(&["--config", TESTS_ARE_NOT_OPTIMIZED].map(Into::into))
+            );
             assert!(TESTS_ARE_NOT_OPTIMIZED.contains(&format!(".{FACADE}.")));
         }
     }
@@ -330,9 +298,7 @@ mod tests {
         assert_eq!(with_cfg("loom", &plain).1, "-C opt-level=1 --cfg loom");
         let encoded =
             |name: &str| Some(if name == "RUSTFLAGS" { "lost" } else { "-g" }.to_string());
-        assert_eq!(
-            with_cfg("loom", &encoded),
-            ("CARGO_ENCODED_RUSTFLAGS".into(), "-g\x1f--cfg\x1floom".into())
-        );
+        let (name, flags) = with_cfg("loom", &encoded);
+        assert_eq!([&*name, &flags], ["CARGO_ENCODED_RUSTFLAGS", "-g\x1f--cfg\x1floom"]);
     }
 }

@@ -66,7 +66,7 @@ impl Tally {
 
     /// Formats a JSON record for each layer, and one for the sum.
     pub fn json(&self) -> String {
-        let record = |name: &str, count: Count, seconds: f64, failures: Vec<&String>| {
+        let record = |LayerTally { name, count, seconds, failures }: &LayerTally| {
             let record = json!({
                 "layer": name, "passed": count.passed, "failed": count.failed, "skipped": count.skipped,
                 "seconds": seconds, "failures": failures,
@@ -74,20 +74,13 @@ impl Tally {
             format!("{record}\n")
         };
         let layers = self.layers.iter();
-        let mut text: String = layers
-            .clone()
-            .map(|layer| {
-                record(layer.name, layer.count, layer.seconds, layer.failures.iter().collect())
-            })
-            .collect();
-        let seconds = layers.clone().map(|layer| layer.seconds).sum();
-        text += &record(
-            "all",
-            self.total(),
-            seconds,
-            layers.flat_map(|layer| &layer.failures).collect(),
-        );
-        text
+        let all = LayerTally {
+            name: "all",
+            count: self.total(),
+            seconds: layers.clone().map(|layer| layer.seconds).sum(),
+            failures: layers.clone().flat_map(|layer| layer.failures.clone()).collect(),
+        };
+        layers.chain([&all]).map(record).collect()
     }
 }
 

@@ -21,7 +21,6 @@ use crate::output::record::Record;
 /// Half of the change to detect, so that it lies midway between no change and a change of 3 %.
 const LEEWAY: f64 = 0.015;
 
-/// Converts `cases` into comparisons of this program and `other`.
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
     let mut args = forwarded(&own_args());
     args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));

@@ -17,7 +17,6 @@ use crate::output::record::{Line, Record};
 /// The options with a value that are not forwarded to child processes.
 const OWN_VALUES: [&str; 8] =
     ["--against", "--repeat", "--seed", "--seconds", "--report", "--cases", "--peers", "--only"];
-/// The options without a value that are not forwarded to child processes.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
 
 /// The maximum size of a case list in bytes. The list of this version takes 20 kB.
@@ -33,7 +32,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Option<Vec<Record>>,
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
+        .map_err(Stop::because(format!("cannot start {name}")))?;
     if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
         return Ok(None);
     }
@@ -78,7 +77,7 @@ pub fn retain_known(
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
+        .map_err(Stop::because(format!("cannot start {name}")))?;
     let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(output).lines();
     let known: Option<Vec<Known>> =
@@ -125,7 +124,7 @@ fn reason(talk: &str) -> String {
 /// parent. Returns an error if the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;
+        .map_err(Stop::because("cannot request to exit with the parent process"))?;
     // The parent is checked after the call, because no signal is sent if it exited before the call.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
@@ -137,7 +136,6 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     }
 }
 
-/// Removes the options that are not forwarded to child processes.
 pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut args = args.iter();
@@ -160,8 +158,7 @@ pub fn own_args() -> Vec<OsString> {
 }
 
 pub fn this_program() -> Result<PathBuf, Stop> {
-    std::env::current_exe()
-        .map_err(|error| Stop::because("cannot find this program's own file", error))
+    std::env::current_exe().map_err(Stop::because("cannot find this program's own file"))
 }
 
 pub fn sample(records: &[Record], bench: &str, variant: &str, metrics: &[Metric]) -> Sample {

@@ -41,7 +41,6 @@ macro_rules! questions {
     };
 }
 
-/// The questions, in the order of the output.
 pub const QUESTIONS: [Question; 7] = questions! {
     "May I hold a lock while I wait for my own work?", "everyday" "locked", FEW: {
         "8 requests for it", "until_end", "ours", &["rayon"], RUNS;
@@ -98,7 +97,6 @@ pub struct TryArgs {
 }
 
 impl TryArgs {
-    /// Returns the options of a bench that measures the cases of the questions.
     pub fn bench(&self) -> BenchArgs {
         BenchArgs {
             which: None,
@@ -116,7 +114,6 @@ impl TryArgs {
     }
 }
 
-/// Creates the case of each question, with the variants that its rows name.
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let benches = Which::all();
     let case = |question: &Question| {

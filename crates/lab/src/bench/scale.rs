@@ -30,7 +30,6 @@ pub const MENU: Menu = Menu { cases: &[QUEUES, DOMAINS], peers: &[Crossbeam::NAM
 const OURS: &str = "ours";
 const LIMIT: &str = "(log n)";
 
-/// The numbers at which the costs are measured.
 type Numbers = [usize; 4];
 const NR_QUEUES: Numbers = [1, 10, 100, 1_000];
 const NR_DOMAINS: Numbers = [1, 10, 100, 1_200];
@@ -63,7 +62,6 @@ const ITEMS_QUICK: usize = 40_000;
 /// the scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// The mean time and memory of one item, queue or domain.
 struct Cost {
     ns: f64,
     bytes: f64,
@@ -93,7 +91,6 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
     })
 }
 
-/// Creates a case, with the limit as a variant and with a claim about our growth.
 fn case(
     name: &'static str,
     about: &str,
@@ -157,7 +154,6 @@ fn weighed<T>(count: usize, make: impl FnOnce() -> Result<T, Stop>) -> Result<(T
     Ok((made, grown as f64 / count as f64))
 }
 
-/// Returns the cost of an item that is queued to one of `count` queues.
 fn queues(topology: &Topology, count: usize, items: usize) -> Result<Cost, Stop> {
     let pools = Pools::start(topology, Params::default())?;
     let (queues, bytes) = weighed(count, || {
@@ -166,12 +162,11 @@ fn queues(topology: &Topology, count: usize, items: usize) -> Result<Cost, Stop>
             builder.build_in(&pools)
         };
         let queues = (0..count).map(build).collect::<Result<Vec<_>, _>>();
-        queues.map_err(|error| Stop::because("cannot build a queue", error))
+        queues.map_err(Stop::because("cannot build a queue"))
     })?;
     Ok(Cost { ns: ns_in_turn(&queues, items), bytes })
 }
 
-/// Returns the cost of an item that is sent to one of `count` channels, each with its own thread.
 fn threads(count: usize, items: usize) -> Result<Cost, Stop> {
     let start = || (0..count).map(|_| Crossbeam::start(1)).collect::<Result<Vec<_>, _>>();
     let (pools, bytes) = weighed(count, start)?;

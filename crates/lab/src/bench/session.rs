@@ -41,8 +41,7 @@ const DEFAULT_PAGE: &str = "afterwork-report.html";
 
 /// Runs the selected benches, or answers the questions of `try` if `asks` is set.
 pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
-    let interrupt =
-        Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
+    let interrupt = Interrupt::install().map_err(Stop::because("cannot catch SIGINT"))?;
     let common = &args.common;
     common.inside.map(child::end_with).transpose()?;
     let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -168,7 +167,6 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     })
 }
 
-/// Prints the cases with their variants: three lines each, or one JSON object.
 fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     let mut out = io::stdout();
     for case in cases {
@@ -212,7 +210,6 @@ fn command(args: impl Iterator<Item = String>) -> String {
     std::iter::once("afterwork-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the path of the report page, or `None` if no page is written.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
     let is_compared = common.against.is_some();
@@ -255,7 +252,6 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only the variants with these `names`, or all if `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -273,8 +269,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
 }
 
 fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop> {
-    let allowed = sync::cpu::affinity()
-        .map_err(|error| Stop::because("cannot read the allowed CPUs", error))?;
+    let allowed = sync::cpu::affinity().map_err(Stop::because("cannot read the allowed CPUs"))?;
     let cpus: Vec<CpuId> = allowed.iter().collect();
     let pins = if common.pin { cpus.clone() } else { Vec::new() };
     Ok(Settings {
@@ -288,7 +283,6 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
     })
 }
 
-/// Returns warnings that are known before the measurement starts.
 fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> Vec<String> {
     let mut warnings = noise::warnings(before, "just before the start");
     if !fingerprint.is_optimised() {
@@ -377,7 +371,6 @@ fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration
     format!("{nr_cases} {cases}, about {time} on two CPUs")
 }
 
-/// The time that all repetitions of a case take.
 struct Needed {
     case: &'static str,
     time: Duration,

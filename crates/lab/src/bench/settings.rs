@@ -12,10 +12,8 @@ pub(super) const NONE: &str = "none";
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `true` if runs must be short.
     pub quick: bool,
     pub topology: Topology,
-    /// The CPUs that this process may use.
     pub cpus: Vec<CpuId>,
     /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
@@ -62,13 +60,11 @@ impl Menu {
 }
 
 impl Pick {
-    /// Returns the first selected case that is on `menu`.
     pub fn first_of(&self, menu: &Menu) -> Option<&str> {
         let mut cases = self.cases.iter().map(String::as_str);
         cases.find(|case| menu.cases.contains(case))
     }
 
-    /// Returns an error if a selected name is on none of `menus`.
     pub fn check(&self, menus: &[Menu]) -> Result<(), Stop> {
         let cases = menus.iter().flat_map(|menu| menu.cases);
         let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
@@ -129,8 +125,6 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    /// Returns `asked` if it is given. Otherwise returns `quick` for short runs and `usual` for
-    /// others.
     pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
@@ -172,14 +166,12 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
 }
 
-/// Returns `true` if this process may give its threads a real-time priority.
 pub(super) fn may_set_fifo() -> bool {
     // This uses another thread, so that the priority of the current one does not change.
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
     tried.join().is_ok_and(|may| may)
 }
 
-/// Parses a seed. The error is a message for the user.
 pub fn seed(text: &str) -> Result<u64, String> {
     let what = format!("not a whole number from 0 to {}", u64::MAX);
     text.parse().map_err(|_| what)
@@ -191,8 +183,7 @@ mod tests {
     use crate::harness::case::{Sample, Variant};
 
     impl Settings {
-        /// Returns settings for short runs of the given cases, or of all cases if none is given, on
-        /// all available CPUs.
+        /// Without cases, selects all.
         pub(crate) fn of_tests(cases: &[&str]) -> Self {
             Self {
                 quick: true,

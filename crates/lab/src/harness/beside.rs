@@ -19,12 +19,10 @@ const SHARE: u64 = 10;
 /// slowest timers.
 const TURN_MS: u64 = 4;
 
-/// The time after which waiting for the attendants to start fails.
 const PATIENCE_US: u64 = 10_000_000;
 
 /// The phase in which the attendants start. Their work does not count yet.
 const GATHERING: u8 = 0;
-/// The phase in which the attendants' work counts.
 const RUNNING: u8 = 1;
 /// The phase in which the attendants exit.
 const OVER: u8 = 2;
@@ -92,7 +90,6 @@ impl Span {
         self.phase.store(RUNNING, Ordering::Release);
     }
 
-    /// Ends the measured period. The attendants then exit.
     pub fn end(&self) {
         self.ended.store(cycles(), Ordering::Relaxed);
         // ORDER(phase): publish, other end in `Attendant::goes_on`, as in `begin`.
@@ -128,7 +125,6 @@ impl Attendant<'_> {
         self.goes_on_at(cycles())
     }
 
-    /// Does the same as [`goes_on`](Self::goes_on) with a cycle count that was just read.
     #[inline]
     pub fn goes_on_at(&mut self, now: u64) -> bool {
         // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
@@ -220,7 +216,6 @@ pub fn beside<L: Send, R>(
     Ok((done, left))
 }
 
-/// Returns a warning for each variant with discarded runs.
 pub fn warnings(series: &[Series]) -> Vec<String> {
     let thrown = |series: &Series| {
         let mut reasons = series.thrown_away();

@@ -15,13 +15,11 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Creates the sample of a run that was discarded because an attendant was absent. It has no
-    /// values.
+    /// The run was discarded because an attendant was absent.
     pub fn thrown_away(absent: Absent) -> Self {
         Self { thrown_away: Some(absent.0), ..Self::default() }
     }
 
-    /// Creates a sample from the result of a measurement with attendants.
     pub fn beside<T>(done: Beside<T>, sample: impl FnOnce(T) -> Option<Self>) -> Option<Self> {
         match done {
             Ok(done) => sample(done),
@@ -47,17 +45,18 @@ impl Sample {
     }
 
     /// Adds percentiles of `latencies`, each to its metric. Without samples, adds nothing.
-    pub fn set_percentiles<M: Into<&'static str>, const N: usize>(
-        &mut self,
+    pub fn with_percentiles<M: Into<&'static str>, const N: usize>(
+        mut self,
         latencies: Latencies,
         metrics: [(f64, M); N],
-    ) {
+    ) -> Self {
         let percents = metrics.each_ref().map(|(percent, _)| *percent);
         for (value, (_, metric)) in
             latencies.percentiles_ns(percents).into_iter().flatten().zip(metrics)
         {
             self.set(metric, value);
         }
+        self
     }
 
     pub fn value(&self, metric: &str) -> Option<f64> {
@@ -102,9 +101,7 @@ pub struct Case {
     pub bench: &'static str,
     /// The name in tables, in records and for `--cases`.
     pub name: &'static str,
-    /// The measured operation, in one line.
     pub about: String,
-    /// The metrics of the variants, in the order of the table.
     pub metrics: &'static [Metric],
     /// The metric whose ratio to the best peer is a column of the table.
     pub headline: &'static str,
@@ -141,7 +138,7 @@ impl Case {
 pub struct Series {
     pub variant: String,
     pub peer: bool,
-    /// The samples with the numbers of their repetitions, in order.
+    /// With the numbers of their repetitions.
     pub samples: Vec<(usize, Sample)>,
 }
 
@@ -170,7 +167,6 @@ impl Series {
 pub mod tests {
     use super::*;
 
-    /// Runs each variant of the cases, and gives its sample to `check`.
     pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
         for mut case in cases {
             for mut variant in std::mem::take(&mut case.variants) {
@@ -184,7 +180,6 @@ pub mod tests {
         assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
     }
 
-    /// Creates a series with one repetition per sample.
     pub fn series(variant: &str, peer: bool, samples: impl IntoIterator<Item = Sample>) -> Series {
         let samples = samples.into_iter().enumerate().collect();
         Series { variant: variant.into(), peer, samples }

@@ -51,7 +51,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict as an answer, with a note if the claim was close.
     pub fn in_words(self, close: bool) -> String {
         let answer = match self {
             Self::Holds => "yes",
@@ -66,7 +65,6 @@ impl Verdict {
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
     pub claim: &'a Claim,
-    /// The variant in the denominator, if it was measured.
     pub against: Option<String>,
     /// The ratio, paired by repetition.
     pub ratio: Option<Spread>,
@@ -92,7 +90,6 @@ impl Claim {
         }
     }
 
-    /// Claims that the metric of `variant` is at most `most` times that of `against`.
     pub fn at_most(
         variant: impl Into<String>,
         metric: impl Into<&'static str>,
@@ -102,12 +99,10 @@ impl Claim {
         Self { bound: Bound::AtMost(most), ..Self::at_least(variant, metric, against, most) }
     }
 
-    /// Accepts a ratio that violates the bound by at most one MAD.
     pub fn surely(self) -> Self {
         Self { surely: true, ..self }
     }
 
-    /// Judges the claim on the basis of the samples in `series`.
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {
             Against::Variant(name) => series.iter().find(|series| series.variant == *name),

@@ -10,7 +10,6 @@ use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 /// The machine and the build. A value that the machine does not provide is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// The model name of the CPU.
     pub cpu: Option<String>,
     pub arch: String,
     pub cpus_online: usize,
@@ -18,20 +17,16 @@ pub struct Fingerprint {
     /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
     /// limit.
     pub cpu_quota_milli: Option<u64>,
-    /// The number of cores among the online CPUs.
     pub cores: usize,
     pub caches: usize,
     pub nodes: usize,
     /// The number of pods of the default affinity scope among the allowed CPUs.
     pub cache_shards: usize,
-    /// `true` if hardware threads share cores.
     pub smt: bool,
     /// `true` for a virtual machine, or `None` if that cannot be determined.
     pub is_virtual: Option<bool>,
-    /// The vendor and the product name of the machine, physical or virtual.
     pub product: Option<String>,
     pub kernel: String,
-    /// The number of timer ticks per second.
     pub hz: Option<u64>,
     /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
@@ -45,7 +40,7 @@ pub struct Fingerprint {
 }
 
 pub fn find_cpus() -> Result<Topology, Stop> {
-    Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))
+    Topology::detect().map_err(Stop::because("cannot find the CPUs"))
 }
 
 impl Fingerprint {
@@ -80,12 +75,11 @@ impl Fingerprint {
         }
     }
 
-    /// Returns `true` if the build is optimized and therefore fit for measurements.
     pub fn is_optimised(&self) -> bool {
         self.opt_level != "0" && !cfg!(debug_assertions)
     }
 
-    /// Formats the fingerprint as lines of text, no wider than a table.
+    /// No line is wider than a table.
     pub fn lines(&self) -> Vec<String> {
         let unknown = || "unknown".to_owned();
         let smt = if self.smt { "SMT" } else { "no SMT" };
@@ -159,7 +153,6 @@ fn cpu_name(cpuinfo: &str) -> Option<String> {
     })
 }
 
-/// Returns the value of the first line `name : value`.
 fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -174,8 +167,7 @@ fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
     }
 }
 
-/// Returns the number of ticks per second. The coarse clock advances once per tick, so its
-/// resolution is the length of a tick.
+/// The coarse clock advances once per tick, so its resolution is the length of a tick.
 fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     let resolution_ns = u64::try_from(resolution_ns).ok().filter(|&ns| ns > 0)?;
     // The result is rounded, because the resolution of 300 ticks per second is 3 333 333 ns.

@@ -37,7 +37,6 @@ pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     (0..ATTEMPTS).filter_map(|_| attempt(first, last)).min_by(f64::total_cmp)
 }
 
-/// Returns a warning if two measurements differ by more than noise can explain.
 pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
     let (before, after) = before.zip(after)?;
     (before.max(after) > MOVED * before.min(after)).then(|| {
@@ -65,7 +64,6 @@ fn attempt(first: CpuId, last: CpuId) -> Option<f64> {
     })
 }
 
-/// Plays one side, and returns the nanoseconds per round.
 fn play(ball: &AtomicU32, cpu: CpuId, turn: u32) -> Option<f64> {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect::<CpuSet>()).ok()?;
     let start_ns = now_ns();

@@ -26,7 +26,6 @@ impl Latencies {
         self.cycles.extend_from_slice(&other.cycles);
     }
 
-    /// Returns the mean in nanoseconds, or `None` if there are no samples.
     pub fn mean_ns(&self) -> Option<f64> {
         let sum: u64 = self.cycles.iter().sum();
         let mean = sum as f64 / self.cycles.len() as f64;
@@ -34,8 +33,6 @@ impl Latencies {
         (!self.cycles.is_empty()).then_some(mean * 1000.0 / cycles_per_us)
     }
 
-    /// Returns the percentiles in nanoseconds, in the order of `percents`, or `None` if there are
-    /// no samples.
     pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {
         self.cycles.sort_unstable();
         self.cycles.first()?;

@@ -2,34 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The scale of a column in microseconds, for values in nanoseconds.
+/// The scales of columns, for values in nanoseconds and for shares.
 pub const NS_PER_US: f64 = 1e3;
-/// The scale of a column in milliseconds, for values in nanoseconds.
 pub const NS_PER_MS: f64 = 1e6;
-/// The scale of a column in millions.
 pub const MILLION: f64 = 1e6;
-/// The scale of a column in percent, for values that are shares.
 pub const PERCENT: f64 = 0.01;
 
-/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Higher is better, as for throughput.
     Higher,
-    /// Lower is better, as for times and switches.
     Lower,
 }
 
 pub type Text = &'static str;
 
-/// A number that a run may measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
-    /// The unit of the recorded value.
     pub unit: &'static str,
-    /// The direction in which the metric improves, which determines the best peer.
+    /// This determines the best peer.
     pub better: Better,
     /// The group of the table's column, or "".
     pub group: &'static str,
@@ -51,8 +43,6 @@ pub const fn lower(name: Text, unit: Text, (group, head): (Text, Text), scale: f
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
-/// Creates a metric for which higher is better. `(group, head)` is the heading of its column in the
-/// table.
 pub const fn higher(name: Text, unit: Text, column: (Text, Text), scale: f64) -> Metric {
     Metric { better: Better::Higher, ..lower(name, unit, column, scale) }
 }

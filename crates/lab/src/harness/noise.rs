@@ -21,7 +21,6 @@ const STEAL_LIMIT: f64 = 0.01;
 /// The relative MAD above which two runs cannot be compared. This is a guess.
 pub const SPREAD_LIMIT: f64 = 0.10;
 
-/// The minimum number of repetitions that show a spread.
 pub const FEW_REPETITIONS: usize = 3;
 
 /// The disturbances during a period, as shares of its CPU time.
@@ -29,14 +28,12 @@ pub const FEW_REPETITIONS: usize = 3;
 pub struct Noise {
     /// The CPU time of other programs and of the kernel's own threads.
     pub others: f64,
-    /// The CPU time that the host took from a virtual machine.
     pub steal: f64,
     /// The transfer times before and after the period; see [`handover`]. They are `None` on a
     /// single CPU.
     pub handover_ns: [Option<f64>; 2],
 }
 
-/// A meter that watches the machine from its creation on.
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseMeter {
     cpus: CpuTimes,
@@ -57,7 +54,6 @@ impl NoiseMeter {
     }
 }
 
-/// Watches the machine for a short time while this process is idle.
 pub fn before() -> Result<Noise, Stop> {
     let meter = NoiseMeter::start()?;
     thread::sleep(WATCH);
@@ -85,7 +81,6 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     lines
 }
 
-/// The ticks of all CPUs since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CpuTimes {
     busy: f64,
@@ -99,9 +94,9 @@ const NS_PER_TICK: f64 = 10_000_000.0;
 impl CpuTimes {
     fn now() -> Result<Self, Stop> {
         let path = "/proc/stat";
-        let text = fs::read_to_string(path)
-            .map_err(|error| Stop::because(&format!("cannot read {path}"), error))?;
-        Self::parse(&text).ok_or_else(|| Stop::because(path, "no line `cpu` with eight numbers"))
+        let text =
+            fs::read_to_string(path).map_err(Stop::because(format!("cannot read {path}")))?;
+        Self::parse(&text).ok_or("no line `cpu` with eight numbers").map_err(Stop::because(path))
     }
 
     /// Parses the first line: `cpu user nice system idle iowait irq softirq steal guest

@@ -18,7 +18,6 @@ pub struct Progress {
 }
 
 enum Show {
-    /// A line of a terminal, which is overwritten.
     Terminal,
     Lines,
     #[cfg(test)]
@@ -32,7 +31,6 @@ impl Progress {
         Self { show, started: Instant::now(), planned, done: 0, end }
     }
 
-    /// Shows that a run of `variant` in `case` begins.
     pub fn run_begins(&self, case: &str, variant: &str) {
         let (done, planned, left) = (self.done, self.planned, self.left());
         self.overwrite(format_args!("{done}/{planned} {left}  {case}: {variant}"));
@@ -42,14 +40,12 @@ impl Progress {
         self.done += 1;
     }
 
-    /// Shows that every variant of `case` completed another repetition.
     pub fn repetition_ended(&self, case: &str, ended: usize, wanted: usize) {
         if matches!(self.show, Show::Lines) {
             say(format_args!("{case}: repetition {ended} of {wanted} done, {}", self.left()));
         }
     }
 
-    /// Removes `runs` runs from the number of planned runs.
     pub fn dropped(&mut self, runs: usize) {
         self.planned = self.planned.saturating_sub(runs);
     }
@@ -84,7 +80,6 @@ impl Drop for Progress {
     }
 }
 
-/// Estimates the remaining time from the average duration of the completed runs.
 fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration> {
     let left = planned.saturating_sub(done);
     (done > 0).then(|| elapsed.mul_f64(left as f64 / done as f64))

@@ -14,7 +14,6 @@ use super::progress::Progress;
 /// The number of attempts per variant and repetition. A discarded run is repeated once.
 const ATTEMPTS: usize = 2;
 
-/// The number of repetitions, their order and their time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub repeat: usize,
@@ -26,13 +25,11 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Complete,
-    /// The time limit was reached after this many repetitions.
     OutOfTime(usize),
     /// SIGINT arrived. The last repetition may lack some variants.
     Interrupted,
 }
 
-/// Measures `case` and returns a series for each variant, in the case's order.
 pub fn run_case(
     case: &mut Case,
     plan: &Plan,

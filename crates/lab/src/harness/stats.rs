@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A median with its spread and the number of values from which it was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle value, or the mean of the two middle values.
     pub median: f64,
     /// The median absolute deviation. Half of the values are within this distance of the median.
     pub mad: f64,
@@ -13,7 +11,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread of `values`, or `None` if there are none. The values must be finite.
+    /// The values must be finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values.to_vec())?;
         let deviations = values.iter().map(|value| (value - median).abs()).collect();

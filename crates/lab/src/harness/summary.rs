@@ -8,7 +8,6 @@ use super::stats::{Spread, paired_ratio};
 pub struct Row {
     pub variant: String,
     pub peer: bool,
-    /// One cell for each metric of the case, in order.
     pub cells: Vec<Cell>,
 }
 
@@ -16,7 +15,6 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
     pub spread: Option<Spread>,
-    /// The ratio to the best peer, paired by repetition.
     pub vs_best_peer: Option<Spread>,
 }
 

@@ -11,7 +11,6 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub struct Usage {
     /// The number of voluntary context switches: one for each sleep, and so one for each wake-up.
     pub slept: u64,
-    /// The number of involuntary context switches.
     pub preempted: u64,
     pub cpu_ns: u64,
 }
@@ -22,7 +21,6 @@ impl Usage {
         Self::of(UsageWho::RUSAGE_SELF)
     }
 
-    /// Reads the counters of child processes that have ended.
     pub fn of_children() -> Self {
         Self::of(UsageWho::RUSAGE_CHILDREN)
     }

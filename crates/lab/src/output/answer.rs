@@ -54,7 +54,6 @@ pub struct Answer {
     pub question: String,
     pub row: String,
     pub ours: String,
-    /// The best of the other variants.
     pub peer: String,
     /// The median of our variant, as printed.
     pub ours_value: String,
@@ -62,12 +61,10 @@ pub struct Answer {
     pub peer_value: String,
     /// The factor by which our variant is better, with its spread over the turns.
     pub times_better: Spread,
-    /// The outcome, one of [`OUTCOMES`].
     pub outcome: String,
 }
 
 impl Question {
-    /// Returns `true` if one of the rows compares the variant.
     pub fn needs(&self, variant: &str, peer: bool) -> bool {
         self.rows.iter().any(|row| match peer {
             true => row.peers.is_empty() || row.peers.contains(&variant),
@@ -75,7 +72,6 @@ impl Question {
         })
     }
 
-    /// Returns the answers for the rows whose variants were measured.
     pub fn answers(&self, metrics: &[Metric], all: &[Series]) -> Vec<Answer> {
         self.rows.iter().filter_map(|row| row.answer(self.text, metrics, all)).collect()
     }
@@ -145,7 +141,6 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
     text
 }
 
-/// Formats the number of answers for each outcome.
 pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
     let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")

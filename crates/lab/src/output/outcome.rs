@@ -2,13 +2,10 @@
 //!
 //! The xtask chore that writes the tables of README and docs/figures.md also compiles this file.
 
-/// Our variant is better.
 pub const BETTER: &str = "better";
 /// The difference is at most 5 %.
 pub const EVEN: &str = "even";
-/// The best of the other variants is better.
 pub const WORSE: &str = "worse";
-/// The runs differ too much.
 pub const UNDECIDED: &str = "undecided";
 
 pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];

@@ -8,13 +8,10 @@ use crate::output::record::{CaseHead, Claimed, End, Head, Line, MACHINE, Record,
 
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The machine, the build and the command.
     pub head: Head,
-    /// The cases, in the order in which they were measured.
     pub cases: Vec<CaseRun>,
     /// The end of the run, or `None` if the file is truncated.
     pub end: Option<End>,
-    /// All lines in their original order.
     pub lines: Vec<Line>,
 }
 
@@ -113,7 +110,6 @@ impl CaseRun {
         Self { head, records: Vec::new(), machine: Vec::new(), claims: Vec::new() }
     }
 
-    /// Returns the values of one metric, in the order of the variants.
     pub fn of_metric<'a>(&'a self, metric: &str) -> impl Iterator<Item = &'a Record> {
         self.records.iter().filter(move |record| record.metric == metric)
     }

@@ -36,7 +36,6 @@ pub struct Row {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// The head of adjacent columns.
     pub group: &'static str,
     pub head: &'static str,
     pub show: Show,

@@ -30,7 +30,6 @@ pub enum Form {
     Text {
         claims: bool,
     },
-    /// One record per line.
     Json,
     /// The tables of sources. `some` is set if only some cases were selected.
     Sources {
@@ -144,7 +143,6 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// Prints the end of the run and, in text form, a summary.
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
         let line = Line::End(end.clone());
         self.lines.push(line.clone());
@@ -184,7 +182,6 @@ impl<W: Write> Report<W> {
     }
 }
 
-/// Returns the tables of a source. If `some` is `true`, omits blocks without records.
 pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String {
     let mut text = format!("\n{}\n", source.title);
     for Filled { block, above, rows, below, .. } in source.filled(lines, some) {
@@ -199,7 +196,6 @@ pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String 
     text + &format!("\nWhy ours differs: {}\n", source.differs)
 }
 
-/// Returns the table of values, with one row per variant.
 fn values(case: &Case, rows: &[Row]) -> String {
     let mut table = Table::default().column("", "variant", Align::Left);
     let has_peer = rows.iter().any(|row| row.peer);
@@ -352,7 +348,6 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
     text + "\n"
 }
 
-/// Returns the table of claims, or an empty string if there are none.
 fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();

@@ -24,7 +24,6 @@ pub struct Standing<'a> {
     /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
     pub n: usize,
-    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 
@@ -89,11 +88,10 @@ impl<'a> Standing<'a> {
         match self.rivals.as_slice() {
             [one] => (*one).to_owned(),
             few if few.len() <= MOST_NAMED => format!("the best of {}", few.join(", ")),
-            many => format!(
-                "the best of {} and {} others",
-                many[..MOST_NAMED - 1].join(", "),
-                many.len() - (MOST_NAMED - 1)
-            ),
+            many => {
+                let (named, others) = many.split_at(MOST_NAMED - 1);
+                format!("the best of {} and {} others", named.join(", "), others.len())
+            }
         }
     }
 }
@@ -137,15 +135,12 @@ impl Totals {
             }
             _ => vec!["no claim was judged".into()],
         };
-        if self.close > 0 {
-            parts.push(format!("{} of {judged} within the noise", self.close));
-        }
-        if self.one_run > 0 {
-            parts.push(format!("{} of one run: no verdict", self.one_run));
-        }
-        if self.not_measured > 0 {
-            parts.push(format!("{} not measured", self.not_measured));
-        }
+        let rest = [
+            (self.close, format!("of {judged} within the noise")),
+            (self.one_run, "of one run: no verdict".into()),
+            (self.not_measured, "not measured".into()),
+        ];
+        parts.extend(rest.iter().filter(|it| it.0 > 0).map(|(nr, what)| format!("{nr} {what}")));
         parts.join("; ")
     }
 }
@@ -157,7 +152,6 @@ pub fn outcomes(run: &Run) -> String {
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
-/// Returns the benches of a run in order, each with its cases.
 pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     let mut benches: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
     for case in &run.cases {
@@ -179,23 +173,19 @@ pub fn reported_by(run: &Run) -> &'static str {
 /// Describes a case in a few words that follow its name: the comparison by its headline metric or,
 /// without a peer, the outcomes of its claims.
 pub fn of_case(case: &CaseRun) -> String {
-    Standing::of(case).map_or_else(
-        || {
-            let totals = Totals::of([case]);
-            let judged = totals.hold + totals.fail;
-            match (judged, totals.one_run) {
-                (0, 0) => ": no claim".into(),
-                (0, _) => ": one run: no verdict".into(),
-                _ if totals.hold == 1 => format!(": 1 of {judged} claims holds"),
-                _ => format!(": {} of {judged} claims hold", totals.hold),
-            }
-        },
-        |standing| {
-            let CaseHead { bench, case, headline, .. } = &case.head;
-            let metric = words::of_metric(bench, case, headline);
-            format!(", by {metric}: {}", standing.in_words())
-        },
-    )
+    if let Some(standing) = Standing::of(case) {
+        let CaseHead { bench, case, headline, .. } = &case.head;
+        let metric = words::of_metric(bench, case, headline);
+        return format!(", by {metric}: {}", standing.in_words());
+    }
+    let totals = Totals::of([case]);
+    let judged = totals.hold + totals.fail;
+    match (judged, totals.one_run) {
+        (0, 0) => ": no claim".into(),
+        (0, _) => ": one run: no verdict".into(),
+        _ if totals.hold == 1 => format!(": 1 of {judged} claims holds"),
+        _ => format!(": {} of {judged} claims hold", totals.hold),
+    }
 }
 
 #[cfg(test)]
@@ -263,20 +253,14 @@ pub(crate) mod tests {
 
     #[test]
     fn noise_is_counted_among_judged_metrics_and_its_absence_shown() {
-        let totals = |[hold, fail, close, one_run]: [usize; 4]| Totals {
-            hold,
-            fail,
-            close,
-            one_run,
-            not_measured: 0,
-        };
-        for (counts, expected) in [
+        for ([hold, fail, close, one_run], expected) in [
             ([0; 4], "no claim was judged: ours was measured alone"),
             ([0, 0, 0, 3], "no claim was judged; 3 of one run: no verdict"),
             ([1, 1, 0, 0], "1 claim holds, 1 does not"),
             ([21, 10, 12, 0], "21 claims hold, 10 do not; 12 of 31 within the noise"),
         ] {
-            assert_eq!(totals(counts).in_words(), expected);
+            let totals = Totals { hold, fail, close, one_run, not_measured: 0 };
+            assert_eq!(totals.in_words(), expected);
         }
     }
 

@@ -256,7 +256,6 @@ pub(crate) mod tests {
         keys(METRICS)
     }
 
-    /// Returns the key of the line that describes a metric in a scope.
     pub(crate) fn key_of(scope: &str, metric: &str) -> Option<&'static str> {
         found(METRICS, scope, metric).map(|(key, _)| key)
     }

@@ -9,7 +9,7 @@ use afterwork::page::Kind;
 
 use super::args::TopArgs;
 use super::plain::plain;
-use super::processes::{self, Found};
+use super::processes;
 use super::snapshot::{NoSnapshot, Snapshot, Watched};
 use super::{json, prometheus, text, tui};
 use crate::exit::Stop;
@@ -50,12 +50,10 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
     if process.contains('/') {
         return Ok(PathBuf::from(process));
     }
-    match process.parse() {
-        Ok(pid) => Ok(processes::page_of(directory, pid)),
-        Err(_) => Err(Stop::CouldNotRun(format!(
-            "{process:?} is not a process: give its number, or the path of its page"
-        ))),
-    }
+    let hint = "is not a process: give its number, or the path of its page";
+    let number = process.parse();
+    let pid = number.map_err(|_| Stop::CouldNotRun(format!("{process:?} {hint}")))?;
+    Ok(processes::page_of(directory, pid))
 }
 
 fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
@@ -65,27 +63,25 @@ fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
         }
         _ => "",
     };
-    let reason = format!("{}{hint}", no_look.reason());
-    Stop::because(&format!("cannot read {}", plain(&path.display().to_string())), reason)
+    let path = path.display().to_string();
+    Stop::CouldNotRun(format!("cannot read {}: {}{hint}", plain(&path), no_look.reason()))
 }
 
-fn unreadable(directory: &Path, error: io::Error) -> Stop {
-    Stop::because(&format!("cannot read {}", directory.display()), error)
+fn unreadable(directory: &Path) -> impl Fn(io::Error) -> Stop {
+    Stop::because(format!("cannot read {}", directory.display()))
 }
 
 /// Reads the page repeatedly until the process ends or the user quits.
 fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), Stop> {
     let color = talk::may_color(&io::stdout());
-    let interrupt =
-        Interrupt::install().map_err(|error| Stop::because("cannot handle signals", error))?;
+    let interrupt = Interrupt::install().map_err(Stop::because("cannot handle signals"))?;
     let (mut before, mut now) = (None, first);
     loop {
-        let shown = if args.json {
-            format!("{}\n", json::snapshot(&now, before.as_ref()))
-        } else {
-            text::snapshot(&now, before.as_ref(), color)
+        let shown = match args.json {
+            true => json::snapshot(&now, before.as_ref()).to_string(),
+            false => text::snapshot(&now, before.as_ref(), color),
         };
-        let end = if args.json || args.once { "" } else { "\n" };
+        let end = if args.json || !args.once { "\n" } else { "" };
         print(&format!("{shown}{end}"))?;
         if args.once || !rest(args.pause(), &interrupt) {
             return Ok(());
@@ -117,7 +113,7 @@ fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
 
 fn all(args: &TopArgs) -> Result<(), Stop> {
     let directory = &args.directory;
-    let found = processes::find(directory).map_err(|error| unreadable(directory, error))?;
+    let found = processes::find(directory).map_err(unreadable(directory))?;
     if args.prometheus {
         let snapshots: Vec<_> = found.iter().filter_map(|it| it.snapshot.as_ref().ok()).collect();
         return print(&prometheus::text(&snapshots));
@@ -130,14 +126,14 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         return Ok(());
     }
     print(&text::processes(&found, talk::may_color(&io::stdout())))?;
-    if found.iter().any(|Found { snapshot, .. }| matches!(snapshot, Err(NoSnapshot::Stale(_)))) {
+    if found.iter().any(|it| matches!(it.snapshot, Err(NoSnapshot::Stale(_)))) {
         talk::say("exited processes left pages behind; remove them with: afterwork top --prune");
     }
     Ok(())
 }
 
 fn prune(directory: &Path) -> Result<(), Stop> {
-    let gone = processes::prune(directory).map_err(|error| unreadable(directory, error))?;
+    let gone = processes::prune(directory).map_err(unreadable(directory))?;
     let line = |path: &PathBuf| format!("removed {}\n", plain(&path.display().to_string()));
     print(&gone.iter().map(line).collect::<String>())?;
     if gone.is_empty() {

@@ -5,7 +5,8 @@ use std::{iter, ops::Range};
 
 use afterwork::page::{Kind, Measure};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Constraint::{Length, Min};
+use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
@@ -43,14 +44,8 @@ const PLOT: usize = 12;
 const GAP: usize = text::GAP.len();
 
 pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
-    let [head, problems, tabs, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Min(1),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let lines = [Length(1), Length(1), Length(1), Min(1), Length(1)];
+    let [head, problems, tabs, body, foot] = Layout::vertical(lines).areas(frame.area());
     let mut line = headline(&view.now);
     if let Some(ended) = &view.ended {
         line = format!("{}: {line}", ended.reason());
@@ -78,9 +73,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
 }
 
 pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
-            .areas(frame.area());
+    let lines = Layout::vertical([Length(1), Min(1), Length(1)]);
+    let [head, body, foot] = lines.areas(frame.area());
     let width = usize::from(head.width);
     let text = match found.len() {
         0 => "no process publishes a page: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
@@ -142,8 +136,9 @@ fn problems(view: &View) -> Vec<String> {
             ("panicked", "panics"),
             ("spawn_failed", "threads not created"),
             ("refused", "rejected"),
+            ("stalls", "grace periods did not end in time"),
         ] {
-            if figure(name) > 0 {
+            if figure(name) > 0 && (name != "stalls" || record.kind == Kind::Rcu) {
                 found.push((1, format!("{who}: {} {verb}", figure(name))));
             }
         }
@@ -157,10 +152,6 @@ fn problems(view: &View) -> Vec<String> {
         };
         if let Some(rank) = rank {
             found.push((rank, format!("{who} at its limit of {limit}, {wait} wait")));
-        }
-        if record.kind == Kind::Rcu && figure("stalls") > 0 {
-            let nr_stalls = figure("stalls");
-            found.push((1, format!("{who}: {nr_stalls} grace periods did not end in time")));
         }
     }
     found.sort_by_key(|(rank, _)| *rank);
@@ -273,10 +264,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         table.rows.iter().map(|row| wide(&row[column].text)).max().unwrap_or(0)
             + usize::from(column >= 2)
     };
-    let mut columns: Vec<(usize, usize)> = (0..nr_columns)
-        .filter(|&column| column < 2 || column >= 2 + shift)
-        .map(|column| (column, widest(column)))
-        .collect();
+    let shown = (0..nr_columns).filter(|&column| column < 2 || column >= 2 + shift);
+    let mut columns: Vec<_> = shown.map(|column| (column, widest(column))).collect();
     columns.retain(|&(column, width)| column != 1 || width > 0);
     let total = |columns: &[(usize, usize)]| {
         columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
@@ -341,11 +330,13 @@ fn detail(view: &View) -> Vec<String> {
         lines.push(format!("{}/s  {}", main_counter(view.tab), sparks(&rates, REMEMBERED)));
     }
     for (field, figure) in record.figures() {
-        let per_s = (field.measure != Measure::Gauge)
-            .then(|| rate(record, past, field.name, span_s(&view.now, view.before.as_ref())))
-            .flatten()
-            .filter(|rate| *rate > 0.0)
-            .map_or_else(String::new, |rate| format!(" ({rate:.1}/s)"));
+        let risen = rate(record, past, field.name, span_s(&view.now, view.before.as_ref()));
+        let per_s = match risen {
+            Some(rate) if rate > 0.0 && field.measure != Measure::Gauge => {
+                format!(" ({rate:.1}/s)")
+            }
+            _ => String::new(),
+        };
         let figure = match field.name.ends_with("_ns") {
             true => duration_text(figure),
             false => figure.to_string(),
@@ -368,9 +359,7 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     let inside = usize::from(width).saturating_sub(4);
-    let seen = lines.iter().skip(*top).take(room);
-    let seen: Vec<Line<'_>> =
-        seen.map(|line| Line::raw(format!(" {}", cut(line, inside)))).collect();
+    let seen = lines.iter().skip(*top).take(room).map(|line| format!(" {}", cut(line, inside)));
     let rest = match (*top, below) {
         (0, 0) => String::new(),
         (above, 0) => format!(" ↑ {above} more "),
@@ -379,7 +368,8 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     };
     let block = Block::bordered().title(format!(" {title} ")).title_bottom(rest);
     frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(seen).block(block), place);
+    let seen = Paragraph::new(seen.map(Line::from).collect::<Vec<_>>());
+    frame.render_widget(seen.block(block), place);
 }
 
 /// Wraps lines that are too wide between words.

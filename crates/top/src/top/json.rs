@@ -34,22 +34,20 @@ pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>) -> Value {
 
 fn records(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let records = pairs(kind, now, before).map(|(record, past)| {
-        let mut object = Map::new();
-        object.insert("name".to_owned(), json!(record.name));
-        object.insert("detail".to_owned(), json!(record.detail));
-        let mut per_s = Map::new();
+        let mut object = json!({"name": record.name, "detail": record.detail});
+        let mut per_s = json!({});
         for (field, figure) in record.figures() {
-            object.insert(field.name.to_owned(), json!(figure));
+            object[field.name] = json!(figure);
             if field.measure != Measure::Gauge
                 && let Some(rate) = rate(record, past, field.name, span_s(now, before))
             {
-                per_s.insert(field.name.to_owned(), json!(rate));
+                per_s[field.name] = json!(rate);
             }
         }
         if past.is_some() {
-            object.insert("per_s".to_owned(), Value::Object(per_s));
+            object["per_s"] = per_s;
         }
-        Value::Object(object)
+        object
     });
     Value::Array(records.collect())
 }
@@ -79,10 +77,8 @@ pub fn processes(found: &[Found]) -> Value {
     let objects = found.iter().map(|found| match &found.snapshot {
         Ok(seen) => snapshot(seen, None),
         Err(no_look) => {
-            let state = match no_look {
-                NoSnapshot::Stale(_) => "stale",
-                NoSnapshot::Refused(_) => "refused",
-            };
+            let is_stale = matches!(no_look, NoSnapshot::Stale(_));
+            let state = if is_stale { "stale" } else { "refused" };
             json!({"pid": found.pid, "state": state, "reason": no_look.reason()})
         }
     });

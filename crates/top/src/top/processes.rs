@@ -32,18 +32,13 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
     pages.sort_unstable();
     let mut found = Vec::new();
     for pages in pages.chunks(AT_ONCE) {
-        let asked: Vec<_> = pages
-            .iter()
-            .map(|(pid, path)| {
-                let opened = Watched::open(path);
-                (*pid, path, opened.and_then(|mut it| Ok((it.ask()?, it))))
-            })
-            .collect();
-        found.extend(asked.into_iter().map(|(pid, path, asked)| Found {
-            pid,
-            path: path.clone(),
-            snapshot: asked.and_then(|(asked, mut watched)| watched.answer(&asked)),
-        }));
+        let ask =
+            |(_, path): &(_, PathBuf)| Watched::open(path).and_then(|mut it| Ok((it.ask()?, it)));
+        let asked: Vec<_> = pages.iter().map(ask).collect();
+        for ((pid, path), asked) in pages.iter().zip(asked) {
+            let snapshot = asked.and_then(|(asked, mut watched)| watched.answer(&asked));
+            found.push(Found { pid: *pid, path: path.clone(), snapshot });
+        }
     }
     Ok(found)
 }

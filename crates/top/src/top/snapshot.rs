@@ -158,17 +158,15 @@ impl Watched {
         let wanted = asked.wanted?;
         let mut pause = PAUSE;
         // Even if reading other processes used up the time, the page is still checked once.
-        let mut is_first = true;
-        while is_first || Instant::now() < asked.until {
-            is_first = false;
+        loop {
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
             match self.read_once() {
                 Ok(page) if page.is_whole() && page.round >= wanted => return Some(page),
+                _ if Instant::now() >= asked.until => return None,
                 _ => {}
             }
         }
-        None
     }
 
     /// Reads the page. While the page is being written, reads it again, at most `NR_TRIES` times.
@@ -206,26 +204,21 @@ impl Watched {
         let left = self.path.display().to_string();
         let left = plain(&left);
         let start = process::start_time(pid);
-        if start != Some(page.start_time) && self.file.is_locked().map_err(refused)? {
-            return Err(refused(format!(
-                "its process lives in another container, with the number {pid} there"
-            )));
-        }
-        match start {
-            None => Err(NoSnapshot::Stale(format!("process {pid} has exited and left {left}"))),
-            Some(start) if start != page.start_time => Err(NoSnapshot::Stale(format!(
-                "process {pid} has exited and left {left}; another process has its number now"
-            ))),
-            Some(_) => {
-                let (owner, _) = self.file.owner_and_mode().map_err(refused)?;
-                if process::owner(pid).is_some_and(|runs_as| runs_as != owner) {
-                    return Err(refused(format!(
-                        "process {pid} does not belong to the owner of the page, user {owner}"
-                    )));
-                }
-                Ok(())
+        if start != Some(page.start_time) {
+            if self.file.is_locked().map_err(refused)? {
+                let place = format!("in another container, with the number {pid} there");
+                return Err(refused(format!("its process lives {place}")));
             }
+            let other = if start.is_some() { "; another process has its number now" } else { "" };
+            let exited = format!("process {pid} has exited and left {left}{other}");
+            return Err(NoSnapshot::Stale(exited));
         }
+        let (owner, _) = self.file.owner_and_mode().map_err(refused)?;
+        if process::owner(pid).is_some_and(|runs_as| runs_as != owner) {
+            let stranger = format!("does not belong to the owner of the page, user {owner}");
+            return Err(refused(format!("process {pid} {stranger}")));
+        }
+        Ok(())
     }
 }
 

@@ -31,9 +31,8 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
             let Some(found) = found.get(picked) else { continue };
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.snapshot()?, it)));
             // If a process has exited in the meantime, the next list shows this.
-            if let Ok((first, mut watched)) = opened
-                && watch(screen, &mut watched, first, pause)? == Left::Quit
-            {
+            let Ok((first, mut watched)) = opened else { continue };
+            if watch(screen, &mut watched, first, pause)? == Left::Quit {
                 return Ok(());
             }
         }
@@ -123,20 +122,19 @@ fn is_stop(key: KeyEvent) -> bool {
 fn known(key: KeyEvent) -> Option<Key> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        _ if key.kind == KeyEventKind::Release => None,
-        Key::Char('c') if is_control => Some(INTERRUPT),
-        Key::Char(_) | Key::Esc | Key::Enter | Key::Backspace | Key::Tab | Key::BackTab => {
-            Some(key.code)
-        }
-        Key::Up | Key::Down | Key::Left | Key::Right => Some(key.code),
-        Key::PageUp | Key::PageDown | Key::Home | Key::End => Some(key.code),
-        _ => None,
+        _ if key.kind == KeyEventKind::Release => return None,
+        Key::Char('c') if is_control => return Some(INTERRUPT),
+        Key::Char(_) | Key::Esc | Key::Enter | Key::Backspace | Key::Tab | Key::BackTab => {}
+        Key::Up | Key::Down | Key::Left | Key::Right => {}
+        Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
+        _ => return None,
     }
+    Some(key.code)
 }
 
 fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
-    let failed = |error| Stop::because("cannot use the terminal", error);
-    let mut screen = Screen::take().map_err(failed)?;
+    let failed = Stop::because("cannot use the terminal");
+    let mut screen = Screen::take().map_err(&failed)?;
     let done = show(&mut screen);
     drop(screen);
     done.map_err(failed)

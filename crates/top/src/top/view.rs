@@ -12,7 +12,7 @@ use super::snapshot::{NoSnapshot, Snapshot};
 /// The number of snapshots in a small plot. At one snapshot per second, this is a minute.
 pub(super) const REMEMBERED: usize = 60;
 
-const PAGE: usize = 10;
+const PAGE: isize = 10;
 
 /// Ctrl-C, which ends the command.
 pub const INTERRUPT: Key = Key::Char('\x03');
@@ -115,17 +115,13 @@ impl View {
 
     /// Returns the rates of a row of the table of `kind`. The newest rate is last.
     pub fn rates(&self, kind: Kind, row: &[Cell]) -> Vec<f64> {
-        let at = record_of(row);
-        let Some(record) = at.and_then(|at| self.now.page.of(kind).nth(at)) else {
-            return Vec::new();
+        let of = |at| {
+            let Record { name, detail, .. } = self.now.page.of(kind).nth(at)?;
+            let before = self.now.page.of(kind).take(at);
+            let nr_twins = before.filter(|it| it.name == *name && it.detail == *detail).count();
+            self.rates.get(&(kind, name.clone(), detail.clone(), nr_twins))
         };
-        let (name, detail) = (&record.name, &record.detail);
-        let before = self.now.page.of(kind).take(at.unwrap_or(0));
-        let is_twin = |it: &&Record| it.name == *name && it.detail == *detail;
-        let nr_twins = before.filter(is_twin).count();
-        let key = (kind, name.clone(), detail.clone(), nr_twins);
-        let known = self.rates.get(&key);
-        known.map_or_else(Vec::new, |rates| rates.iter().copied().collect())
+        record_of(row).and_then(of).into_iter().flatten().copied().collect()
     }
 
     /// Returns the kinds that have rows, in order, each with its number of rows.
@@ -155,10 +151,9 @@ impl View {
         let others = tables.split_off(1);
         let mut table = tables.pop()?;
         if let Some((column, from_greatest)) = self.sort {
+            let value = |row: &[Cell]| row.get(column + 2).map_or(f64::NEG_INFINITY, |it| it.value);
             table.rows[1..].sort_by(|a, b| {
-                let [a, b] = [a, b]
-                    .map(|row| row.get(column + 2).map_or(f64::NEG_INFINITY, |cell| cell.value));
-                let order = a.total_cmp(&b);
+                let order = value(a).total_cmp(&value(b));
                 if from_greatest { order.reverse() } else { order }
             });
         }
@@ -187,15 +182,12 @@ impl View {
 
     /// Scrolls the box over the table. Drawing the box limits the position to its end.
     fn press_over(&mut self, key: Key) -> Option<Left> {
-        let move_by = |by| self.over_top.saturating_add_signed(by);
+        if let Some(by) = steps(key) {
+            self.over_top = self.over_top.saturating_add_signed(by);
+            return None;
+        }
         match key {
             Key::Char('q') => return Some(Left::Quit),
-            Key::Down | Key::Char('j') => self.over_top = move_by(1),
-            Key::Up | Key::Char('k') => self.over_top = move_by(-1),
-            Key::PageDown => self.over_top = move_by(PAGE as isize),
-            Key::PageUp => self.over_top = move_by(-(PAGE as isize)),
-            Key::Home | Key::Char('g') => self.over_top = 0,
-            Key::End | Key::Char('G') => self.over_top = usize::MAX,
             Key::Right => self.select(1),
             Key::Left => self.select(-1),
             REDRAW => {}
@@ -220,6 +212,10 @@ impl View {
     }
 
     fn press_in_table(&mut self, key: Key) -> Option<Left> {
+        if let Some(by) = steps(key) {
+            self.select(by);
+            return None;
+        }
         match key {
             Key::Char('q') => return Some(Left::Quit),
             Key::Esc if !self.filter.is_empty() => self.filter.clear(),
@@ -231,12 +227,6 @@ impl View {
             Key::Tab => self.turn(1),
             Key::BackTab => self.turn(-1),
             Key::Char(c @ '1'..='9') => self.go(c as usize - '1' as usize),
-            Key::Down | Key::Char('j') => self.select(1),
-            Key::Up | Key::Char('k') => self.select(-1),
-            Key::PageDown => self.select(PAGE as isize),
-            Key::PageUp => self.select(-(PAGE as isize)),
-            Key::Home | Key::Char('g') => self.selected = 0,
-            Key::End | Key::Char('G') => self.select(isize::MAX),
             Key::Right => self.shift = (self.shift + 1).min(self.nr_columns().saturating_sub(1)),
             Key::Left => self.shift = self.shift.saturating_sub(1),
             Key::Char('s') => self.sort_by_next(),
@@ -280,6 +270,19 @@ impl View {
     }
 }
 
+/// Returns the number of lines by which a key moves down. If it is negative, the key moves up.
+fn steps(key: Key) -> Option<isize> {
+    match key {
+        Key::Down | Key::Char('j') => Some(1),
+        Key::Up | Key::Char('k') => Some(-1),
+        Key::PageDown => Some(PAGE),
+        Key::PageUp => Some(-PAGE),
+        Key::Home | Key::Char('g') => Some(isize::MIN),
+        Key::End | Key::Char('G') => Some(isize::MAX),
+        _ => None,
+    }
+}
+
 /// Returns the index of a row's record within its kind.
 fn record_of(row: &[Cell]) -> Option<usize> {
     let at = row.first()?.value;
@@ -294,8 +297,7 @@ pub(super) mod tests {
     pub(in crate::top) fn view() -> View {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
-        let names = ["checkpoint-writer-of-the-third-shard", "wal", "compaction"];
-        for name in names {
+        for name in ["checkpoint-writer-of-the-third-shard", "wal", "compaction"] {
             let mut queue = queue.clone();
             queue.name = name.into();
             snapshot.page.records.push(queue);

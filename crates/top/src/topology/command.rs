@@ -46,12 +46,11 @@ pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
         // parsed is the most useful one to send.
         return save(args.sysfs.as_deref(), dir);
     }
-    let topology = machine(args).map_err(could_not_run)?;
+    let topology = machine(args)?;
     let params = ShardParams { cache_shard_size: args.cache_shard_size };
     let mut stdout = io::stdout().lock();
     if args.json {
-        let json = json::json(&topology, &params)
-            .map_err(|error| Stop::because("cannot write JSON", error))?;
+        let json = json::json(&topology, &params).map_err(Stop::because("cannot write JSON"))?;
         writeln!(stdout, "{json}")?;
     } else {
         write!(stdout, "{}", draw::draw(&topology, &params))?;
@@ -89,14 +88,16 @@ fn save(sysfs: Option<&Path>, dir: &Path) -> Result<(), Stop> {
     // the process.
     let allowed = match sysfs {
         Some(_) => None,
-        None => current_bounds().map_err(could_not_run)?,
+        None => current_bounds()?,
     };
     let from = sysfs.unwrap_or(Path::new(SYSFS));
-    let nr_files = save_snapshot(from, allowed.as_ref(), dir).map_err(could_not_run)?;
+    let nr_files = save_snapshot(from, allowed.as_ref(), dir)?;
     talk::say(format_args!("saved {nr_files} files in {}", dir.display()));
     Ok(())
 }
 
-fn could_not_run(error: topology::Error) -> Stop {
-    Stop::CouldNotRun(error.to_string())
+impl From<topology::Error> for Stop {
+    fn from(error: topology::Error) -> Self {
+        Self::CouldNotRun(error.to_string())
+    }
 }

@@ -59,8 +59,7 @@ fn head(topology: &Topology) -> String {
 /// of them, with the CPUs that it has there.
 fn packages(topology: &Topology) -> Vec<Branch> {
     let packages = topology.packages().iter().map(|package| {
-        let label =
-            package.id.map_or_else(|| "unknown package".to_owned(), |id| format!("package {id}"));
+        let label = package.id.map_or("unknown package".into(), |id| format!("package {id}"));
         Branch::new(label, package.cpus.to_string(), nodes(topology, &package.cpus))
     });
     let memory_only = topology.nodes().iter().filter(|node| node.cpus.is_empty());
@@ -180,9 +179,9 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
         }
         [(shape, count)] => format!("{} of {}", counted(*count, "pod"), of(shape)),
         _ => {
-            let each: Vec<String> =
-                shapes.iter().map(|(shape, count)| format!("{count} of {}", of(shape))).collect();
-            format!("{}: {}", counted(pods.len(), "pod"), each.join(", "))
+            let each = shapes.iter().map(|(shape, count)| format!("{count} of {}", of(shape)));
+            let each = each.collect::<Vec<_>>().join(", ");
+            format!("{}: {each}", counted(pods.len(), "pod"))
         }
     }
 }

@@ -78,33 +78,22 @@ fn machine(topology: &Topology, params: &ShardParams) -> Machine {
         isolated: topology.isolated().to_string(),
         nohz_full: topology.nohz_full().to_string(),
         quota_millicpus: topology.quota().map(CpuQuota::millicpus),
-        cpus: topology
-            .cpus()
-            .map(|cpu| Cpu {
-                cpu: cpu.id.as_u32(),
-                online: cpu.online,
-                allowed: topology.allowed().contains(cpu.id),
-                core: cpu.core,
-                llc: cpu.llc,
-                package: cpu.package,
-                node: cpu.node,
-            })
-            .collect(),
+        cpus: topology.cpus().map(|it| cpu(it, topology)).collect(),
         cores: topology.cores().iter().map(|core| core.cpus.to_string()).collect(),
         llcs: topology.llcs().iter().map(llc).collect(),
-        packages: topology
-            .packages()
-            .iter()
-            .map(|package| part(package.id, &package.cpus))
-            .collect(),
+        packages: topology.packages().iter().map(|it| part(it.id, &it.cpus)).collect(),
         nodes: topology.nodes().iter().map(|node| part(Some(node.id), &node.cpus)).collect(),
         cache_shard_size: params.cache_shard_size,
         default_scope: AffinityScope::default().as_str(),
-        pods: AffinityScope::ALL
-            .map(|scope| (scope.as_str(), pods(topology, scope, params)))
-            .into(),
+        pods: AffinityScope::ALL.map(|it| (it.as_str(), pods(topology, it, params))).into(),
         quirks: topology.quirks().iter().map(ToString::to_string).collect(),
     }
+}
+
+fn cpu(cpu: &topology::Cpu, topology: &Topology) -> Cpu {
+    let &topology::Cpu { id, online, core, llc, package, node, .. } = cpu;
+    let allowed = topology.allowed().contains(id);
+    Cpu { cpu: id.as_u32(), online, allowed, core, llc, package, node }
 }
 
 fn llc(llc: &topology::Llc) -> Llc {
@@ -135,16 +124,13 @@ mod tests {
     #[test]
     fn object_holds_machine_and_pods_of_every_scope() {
         let topology = Topology::synthetic("2 numa x 2 core x 2 smt").unwrap();
-        let object: Value =
-            serde_json::from_str(&super::json(&topology, &ShardParams::default()).unwrap())
-                .unwrap();
+        let text = super::json(&topology, &ShardParams::default()).unwrap();
+        let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["allowed"], "0-7");
         assert_eq!(object["cores"], json!(["0-1", "2-3", "4-5", "6-7"]));
         assert_eq!(object["nodes"][1], json!({"id": 1, "cpus": "4-7"}));
-        assert_eq!(
-            object["llcs"][0],
-            json!({"cpus": "0-3", "level": 3, "presumed": null, "size_bytes": null})
-        );
+        let llc = json!({"cpus": "0-3", "level": 3, "presumed": null, "size_bytes": null});
+        assert_eq!(object["llcs"][0], llc);
         let cpu = json!({
             "cpu": 5, "online": true, "allowed": true, "core": 2, "llc": 1, "package": 0, "node": 1,
         });

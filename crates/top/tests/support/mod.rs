@@ -24,6 +24,27 @@ pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     }
 }
 
+/// Asserts that the command without arguments prints its introduction, which contains the words.
+pub fn assert_introduction(command: &str, words: &[&str]) {
+    let output = run(command, &[]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    for word in words {
+        assert!(out.contains(word), "{word} is missing in:\n{out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    assert!(output.stderr.is_empty());
+}
+
+/// Asserts that the command prints its help and its version as data. `name` is a subcommand.
+pub fn assert_help_is_data(command: &str, name: &str) {
+    for args in [["--help"].as_slice(), &["--version"], &[name, "--help"], &["help", name]] {
+        let output = run(command, args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+    }
+}
+
 /// Asserts that the command succeeds even if no process reads its help.
 pub fn assert_help_into_closed_pipe(command: &str) {
     let mut child = Command::new(command)

@@ -53,11 +53,8 @@ fn detect_case(settings: &Settings) -> Case {
         let interrupt = settings.interrupt.clone();
         Variant::ours(name, move || {
             let latencies = detect(sleep, rounds, &interrupt)?;
-            Ok(latencies.map(|latencies| {
-                let mut sample = Sample::default();
-                sample.set_percentiles(latencies, [(50.0, P50), (90.0, P90), (100.0, LONGEST)]);
-                sample
-            }))
+            let percentiles = [(50.0, P50), (90.0, P90), (100.0, LONGEST)];
+            Ok(latencies.map(|it| Sample::default().with_percentiles(it, percentiles)))
         })
     };
     let limit =

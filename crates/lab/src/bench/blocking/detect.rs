@@ -15,9 +15,7 @@ use crate::harness::latency::Latencies;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// The item sleeps inside `workqueue::blocking`.
     Announced,
-    /// The item sleeps without notifying the pool.
     Unannounced,
 }
 
@@ -30,7 +28,6 @@ impl Sleep {
     }
 }
 
-/// Starts a pool of the given scope, whose waiters do not help.
 pub fn start(scope: AffinityScope) -> Result<Ours, Stop> {
     let set = |builder: Builder| builder.affinity(scope).help(false);
     Ours::build(&find_cpus()?, Params::default(), set)
@@ -70,7 +67,7 @@ pub fn detect(
             .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
         // The pause lets all workers park before the next round.
-        queue.drain().map_err(|error| Stop::because("cannot drain", error))?;
+        queue.drain().map_err(Stop::because("cannot drain"))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);

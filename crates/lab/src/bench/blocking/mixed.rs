@@ -22,9 +22,7 @@ const SLEEP: Duration = Duration::from_millis(5);
 pub struct Mixed {
     /// The time from queueing the first item to the completion of the last.
     pub makespan: Duration,
-    /// The number of threads that the pool added.
     pub threads: u64,
-    /// The CPU time of the manager thread of afterwork.
     pub manager: Option<Duration>,
 }
 

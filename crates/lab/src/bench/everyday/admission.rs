@@ -24,7 +24,6 @@ pub struct Permits {
 }
 
 impl Bounded {
-    /// Starts a queue with capacity [`ROOM`] that runs up to `workers` items at once.
     pub fn start(topology: &Topology, workers: usize) -> Result<Self, Stop> {
         let max_active = u32::try_from(workers).unwrap_or(1);
         let set = |it: afterwork::workqueue::Builder| it.capacity(ROOM).max_active(max_active);

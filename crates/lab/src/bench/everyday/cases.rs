@@ -137,7 +137,6 @@ const FLOOD_QUICK: usize = 50_000;
 const NUMBERS: usize = 64 << 20;
 const NUMBERS_QUICK: usize = 8 << 20;
 const EMPTY: u64 = 1_000_000;
-/// The duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
 /// The number of tasks, and the shortest sleep. All tasks start to sleep before the first one
@@ -145,7 +144,6 @@ const IDLE_QUICK: Duration = Duration::from_millis(300);
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
-/// The number of threads with timeouts, and the number of timeouts of each thread.
 const CLIENTS: usize = 8;
 const TIMEOUTS_EACH: usize = 1_000_000;
 const TIMEOUTS_QUICK: usize = 100_000;
@@ -453,7 +451,6 @@ impl Numbers {
     }
 }
 
-/// Returns a run that floods a new pool and measures the growth of the process's memory.
 fn flooded<P: OneShotPool + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<P, Stop> + 'static,
@@ -462,12 +459,10 @@ fn flooded<P: OneShotPool + 'static>(
     Box::new(move || {
         let before = Size::now()?;
         let pool = OneShot(start()?, Waiting::Parks);
-        let mut sample = shape.run(&pool)?;
-        if let Some(sample) = &mut sample {
-            let grown = Size::now()?.resident.saturating_sub(before.resident);
-            sample.set(RESIDENT, grown as f64);
-        }
-        Ok(sample)
+        let Some(mut sample) = shape.run(&pool)? else { return Ok(None) };
+        let grown = Size::now()?.resident.saturating_sub(before.resident);
+        sample.set(RESIDENT, grown as f64);
+        Ok(Some(sample))
     })
 }
 

@@ -17,7 +17,6 @@ use crate::harness::switches::Usage;
 /// The number of items before the measurement, which ensure that all threads have started.
 const WARM_UP: u32 = 10;
 
-/// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
 pub fn run(
     pool: &impl OneShotPool,
     (period, span): (Duration, Duration),
@@ -48,10 +47,11 @@ pub fn run(
     let before = Usage::now();
     let wall = pace(items, &mut to_run)?;
     let spent = Usage::now().since(before);
-    let mut sample = Sample::of([
-        (CPU_SHARE, spent.cpu_ns as f64 / wall.as_nanos() as f64),
-        (SWITCHES, spent.switches() as f64 / f64::from(items)),
-    ]);
-    sample.set_percentiles(to_run, [(50.0, TO_RUN_P50), (99.0, TO_RUN_P99)]);
-    Some(sample)
+    Some(
+        Sample::of([
+            (CPU_SHARE, spent.cpu_ns as f64 / wall.as_nanos() as f64),
+            (SWITCHES, spent.switches() as f64 / f64::from(items)),
+        ])
+        .with_percentiles(to_run, [(50.0, TO_RUN_P50), (99.0, TO_RUN_P99)]),
+    )
 }

@@ -23,9 +23,7 @@ const HALF: Duration = Duration::from_millis(20);
 /// it.
 const THREADS: usize = 2;
 
-/// A pool that runs requests, each of which may split its work in two.
 pub trait Splits: Clone + Send + 'static {
-    /// Runs `request` later.
     fn submit(&self, request: impl FnOnce() + Send + 'static);
 
     /// Runs both halves, the second one on another thread, and waits for both.
@@ -67,7 +65,7 @@ impl Splits for Rayon {
 pub fn ours() -> Result<Workqueue, Stop> {
     let queue = Workqueue::builder("locked").max_active(THREADS as u32);
     let queue = queue.build();
-    queue.map_err(|error| Stop::because("cannot build our workqueue", error))
+    queue.map_err(Stop::because("cannot build our workqueue"))
 }
 
 /// Runs the requests, and returns the time until the last one ended. Returns `None` if they

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 /// The longest slice that is summed without splitting, which takes a few microseconds.
 const SMALLEST: usize = 16 * 1024;
 
-/// The number of measured rounds, after one warm-up round.
 pub const TIMES: u32 = 3;
 
 /// Calls `sum` several times and returns the mean time. Returns `None` if any result differs from
@@ -30,7 +29,6 @@ pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
     sum.unwrap_or(0)
 }
 
-/// Sums halves recursively with `join`.
 pub fn by_join(queue: &Workqueue, numbers: &[u64]) -> u64 {
     if numbers.len() <= SMALLEST {
         return numbers.iter().sum();

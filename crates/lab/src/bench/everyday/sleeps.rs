@@ -19,7 +19,6 @@ use crate::harness::switches::Usage;
 /// The sampling interval: one in this many sleeps is timed.
 const SAMPLE_EVERY: usize = 16;
 
-/// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Ours,
@@ -97,7 +96,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
 pub fn runtime(workers: usize) -> Result<Runtime, Stop> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build();
-    runtime.map_err(|error| Stop::because("cannot start tokio", error))
+    runtime.map_err(Stop::because("cannot start tokio"))
 }
 
 fn measured(

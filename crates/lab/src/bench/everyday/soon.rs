@@ -30,7 +30,7 @@ fn measured(mut change: impl FnMut(), saves: &AtomicU64, end: impl FnOnce()) -> 
 
 pub fn ours() -> Result<Sample, Stop> {
     let queue = Workqueue::builder("soon").build();
-    let queue = queue.map_err(|error| Stop::because("cannot build our workqueue", error))?;
+    let queue = queue.map_err(Stop::because("cannot build our workqueue"))?;
     let saves: Arc<AtomicU64> = Arc::default();
     let counted = Arc::clone(&saves);
     let save = DelayedWork::new(move || _ = counted.fetch_add(1, Ordering::Relaxed));

@@ -17,7 +17,6 @@ use crate::harness::case::Sample;
 /// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
 
-/// A state that closures use one at a time: a counter.
 pub trait Serial: Sized {
     type Pool;
 
@@ -67,7 +66,6 @@ impl Serial for Ordered {
     }
 }
 
-/// Tasks that lock tokio's fair mutex.
 pub struct Locked(Arc<Mutex<usize>>);
 
 impl Serial for Locked {
@@ -86,7 +84,6 @@ async fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) {
     count(&mut *state.lock().await, usize::MAX, latch);
 }
 
-/// Creates `nr_states` states, uses each [`ROUNDS`] times, and drops them.
 pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Option<Sample>, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let mut states = Vec::with_capacity(nr_states);

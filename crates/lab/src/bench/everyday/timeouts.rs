@@ -15,12 +15,10 @@ use super::cases::{CPU_PER_TIMEOUT, TIMEOUTS_PER_S};
 use crate::harness::case::Sample;
 use crate::harness::switches::Usage;
 
-/// A timeout that is longer than any run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs `count` operations, each with an afterwork timeout, on each of `nr_threads` threads.
 pub fn ours(nr_threads: usize, count: usize) -> Result<Sample, Stop> {
-    Registry::global().map_err(|error| Stop::because("cannot create a registry", error))?;
+    Registry::global().map_err(Stop::because("cannot create a registry"))?;
     Ok(measured(nr_threads, count, || {
         (0..count).for_each(|_| within(timeout(LIMIT, operation())));
     }))
@@ -53,7 +51,6 @@ fn within<E>(limited: impl Future<Output = Result<(), E>>) {
     assert!(is_pending && matches!(ended, Poll::Ready(Ok(()))));
 }
 
-/// Calls `work`, which has `count` timeouts, on each of `nr_threads` threads.
 fn measured(nr_threads: usize, count: usize, work: impl Fn() + Sync) -> Sample {
     let start = Barrier::new(nr_threads + 1);
     let before = Usage::now();

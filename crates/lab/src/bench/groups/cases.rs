@@ -60,7 +60,6 @@ const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS
 /// The duration of a run of `parts`. The longest item takes 10 ms.
 const TIME: Duration = Duration::from_secs(2);
 const TIME_QUICK: Duration = Duration::from_millis(200);
-/// The time for which items are timed, both without the flood and during it.
 const REQUESTS: Duration = Duration::from_millis(500);
 const REQUESTS_QUICK: Duration = Duration::from_millis(50);
 /// The numbers of items of the single producer, one at a time and in batches.
@@ -175,7 +174,6 @@ fn cost(settings: &Settings, name: &'static str, about: String, task: Task, leas
 enum Scene {
     /// All tenants keep at least this number of items in flight.
     Parts(usize),
-    /// The items of other tenants are timed while one tenant floods.
     Flood,
 }
 
@@ -188,14 +186,15 @@ impl Scene {
                 let off = parts.iter().map(|part| (part - 1.0).abs());
                 sample.set(WORST, off.fold(0.0, f64::max));
                 OF_DUE.into_iter().zip(parts).for_each(|(metric, part)| sample.set(metric, part));
+                sample
             }
             Self::Flood => {
                 let [alone, flooded] = tenants::flood(tenants, time);
-                sample.set_percentiles(alone, [(99.0, ALONE_P99)]);
-                sample.set_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)]);
+                sample
+                    .with_percentiles(alone, [(99.0, ALONE_P99)])
+                    .with_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)])
             }
         }
-        sample
     }
 }
 

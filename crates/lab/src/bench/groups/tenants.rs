@@ -37,7 +37,6 @@ pub fn shares(tenant: usize) -> usize {
     tenant + 1
 }
 
-/// Pools that run the items of all tenants.
 pub trait Tenants: Send + Sync + 'static {
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static);
 }
@@ -53,15 +52,15 @@ pub struct Queues {
 impl Queues {
     /// Builds the queues. Each tenant has a group with its shares, or the queues are in no group.
     pub fn start(topology: &Topology, grouped: bool) -> Result<Self, Stop> {
-        let failed = |error| Stop::because("cannot build a tenant's queue", error);
+        let failed = Stop::because("cannot build a tenant's queue");
         let pools = Pools::start(topology, Params::default())?;
         let tenant = |tenant| {
             let group = Group::builder("tenant").shares(shares(tenant) as u32);
-            let group = group.build_in(&pools).map_err(failed)?;
+            let group = group.build_in(&pools).map_err(&failed)?;
             let build = || {
                 let builder = Workqueue::builder("tenant");
                 let builder = if grouped { builder.group(&group) } else { builder };
-                builder.build_in(&pools).map_err(failed)
+                builder.build_in(&pools).map_err(&failed)
             };
             Ok([build()?, build()?])
         };
@@ -101,11 +100,9 @@ impl Tenants for Semaphores {
     }
 }
 
-/// A pool for each tenant, with one thread per share.
 pub struct PoolEach<P>(Vec<P>);
 
 impl<P> PoolEach<P> {
-    /// Starts the pools, each with the given number of threads.
     pub fn start(start: impl Fn(usize) -> Result<P, Stop>) -> Result<Self, Stop> {
         Ok(Self((0..NR_TENANTS).map(|it| start(shares(it))).collect::<Result<_, _>>()?))
     }
@@ -182,7 +179,6 @@ impl<T: Tenants> Arena<T> {
         self.done.each_ref().map(|it| it.load(Ordering::Relaxed))
     }
 
-    /// Ends the run, and drops the pools after the last item.
     fn end(self: Arc<Self>, in_flight: &InFlight) {
         self.is_over.store(true, Ordering::Relaxed);
         while in_flight.load(Ordering::Acquire) > 0 {
@@ -212,7 +208,6 @@ pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_T
     std::array::from_fn(|it| used[it] as f64 / all / (shares(it) as f64 / all_shares))
 }
 
-/// Times items for `time` without a flood, and for `time` during a flood.
 pub fn flood<T: Tenants>(tenants: T, time: Duration) -> [Latencies; 2] {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());

@@ -50,9 +50,7 @@ const SYSTEM_16: &str = "system-16";
 /// all CPUs.
 const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
-/// One queue for each subsystem.
 const OURS: &str = "afterwork";
-/// One queue with shares for each subsystem.
 const SHARING: &str = "afterwork shares";
 /// One queue in its own registry for each subsystem, so that each has its own pool.
 const POOL_EACH: &str = "afterwork pool each";
@@ -69,7 +67,6 @@ const NR_JOINS_QUICK: usize = 512;
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
 
-/// The number of items of each subsystem in flight, which is twice its limit.
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
 /// The number of items of each subsystem in a run, which takes a few tenths of a second.
@@ -109,7 +106,6 @@ impl Setting {
         self.settings.size(self.args.items, default, quick)
     }
 
-    /// Returns a drive of `items` items for each crew.
     fn drive(&self, items: usize, on_their_way: usize, every: Option<Duration>) -> Drive {
         Drive { items, on_their_way, every, interrupt: self.settings.interrupt.clone() }
     }
@@ -120,11 +116,10 @@ impl Setting {
         let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {
             Registry::new(topology.clone(), params.clone())
-                .map_err(|error| Stop::because("cannot start a registry", error))
+                .map_err(Stop::because("cannot start a registry"))
         }
     }
 
-    /// Returns a function that creates a queue for each subsystem in one registry.
     fn queues(&self, describe: fn(Builder) -> Builder) -> impl Fn() -> Crews + 'static {
         let registry = self.registry();
         move || {
@@ -252,7 +247,6 @@ fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<C
     Case { about, variants, claims, ..Case::new(BENCH, name, ALL, HEADLINE) }
 }
 
-/// Returns a run that executes the body from `open` on the crews from `hire`.
 fn run(
     drive: &Drive,
     open: impl Fn() -> Result<Body, Stop> + 'static,
@@ -262,7 +256,6 @@ fn run(
     Box::new(move || drive.run(&hire, &open()?))
 }
 
-/// Returns a body that computes and sometimes waits for a device.
 fn mixed() -> Result<Body, Stop> {
     Ok(Arc::new(|number| {
         burn(COMPUTE_US);

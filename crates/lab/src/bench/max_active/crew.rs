@@ -13,7 +13,6 @@ pub const NAMES: [&str; 6] =
 
 pub const THREADS_8: &str = "threadpool-8";
 pub const THREADS_768: &str = "threadpool-768";
-/// `spawn_blocking` of tokio with at most 768 threads.
 pub const BLOCKING_768: &str = "spawn_blocking-768";
 pub const THREADS_EACH: &str = "threadpool each";
 /// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
@@ -31,7 +30,6 @@ pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Cr
     Ok(Arc::new(move |job| pool.submit(job)))
 }
 
-/// Creates a queue in `registry` that uses one pool for all CPUs.
 pub fn queue(
     registry: &Registry,
     max_active: usize,
@@ -41,5 +39,5 @@ pub fn queue(
         .affinity(AffinityScope::System)
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
-    queue.map_err(|error| Stop::because("cannot build a queue", error))
+    queue.map_err(Stop::because("cannot build a queue"))
 }

@@ -21,11 +21,9 @@ use crate::harness::switches::Usage;
 /// more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
-/// The parameters of a run: the number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
     pub items: usize,
-    /// The maximum number of items that are queued or running.
     pub on_their_way: usize,
     /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
     /// each other crew gets one item per interval.
@@ -42,7 +40,6 @@ struct Traffic {
 struct State {
     nr_there: usize,
     latencies: Latencies,
-    /// The error of the first item that failed.
     failed: Option<Stop>,
 }
 
@@ -92,15 +89,16 @@ impl Drive {
         for one in &traffic {
             latencies.absorb(one);
         }
-        let mut sample = Sample::of([
-            (ITEMS, items / seconds),
-            (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
-            (MEMORY, grown.resident as f64),
-            (SWITCHES, spent.switches() as f64 / items),
-            (CPU, spent.cpu_ns as f64 / items),
-        ]);
-        sample.set_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-        Ok(Some(sample))
+        Ok(Some(
+            Sample::of([
+                (ITEMS, items / seconds),
+                (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
+                (MEMORY, grown.resident as f64),
+                (SWITCHES, spent.switches() as f64 / items),
+                (CPU, spent.cpu_ns as f64 / items),
+            ])
+            .with_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]),
+        ))
     }
 
     fn drive(&self, crew: &Crew, body: &Body) -> Result<Latencies, Stop> {
@@ -199,7 +197,6 @@ impl Traffic {
     }
 }
 
-/// The handle to a driver thread, or the error if it could not be started.
 type Driver<'scope, T> = Result<thread::ScopedJoinHandle<'scope, Result<T, Stop>>, Stop>;
 
 fn started<'scope, T: Send + 'scope>(
@@ -207,7 +204,7 @@ fn started<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
 ) -> Driver<'scope, T> {
     let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(|error| Stop::because("cannot start a driver thread", error))
+    driver.map_err(Stop::because("cannot start a driver thread"))
 }
 
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
@@ -215,7 +212,6 @@ fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     driver?.join().unwrap_or_else(panicked)
 }
 
-/// Keeps the CPU busy for `us` microseconds of wall-clock time.
 pub fn burn(us: u64) {
     let end = cycles() + us * cycles_per_us();
     while cycles() < end {

@@ -16,15 +16,12 @@ const GOING: Duration = Duration::from_secs(2);
 
 const KIB: u64 = 1024;
 
-/// The number of threads and the resident memory of this process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The number of threads, including the main thread.
     pub threads: u64,
     pub resident: u64,
 }
 
-/// A thread that samples the size until the result is requested.
 pub struct Gauge {
     before: Size,
     stop: Arc<AtomicBool>,
@@ -34,7 +31,7 @@ pub struct Gauge {
 impl Size {
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
-            .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
+            .map_err(Stop::because("cannot read /proc/self/status"))?;
         Ok(Self { threads: field(&status, "Threads:"), resident: field(&status, "VmRSS:") * KIB })
     }
 
@@ -66,7 +63,6 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts sampling after threads of earlier runs have exited.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -81,7 +77,7 @@ impl Gauge {
                 }
                 most
             })
-            .map_err(|error| Stop::because("cannot start the gauge", error))?;
+            .map_err(Stop::because("cannot start the gauge"))?;
         Ok(Self { before, stop, looker })
     }
 

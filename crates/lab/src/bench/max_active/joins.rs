@@ -34,7 +34,6 @@ const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero"
 /// evicted.
 const NR_JOINS: usize = 512;
 
-/// The memory alignment that devices require for direct reads.
 const ALIGN: usize = 4096;
 
 pub struct Table {
@@ -47,17 +46,14 @@ pub struct BufferPool {
     kept: Mutex<LruCache<usize, Arc<Block>>>,
 }
 
-/// Memory for one block, aligned for direct reads.
 struct Block {
     room: Vec<u8>,
     start: usize,
 }
 
 impl Table {
-    /// Creates and fills an unnamed file in `dir`.
     pub fn create(dir: &Path) -> Result<Self, Stop> {
-        Self::with_joins(dir, NR_JOINS)
-            .map_err(|error| Stop::because("cannot make the file to read from", error))
+        Self::with_joins(dir, NR_JOINS).map_err(Stop::because("cannot make the file to read from"))
     }
 
     fn with_joins(dir: &Path, nr_joins: usize) -> io::Result<Self> {
@@ -94,7 +90,6 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Returns block `number`, and reads it if it is not in the pool.
     fn block(&self, number: usize) -> Result<Arc<Block>, Stop> {
         let kept = || self.kept.lock().expect("no thread panics under it");
         if let Some(block) = kept().get(&number) {
@@ -103,7 +98,7 @@ impl BufferPool {
         let mut block = Block::new();
         let offset = (number * BLOCK) as u64;
         workqueue::blocking(|| self.table.file.read_exact_at(block.bytes_mut(), offset))
-            .map_err(|error| Stop::because("cannot read the file of blocks", error))?;
+            .map_err(Stop::because("cannot read the file of blocks"))?;
         let block = Arc::new(block);
         let forgotten = kept().push(number, block.clone());
         drop(forgotten);
@@ -140,7 +135,6 @@ mod tests {
         BufferPool::new(Arc::new(table))
     }
 
-    /// Returns `true` for each block of join `number` that is in the pool.
     fn kept(pool: &BufferPool, number: usize) -> Vec<bool> {
         let kept = pool.kept.lock().unwrap();
         let blocks = number * NR_INNER..(number + 1) * NR_INNER;

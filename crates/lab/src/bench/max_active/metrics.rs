@@ -6,13 +6,9 @@ pub const ITEMS: Metric = higher("items_per_s", "1/s", ("", "items/s"), 1.0);
 /// The time from just before an item is queued until it completes.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_MS);
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_MS);
-/// The maximum number of threads of the crews.
 pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-/// The maximum growth of the process's resident memory.
 pub const MEMORY: Metric = lower("memory_growth", "bytes", ("", "MiB"), MIB);
-/// The number of context switches of the whole process.
 pub const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
-/// The CPU time of the whole process.
 pub const CPU: Metric = lower("cpu_per_item", "ns/item", ("", "cpu us"), NS_PER_US);
 
 pub const HEADLINE: &str = ITEMS.name;

@@ -9,7 +9,6 @@ pub const BURST: usize = 32;
 pub trait Fifo {
     type Item;
 
-    /// Returns `count` ends for producers, and the consumer's end.
     fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>);
 }
 
@@ -28,7 +27,6 @@ pub trait Popper<T> {
     fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize;
 }
 
-/// Implements [`Popper::pop_up_to`] with a function that pops one item.
 #[inline(always)]
 pub fn one_by_one<T>(
     max: usize,

@@ -31,7 +31,6 @@ use crate::bench::workqueue::producers::spawn;
 /// mutex of the home would affect the figure. With more, producers would run out of items.
 const RETURN: usize = 128;
 
-/// The maximum number of items that the consumer pops at once.
 const POP: usize = 128;
 
 /// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
@@ -43,7 +42,6 @@ pub struct Flow {
     pub producers: usize,
     /// The number of timed items of all producers together.
     pub items: usize,
-    /// The way in which the consumer polls an empty queue.
     pub polling: Polling,
     /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
@@ -54,7 +52,6 @@ pub struct Flow {
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
-    /// A flag that is set to stop the producers.
     stop: AtomicBool,
     nr_pushing: CachePadded<AtomicUsize>,
 }
@@ -110,7 +107,6 @@ impl Flow {
         Ok(ns_per_item)
     }
 
-    /// Pops until all timed items have arrived, and returns the nanoseconds per item.
     fn consume<I: Item>(
         &self,
         popper: &mut impl Popper<I>,
@@ -180,7 +176,6 @@ impl<I: Item> Ground<I> {
         items
     }
 
-    /// Pops the remaining items after the producers were stopped.
     fn pop_the_rest(&self, popper: &mut impl Popper<I>, returns: &mut Returns<'_, I>) {
         let mut backoff = Backoff::new(Polling::Paused);
         loop {
@@ -228,7 +223,6 @@ struct Returns<'g, I> {
 struct Way<'g, I> {
     home: &'g Home<I>,
     items: Vec<I>,
-    /// The number of the item that must be popped next.
     next: usize,
 }
 
@@ -273,7 +267,6 @@ mod tests {
     #[derive(Default)]
     struct Plain {
         items: Mutex<std::collections::VecDeque<Tag>>,
-        /// The producer whose items are lost.
         loses: Option<usize>,
     }
 

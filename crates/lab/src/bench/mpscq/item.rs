@@ -20,7 +20,6 @@ impl Tag {
     const FIELD_MASK: u64 = (1 << Self::FIELD) - 1;
     const ONE_PUSH: u64 = 1 << (2 * Self::FIELD);
 
-    /// Creates the tag of item `number` of the producer at `home`.
     pub fn new(home: usize, number: usize) -> Self {
         let (home, number) = (home as u64, number as u64);
         debug_assert!(home <= Self::FIELD_MASK && number <= Self::FIELD_MASK);

@@ -20,8 +20,6 @@ pub const ALL: &[Metric] = &[
     lower("ns_tight_8", NS, ("tight", "8"), 1.0),
 ];
 
-/// Returns each metric with its number of producers, and with the way in which its consumer polls
-/// an empty queue.
 pub fn flows() -> impl Iterator<Item = (Metric, Polling, usize)> {
     let flows = |polling| [1, 2, 4, MAX_PRODUCERS].map(|producers| (polling, producers));
     let flows = [Polling::Paused, Polling::Tight].into_iter().flat_map(flows);

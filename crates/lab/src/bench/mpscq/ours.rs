@@ -11,7 +11,6 @@ use super::stock;
 
 type Hung = Node<Cell<Tag>>;
 
-/// A queue that is pushed to and popped from one item at a time.
 #[derive(Debug, Default)]
 pub struct Single(Queue<Hung>);
 
@@ -28,7 +27,6 @@ pub struct Chained(Queue<Hung>);
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
-/// A mailbox that carries tags by value and recycles its blocks.
 pub struct Mail(Mailbox<Tag>);
 
 pub struct ChainPusher<'q> {
@@ -89,7 +87,6 @@ impl Pusher<item::Ours> for ChainPusher<'_> {
 }
 
 impl Mail {
-    /// Creates a mailbox that keeps enough blocks for all items of `producers`.
     pub fn for_producers(producers: usize) -> Self {
         Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
     }

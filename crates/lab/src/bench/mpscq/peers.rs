@@ -22,7 +22,6 @@ pub const CROSSBEAM: &str = "crossbeam";
 pub const STD: &str = "std";
 pub const FLUME: &str = "flume";
 pub const KANAL: &str = "kanal";
-/// tokio's unbounded mpsc channel, without a runtime.
 pub const TOKIO: &str = "tokio";
 
 pub struct Cordyceps(MpscQueue<Hung>);

@@ -5,7 +5,6 @@ use std::thread;
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
 
-/// The way in which the consumer polls an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
     /// The consumer polls again at once. Each poll takes the cache line that a producer is about to
@@ -41,7 +40,6 @@ impl Backoff {
         self.misses = 0;
     }
 
-    /// Records a failed poll. Returns `true` if the thread yielded its CPU.
     #[inline]
     pub fn miss(&mut self) -> bool {
         self.misses += 1;

@@ -26,12 +26,10 @@ pub enum Layout {
 /// The items of several producers, used by one run after another.
 pub struct Stock<I> {
     homes: Vec<Vec<I>>,
-    /// Unused items that occupy the memory between scattered items.
     _spacers: Vec<I>,
 }
 
 impl<I: Item> Stock<I> {
-    /// Creates [`ITEMS`] items for each of `producers`.
     pub fn new(producers: usize, layout: Layout) -> Self {
         let wanted = producers * ITEMS;
         let (used, spacers): (Vec<I>, _) = match layout {
@@ -87,7 +85,6 @@ impl<I: Item> Stock<I> {
     }
 }
 
-/// Creates items, sorted by address.
 fn by_address<I: Item>(count: usize) -> Vec<I> {
     let mut items: Vec<I> = (0..count).map(|_| I::make()).collect();
     items.sort_by_key(Item::address);
@@ -99,10 +96,8 @@ mod tests {
     use super::*;
     use crate::bench::mpscq::item::{Boxed, Cordyceps, Ours};
 
-    /// The number of bytes in a cache line of most machines.
     const LINE: usize = 64;
 
-    /// Returns the median distance between an item and the next one pushed.
     fn distance<I: Item>(layout: Layout) -> usize {
         let stock = Stock::<I>::new(2, layout);
         let addresses: Vec<usize> = stock.homes[0].iter().map(Item::address).collect();

@@ -120,13 +120,12 @@ impl Beside {
                 caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let nr_operations =
                 owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let mut sample = Sample::of([
+            Sample::of([
                 (CALLS, nr_calls as f64 / took.as_secs_f64()),
                 (OPERATIONS, nr_operations as f64 / took.as_secs_f64()),
                 (CALLER_CPU, cpu_ns as f64 / nr_calls as f64),
-            ]);
-            sample.set_percentiles(waits, [(50.0, CALL_P50), (100.0, CALL_MAX)]);
-            sample
+            ])
+            .with_percentiles(waits, [(50.0, CALL_P50), (100.0, CALL_MAX)])
         })
     }
 }

@@ -1,7 +1,6 @@
 //! A cache of objects, like an allocator's cache for one CPU. The free list is a ring, so only
 //! allocations are measured: an object is free again once all others have been allocated.
 
-/// The number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
 const NONE: u32 = u32::MAX;
@@ -21,14 +20,12 @@ fn shuffled(len: usize) -> Vec<u32> {
     all
 }
 
-/// The free objects of one CPU.
 pub struct Cache {
     first: u32,
     objects: Box<[Object]>,
 }
 
 impl Cache {
-    /// Creates a cache of `len` free objects, shuffled within their slabs.
     pub fn new(len: usize) -> Self {
         let order = shuffled(len);
         let new = || Object { next: NONE };

@@ -11,12 +11,10 @@ pub struct Interrupts {
     pub resched: u64,
     /// The number of requests by another CPU to call a function, such as a barrier or a TLB flush.
     pub call: u64,
-    /// Interrupts by devices, and all others.
     pub other: u64,
 }
 
 impl Interrupts {
-    /// Reads the interrupt counters of a CPU. They are 0 if the system does not provide them.
     pub fn now(cpu: CpuId) -> Self {
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self::read(&table, cpu)

@@ -108,7 +108,8 @@ pub fn run(
         };
         let (attended, usage, waited_ns) = suffered;
         let sample = drains.map(|drains| {
-            let mut sample = Sample::of([
+            let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
+            Sample::of([
                 (SWITCHES, usage.switches() as f64),
                 (INVOLUNTARY, usage.preempted as f64),
                 (WAITED, waited_ns as f64),
@@ -117,10 +118,8 @@ pub fn run(
                 (RESCHED, interrupts.resched as f64),
                 (CALL, interrupts.call as f64),
                 (GAP, attended.longest as f64 * 1000.0 / cycles_per_us() as f64),
-            ]);
-            let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
-            sample.set_percentiles(drains, percentiles);
-            sample
+            ])
+            .with_percentiles(drains, percentiles)
         });
         let beside = ready.and_then(|()| span.judge(&[attended]));
         Ok(beside.map(|()| sample))
@@ -183,7 +182,6 @@ fn drain(
     Some(latencies)
 }
 
-/// A thread on the victim's CPU that drains on request.
 struct Worker {
     asked: Arc<AtomicU64>,
     done: Arc<AtomicU64>,

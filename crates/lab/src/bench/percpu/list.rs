@@ -22,7 +22,6 @@ use super::cases::{
 /// used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
-/// Calls `with` with all guards.
 pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> Result<R, Stop> {
     let [queue, on_demand, every_op] = [Qpw::Queue, Qpw::OnDemand, Qpw::EveryOp].map(in_mode);
     let (queue, on_demand, every_op) = (queue?, on_demand?, every_op?);
@@ -73,10 +72,9 @@ fn in_mode(qpw: Qpw) -> Result<PerCpu<Cache>, Stop> {
 }
 
 pub(super) fn unmade(error: BuildError) -> Stop {
-    Stop::because("cannot create per-CPU data", error)
+    Stop::because("cannot create per-CPU data")(error)
 }
 
-/// Uses per-CPU data that is accessed by an owner.
 fn owned<const C: bool>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
     let owner = slots.cpus().iter().find_map(|cpu| slots.attach(cpu).ok());
     let owner = owner.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;

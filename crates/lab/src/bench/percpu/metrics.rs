@@ -2,21 +2,15 @@
 
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
-/// The number of cycles per object, measured with the cycle counter.
 pub const CYCLES: Metric = lower("cycles_per_alloc", "cycles", ("", "cycles"), 1.0);
-/// The time from the request for a drain until it is done.
 pub const DRAIN_P50: Metric = lower("drain_p50", "ns", (DRAIN, "p50"), NS_PER_US);
 pub const DRAIN_P99: Metric = lower("drain_p99", "ns", (DRAIN, "p99"), NS_PER_US);
 pub const DRAIN_MAX: Metric = lower("drain_max", "ns", (DRAIN, "max"), NS_PER_US);
-/// The longest pause of the victim's loop.
 pub const GAP: Metric = lower("victim_gap_max", "ns", (VICTIM, "gap us"), NS_PER_US);
-/// The number of times that the victim lost its CPU.
 pub const SWITCHES: Metric = lower("victim_switches", "1", (VICTIM, "switches"), 1.0);
-/// The number of times that the victim was preempted.
 pub const INVOLUNTARY: Metric = lower("victim_involuntary", "1", (VICTIM, "involuntary"), 1.0);
 /// The time that the victim waited for its CPU, as counted by the scheduler.
 pub const WAITED: Metric = lower("victim_waited", "ns", (VICTIM, "waited us"), NS_PER_US);
-/// The number of interrupts of the victim's CPU, including the timer.
 pub const INTERRUPTS: Metric = lower("victim_interrupts", "1", (VICTIM, "interrupts"), 1.0);
 pub const TIMER: Metric = lower("victim_interrupts_timer", "1", (OF_THESE, "timer"), 1.0);
 /// The number of requests by another CPU to schedule a different thread, among them.
@@ -44,12 +38,10 @@ pub const ISOLATION: &[Metric] = &[
     GAP,
 ];
 
-/// The number of calls per second on the slot of a busy owner.
 pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "calls/s"), 1.0);
 pub const CALL_P50: Metric = lower("call_p50", "ns", ("call ms", "p50"), NS_PER_MS);
 pub const CALL_MAX: Metric = lower("call_max", "ns", ("call ms", "max"), NS_PER_MS);
 pub const CALLER_CPU: Metric = lower("caller_cpu", "ns", ("caller", "CPU us/call"), NS_PER_US);
-/// The number of operations of the busy owner per second.
 pub const OPERATIONS: Metric = higher("operations_per_s", "1/s", ("owner", "ops/s"), 1.0);
 
 pub const BUSY: &[Metric] = &[CALLS, CALL_P50, CALL_MAX, CALLER_CPU, OPERATIONS];

@@ -36,7 +36,6 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Creates turns that run on `cpu`, or on any CPU if `None`.
     pub fn new(cpu: Option<CpuId>, interrupt: &Interrupt) -> Self {
         Self { cpu, interrupt: interrupt.clone(), cache: None, left: Vec::new() }
     }

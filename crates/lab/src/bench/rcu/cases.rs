@@ -59,7 +59,6 @@ pub struct RcuArgs {
     pub calls: Option<usize>,
 }
 
-/// The cases with single replacements: name, readers, and description.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
     ("replace-idle", readers(0, 0, 0), "no reader"),
     ("replace-32-idle", readers(32, 0, 0), "32 readers that block"),
@@ -76,7 +75,6 @@ const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// The number of sections in a run of `read`, and of callbacks in a run of `call`.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
 const SPAN: Duration = Duration::from_millis(300);
@@ -90,7 +88,6 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The maximum duration if `--calls` is given, for a thousand replacements of 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-/// A function that creates a flavor for each run.
 type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
@@ -109,11 +106,9 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 }
 
 struct Setting {
-    /// The number of replacements that was given on the command line.
     calls: Option<usize>,
     limit: Duration,
     nr_cpus: usize,
-    /// The divisor for all sizes.
     share: u32,
     interrupt: Interrupt,
 }
@@ -228,7 +223,6 @@ impl Setting {
 
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),
@@ -281,20 +275,17 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
 }
 
 fn latency(latencies: Latencies) -> Option<Sample> {
-    let mut sample = Sample::default();
-    sample.set(REPLACE_MEAN, latencies.mean_ns()?);
+    let mean = Sample::of([(REPLACE_MEAN, latencies.mean_ns()?)]);
     let [min, max] = [(0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
-    sample.set_percentiles(latencies, [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max]);
-    Some(sample)
+    let percentiles = [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max];
+    Some(mean.with_percentiles(latencies, percentiles))
 }
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
-    let mut sample = Sample::default();
-    let Some(calls) = flavor.calls() else { return Some(sample) };
-    sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
-    sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
-    sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);
-    Some(sample)
+    let Some(calls) = flavor.calls() else { return Some(Sample::default()) };
+    let many = Sample::of([(CALLS, scene::call_many(calls, count, interrupt)?)]);
+    let singly = many.with_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
+    Some(singly.with_percentiles(scene::barriers(calls), [(50.0, BARRIER)]))
 }
 
 fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {
@@ -302,10 +293,11 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
     Sample::beside(done, |done| {
         let (ns, latencies, read) = done?;
         let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
-        let mut sample = Sample::of([(BRIDGE, ns), (READS, reads_per_s)]);
         let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
-        sample.set_percentiles(latencies, percentiles);
-        Some(sample)
+        Some(
+            Sample::of([(BRIDGE, ns), (READS, reads_per_s)])
+                .with_percentiles(latencies, percentiles),
+        )
     })
 }
 

@@ -11,7 +11,6 @@ use crate::bench::settings::may_set_fifo;
 use crate::harness::claim::Claim;
 use crate::harness::metric::Metric;
 
-/// The flavor that the manual of liburcu recommends.
 const MEMB: &str = "urcu-memb";
 const EPOCH: &str = "crossbeam-epoch";
 
@@ -47,7 +46,6 @@ pub fn read() -> Vec<Claim> {
     judged([Claim::at_most(RCU, READ, MEMB, NOT_DEARER), Claim::at_most(RCU, READ, EPOCH, FIFTH)])
 }
 
-/// Returns claims about the kernel's changes to its fixed waits.
 fn kernel_ways(metric: Metric) -> Vec<Claim> {
     judged([
         Claim::at_most(EARLY_QS, metric, WAITS, ONE_WAIT_LESS),

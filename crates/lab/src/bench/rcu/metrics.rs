@@ -4,7 +4,6 @@ use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
 /// The time of a section that reads the value once.
 pub const READ: Metric = lower("read_ns", "ns", ("", "ns/read"), 1.0);
-/// The same time in cycles of the cycle counter.
 pub const READ_CYCLES: Metric = lower("read_cycles", "cycles", ("", "cycles"), 1.0);
 /// The time from the replacement until the old value is freed.
 pub const REPLACE_MEAN: Metric = lower("replace_mean", "ns", (REPLACE, "mean"), NS_PER_US);
@@ -12,17 +11,13 @@ pub const REPLACE_P50: Metric = lower("replace_p50", "ns", (REPLACE, "p50"), NS_
 pub const REPLACE_P95: Metric = lower("replace_p95", "ns", (REPLACE, "p95"), NS_PER_US);
 pub const REPLACE_MIN: Metric = lower("replace_min", "ns", (REPLACE, "min"), NS_PER_US);
 pub const REPLACE_MAX: Metric = lower("replace_max", "ns", (REPLACE, "max"), NS_PER_US);
-/// Replacements of all updaters together.
 pub const REPLACES: Metric = higher("replaces_per_s", "1/s", ("", "replaces/s"), 1.0);
 /// The number of sections of the readers during these replacements.
 pub const READS: Metric = higher("reads_per_s", "1/s", ("", "M reads/s"), MILLION);
-/// The number of callbacks that are queued and run per second.
 pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "M calls/s"), MILLION);
-/// The time from queueing a callback until it has run.
 pub const CALL_TO_RUN: Metric = lower("call_to_run_p50", "ns", ("", "us to run"), NS_PER_US);
 /// The time of a barrier while no callback is pending.
 pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us/barrier"), NS_PER_US);
-/// The time to add, configure and delete one bridge.
 pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us/bridge"), NS_PER_US);
 
 const REPLACE: &str = "replace us";

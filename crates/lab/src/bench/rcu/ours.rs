@@ -6,10 +6,8 @@ use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
-/// RCU readers of the process.
 pub const RCU: &str = "rcu";
 pub const SRCU: &str = "srcu";
-/// RCU readers of the process that report quiescent states.
 pub const QSBR: &str = "rcu-qsbr";
 
 /// The kernel's waits before 7.1: the driver's own quiescent state is late, and a callback wakes
@@ -44,16 +42,13 @@ pub fn with_kernel_ways() -> Vec<&'static str> {
 /// Three jiffies at 1000 Hz: the kernel's wait before each scan of readers.
 const FQS_MS: u32 = 3;
 
-/// A cell, its flavor, and the barrier of that flavor.
 struct Ours<T, F: rcu::Flavor> {
     cell: Rcu<T, F>,
     flavor: F,
     barrier: fn(&F),
-    /// The changes that apply while the flavor is measured.
     _way: Option<Way>,
 }
 
-/// A cell whose readers report quiescent states.
 struct Reporting<T>(Ours<T, Global>);
 
 /// A reader that reports quiescent states. It is online unless it has rested since its last read.
@@ -66,7 +61,6 @@ struct Loop<'a, T> {
 struct Way;
 
 impl Way {
-    /// Applies the changes of the variant `name`, if it has any.
     fn of(name: &str) -> Option<Self> {
         if name == NOT_BOOSTED {
             rcu::set_tunables(Tunables { boost: false, ..Tunables::default() });

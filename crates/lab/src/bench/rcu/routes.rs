@@ -2,14 +2,11 @@
 
 use lab_peers::reclaim::Value;
 
-/// The number of addresses that are always in the table.
 const NR_RESIDENT: u32 = 256;
-/// The number of addresses behind one bridge.
 const NR_BRIDGED: u32 = 16;
 /// The port of an address whose bridge is not configured.
 const DOWN: u32 = 0;
 
-/// One version of the table.
 #[derive(Clone, Debug)]
 pub struct Routes {
     routes: Vec<Route>,
@@ -21,14 +18,12 @@ struct Route {
     port: u32,
 }
 
-/// The operations on a bridge, in the order of its life cycle.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Adds its addresses, without a port.
     Add,
     /// Sets the port of its addresses.
     Configure,
-    /// Removes its addresses.
     Delete,
 }
 
@@ -42,7 +37,6 @@ impl Routes {
         Self::sorted((0..NR_RESIDENT).map(route).collect())
     }
 
-    /// Returns the version of the table after `step` of `bridge`.
     pub fn after(&self, step: Step, bridge: u32) -> Self {
         let first = NR_RESIDENT + bridge % NR_RESIDENT * NR_BRIDGED;
         let bridged: Vec<u32> = (first..first + NR_BRIDGED).map(spread).collect();

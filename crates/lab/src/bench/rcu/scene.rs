@@ -21,33 +21,29 @@ const BATCH: usize = 64;
 /// The sleep of readers in bursts. The system rounds it up to its shortest sleep.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// The minimum number of replacements. Fewer would give no distribution.
+/// Fewer replacements would give no distribution.
 const LEAST_CALLS: usize = 3;
 
 /// The maximum wait for a callback, because some callbacks run only if others follow.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The number of callbacks and barriers that are timed one by one.
 const NR_SINGLES: usize = 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readers {
     /// The number of threads that have read once and block.
     pub idle: usize,
-    /// The number of threads that read without a pause.
     pub busy: usize,
     /// The number of threads that repeatedly read `BATCH` batches and then sleep as briefly as the
     /// system allows.
     pub bursts: usize,
 }
 
-/// The work of the readers during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     pub nr_sections: u64,
     pub wall: Duration,
 }
 
-/// Limits of a series of single replacements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// The minimum number of replacements.

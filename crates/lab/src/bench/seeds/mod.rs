@@ -31,7 +31,6 @@ const PRODUCERS: usize = 8;
 const CALLS: usize = 100;
 const CALLS_QUICK: usize = 10;
 
-/// The names of the cases. No peers are measured.
 pub const MENU: Menu = Menu {
     cases: &[
         "lock-hold",
@@ -67,10 +66,8 @@ pub struct SeedsArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// The part of a run that a case gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// The number of repetitions. If time permits, it is that of the source.
     pub repeat: usize,
     /// The share of the time, relative to the shares of the other cases. It is about the number of
     /// seconds that the repetitions take on two CPUs, so that no case prevents another one from
@@ -92,7 +89,6 @@ pub fn part(case: &Case) -> Part {
     Part { repeat, weight }
 }
 
-/// Creates the selected cases, with the variants that the tables show.
 pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
     let scopes = AffinityScope::ALL.to_vec();
     let benches = [

@@ -2,7 +2,6 @@
 
 use super::sources::{Block, Column, Row, Show, Source};
 
-/// The tables, in the order of the output.
 pub const SOURCES: [Source; 5] = [
     Source {
         title: "000: the kernel's workqueue wakes workers after it has released the pool lock",

@@ -63,7 +63,6 @@ const MANY_CLIENTS: usize = 1024;
 /// copy, with smaller ones it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-/// The durations of warm-up and measurement of a service.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
@@ -84,7 +83,6 @@ const LONE_GAP: Duration = Duration::from_micros(500);
 /// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
-/// The number of items in a run, which is enough for a p99.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
@@ -274,13 +272,12 @@ fn woken<P: Post, R: Receive>(wake: &Wake, open: impl Fn() -> (P, R) + 'static) 
 fn woken_sample(woken: Woken) -> Sample {
     let items = woken.items as f64;
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
-    let mut sample = Sample::of([
+    Sample::of([
         (WAKEUPS, woken.owner.slept as f64 * 1000.0 / items),
         (OWNER_CPU, woken.owner.cpu_ns as f64 / items),
         (POST, post_us * 1000.0 / items),
-    ]);
-    sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-    sample
+    ])
+    .with_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)])
 }
 
 fn served_sample(served: &Served, posts: &Meter) -> Sample {

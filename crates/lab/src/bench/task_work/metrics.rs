@@ -2,7 +2,6 @@
 
 use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
-/// The number of times that the owner slept and was woken.
 pub const WAKEUPS: Metric = lower("wakeups_per_1000", "1/1000 items", ("", "wakes/1000"), 1.0);
 /// The time from just before the post until the owner has the item.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_US);
@@ -13,12 +12,10 @@ pub const POST: Metric = lower("post_mean", "ns", ("", "ns/post"), 1.0);
 pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"), 1.0);
 /// The bytes of received requests. Responses have the same size.
 pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
-/// The share of task work in the owner's CPU time.
 pub const SHARE: Metric = lower("task_work_share", "share", ("task work", "% of CPU"), PERCENT);
 /// The time of the workers' posts, relative to the owner's CPU time.
 pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
 pub const TASK_WORK: Metric = lower("task_work_per_item", "ns/item", ("task work", "ns/item"), 1.0);
-/// The number of items per drain that found any.
 pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);
 /// The number of sections of task work that were preempted. They are counted as the mean of the
 /// others.

@@ -6,7 +6,6 @@ use afterwork::mailbox::{Mailbox, Poster};
 
 use super::road::{Post, Receive};
 
-/// The maximum number of items that the owner takes at once.
 const DRAIN: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 
 /// The poster's end. The path ends when it is dropped.
 pub trait Post: Send {
-    /// Posts an item in the usual way of the path.
     fn post(&mut self, item: u64);
 
     /// Posts an item that wakes the owner at once, even if it waits for more items.
@@ -13,7 +12,6 @@ pub trait Post: Send {
     }
 }
 
-/// The owner's end.
 pub trait Receive: Send {
     /// Sleeps until items arrive, and passes them to `take`. Returns `false` when the path ends.
     fn receive(&mut self, take: impl FnMut(u64)) -> bool;

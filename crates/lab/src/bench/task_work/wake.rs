@@ -28,7 +28,6 @@ const SPINS_PER_YIELD: u32 = 1024;
 
 #[derive(Clone, Debug)]
 pub struct Wake {
-    /// The number of timed items.
     pub items: usize,
     pub burst: usize,
     pub gap: Duration,
@@ -39,12 +38,9 @@ pub struct Wake {
 }
 
 pub struct Woken {
-    /// The usage of the owner, from the first timed item to the end.
     pub owner: Usage,
-    /// The times from just before each post until the owner has the item.
     pub latencies: Latencies,
     pub post_cycles: u64,
-    /// The number of timed items.
     pub items: usize,
 }
 
@@ -162,7 +158,6 @@ mod tests {
         }
     }
 
-    /// A path that loses every tenth lazy item.
     struct Lossy(mpsc::Sender<u64>, u32);
 
     impl Post for Lossy {

@@ -22,14 +22,12 @@ pub struct Item {
     probe: Option<&'static Probe>,
 }
 
-/// Adjacent items that share a counter.
 struct Group {
     missing: CachePadded<AtomicUsize>,
     items: usize,
     latch: &'static Latch,
 }
 
-/// The times at which a sampled item was queued and ran.
 #[derive(Debug, Default)]
 struct Probe {
     queued: AtomicU64,
@@ -45,7 +43,6 @@ pub struct Batch {
 }
 
 impl Item {
-    /// Runs the item.
     #[inline]
     pub fn run(self) {
         if let Some(probe) = self.probe {
@@ -125,7 +122,6 @@ impl Batch {
         true
     }
 
-    /// Waits until every item has run.
     pub fn wait(&self) {
         self.latch.wait();
     }

@@ -71,7 +71,6 @@ const FAN_OUT_ITEMS: usize = 1_000_000;
 const SCOPES_QUICK: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
 
-/// The claimed ratios of reusable items to the best peer.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
 
@@ -103,20 +102,14 @@ impl Setting<'_> {
         match name {
             ONE_AT_A_TIME => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
+                let each = "waiting for every one";
                 self.against(
                     name,
-                    format!(
-                        "{producers} producers queue {items} items each, waiting for every one"
-                    ),
+                    format!("{producers} producers queue {items} items each, {each}"),
                     Task::one_at_a_time(producers, items),
                     |way| {
-                        vec![
-                            way,
-                            way.under_lock(),
-                            way.helped(),
-                            way.spawned(),
-                            way.helped().spawned(),
-                        ]
+                        let helped = way.helped();
+                        vec![way, way.under_lock(), helped, way.spawned(), helped.spawned()]
                     },
                     |workers, shape| {
                         let mut variants = self.by_one_word(shape);
@@ -242,18 +235,13 @@ impl Setting<'_> {
             (self.settings.topology.clone(), self.workers, shape.clone());
         let run = move || {
             let subject = Reusable(Ours::start(&topology, way, workers, true)?);
-            let mut sample = shape.run(&subject)?;
-            if let Some(sample) = &mut sample {
-                metrics::add_lock_hold(sample, &subject.0.lock_hold(), items);
-            }
+            let Some(mut sample) = shape.run(&subject)? else { return Ok(None) };
+            metrics::add_lock_hold(&mut sample, &subject.0.lock_hold(), items);
             // Without wake-ups, neither variant wakes under the lock.
-            let is_void = |sample: &Sample| sample.value(metrics::WAKEUPS) == Some(0.0);
-            Ok(match sample {
-                Some(sample) if is_void(&sample) => {
-                    Some(Sample::thrown_away(Absent("no worker was woken".into())))
-                }
-                sample => sample,
-            })
+            if sample.value(metrics::WAKEUPS) == Some(0.0) {
+                sample = Sample::thrown_away(Absent("no worker was woken".into()));
+            }
+            Ok(Some(sample))
         };
         Variant::ours(name, run)
     }
@@ -325,7 +313,6 @@ pub(in crate::bench) fn measured<S: Subject + 'static>(
     Box::new(move || shape.run(&start()?))
 }
 
-/// Returns the scopes in `asked` without duplicates, or the default ones.
 fn scopes(asked: &[AffinityScope], quick: bool) -> Vec<AffinityScope> {
     let mut scopes = match (asked, quick) {
         ([], true) => SCOPES_QUICK.to_vec(),

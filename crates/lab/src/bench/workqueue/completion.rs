@@ -17,9 +17,7 @@ const DONE: u32 = 2;
 /// compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// The waiter parks at once.
     Parks,
-    /// The waiter yields the CPU once, and then parks.
     Yields,
     /// The waiter polls a hundred times, yields the CPU eight times, and then parks.
     Looks,
@@ -35,7 +33,6 @@ pub struct Completion {
 impl Waiting {
     pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
 
-    /// Returns the number of polls, and the number of yields after them.
     const fn looks_and_yields(self) -> (u32, u32) {
         match self {
             Self::Parks => (0, 0),
@@ -44,7 +41,6 @@ impl Waiting {
         }
     }
 
-    /// Returns the suffix that this wait adds to the name of a pool.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Parks => "",
@@ -68,7 +64,6 @@ impl Completion {
         self.state.word().store(ARMED, Ordering::Relaxed);
     }
 
-    /// Marks the completion as done, and wakes the waiter if it sleeps.
     #[inline]
     pub fn complete(&self) {
         // The waiter may arm the completion again as soon as it reads DONE. A late wake-up is then
@@ -83,7 +78,6 @@ impl Completion {
         }
     }
 
-    /// Waits until the completion is done. Delays the sleep as `waiting` specifies.
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
@@ -123,7 +117,6 @@ impl Completion {
     }
 }
 
-/// A completion that is done after a number of arrivals.
 #[derive(Default)]
 pub struct Latch {
     missing: AtomicUsize,
@@ -137,7 +130,7 @@ impl Latch {
         self.done.arm();
     }
 
-    /// Counts one arrival. Returns `true` if it was the last one.
+    /// Returns `true` if this arrival was the last one.
     #[inline]
     pub fn arrive(&self) -> bool {
         // ORDER(latch): publish and consume along one word, both ends on this line. The last
@@ -151,7 +144,6 @@ impl Latch {
         last
     }
 
-    /// Waits until all arrivals have been counted.
     pub fn wait(&self) {
         self.done.wait();
     }

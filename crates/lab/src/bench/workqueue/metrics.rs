@@ -13,7 +13,6 @@ pub const COMPLETION_P95: &str = "completion_p95";
 
 pub const WAKEUPS: &str = "wakeups_per_item";
 
-/// The metrics of all cases except `lock-hold`, in table order.
 pub const ALL: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
     lower("enqueue_p50", "ns", ("enqueue µs", "p50"), NS_PER_US),
@@ -30,7 +29,6 @@ pub const ALL: &[Metric] = &[
 
 pub const LOCK_MEAN: &str = "lock_hold_mean";
 
-/// The metrics of `lock-hold`, in table order.
 pub const LOCK: &[Metric] = &[
     lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
     // This is not in the table, which would be too wide.
@@ -65,22 +63,23 @@ pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
 pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Latencies) -> Sample {
     const NS_PER_S: f64 = 1e9;
     let per_item = |count: u64| count as f64 / items as f64;
-    let mut sample = Sample::default();
-    sample.set(ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64);
-    sample.set_percentiles(
+    let spent = window.spent;
+    let mut sample = Sample::of([
+        (ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64),
+        ("switches_per_item", per_item(spent.switches())),
+        ("cpu_per_item", per_item(spent.cpu_ns)),
+    ])
+    .with_percentiles(
         enqueue,
         [(50.0, "enqueue_p50"), (95.0, "enqueue_p95"), (99.0, "enqueue_p99")],
-    );
-    sample.set_percentiles(
+    )
+    .with_percentiles(
         completion,
         [(50.0, "completion_p50"), (95.0, COMPLETION_P95), (99.0, "completion_p99")],
     );
-    sample.set("switches_per_item", per_item(window.spent.switches()));
-    sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
     if let Some(counts) = window.counts {
         sample.set(WAKEUPS, per_item(counts.wakeups));
-        let share = counts.lock_wait_ns as f64 / window.spent.cpu_ns as f64;
-        sample.set("lock_wait_share", share);
+        sample.set("lock_wait_share", counts.lock_wait_ns as f64 / spent.cpu_ns as f64);
     }
     sample
 }

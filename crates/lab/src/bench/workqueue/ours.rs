@@ -19,11 +19,9 @@ use super::subject::{Joins, OneShotPool, Subject};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub scope: AffinityScope,
-    /// The time at which a selected worker is woken.
     pub wake: WakeMode,
     /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 
@@ -74,7 +72,7 @@ pub struct Pools(Option<Registry>);
 impl Pools {
     pub fn start(topology: &Topology, params: Params) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params);
-        Ok(Self(Some(registry.map_err(|error| Stop::because("cannot start our pools", error))?)))
+        Ok(Self(Some(registry.map_err(Stop::because("cannot start our pools"))?)))
     }
 }
 
@@ -113,7 +111,6 @@ impl Ours {
         })
     }
 
-    /// Starts a workqueue with other parameters, which `set` configures.
     pub fn build(
         topology: &Topology,
         params: Params,
@@ -131,7 +128,7 @@ impl Ours {
         let pools = Pools::start(topology, params)?;
         let queue = set(&pools, Workqueue::builder("lab"))
             .and_then(|builder| builder.build_in(&pools))
-            .map_err(|error| Stop::because("cannot build our workqueue", error))?;
+            .map_err(Stop::because("cannot build our workqueue"))?;
         Ok(Self { queue, pools })
     }
 
@@ -139,7 +136,6 @@ impl Ours {
         &self.pools
     }
 
-    /// Returns the hold times of the pool locks during enqueues since the start.
     pub fn lock_hold(&self) -> Histogram {
         self.registry().lock_hold()
     }

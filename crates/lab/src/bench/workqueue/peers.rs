@@ -15,10 +15,8 @@ pub struct Tokio(pub tokio::runtime::Runtime);
 /// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
-/// A separate rayon pool. Each item is a `spawn` call.
 pub struct Rayon(pub rayon::ThreadPool);
 
-/// A pool of the crate threadpool. Each item is an `execute` call.
 pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -39,7 +37,7 @@ impl Tokio {
             .worker_threads(workers)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start tokio", error))
+            .map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -68,13 +66,12 @@ impl Joins for Tokio {
 impl SpawnBlocking {
     pub const NAME: &str = "spawn_blocking";
 
-    /// Starts a runtime with at most `most` threads for blocking calls.
     pub fn start(most: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(most)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start tokio", error))
+            .map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -87,13 +84,12 @@ impl OneShotPool for SpawnBlocking {
 impl Rayon {
     pub const NAME: &str = "rayon";
 
-    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
             .build()
             .map(Self)
-            .map_err(|error| Stop::because("cannot start rayon", error))
+            .map_err(Stop::because("cannot start rayon"))
     }
 }
 
@@ -120,7 +116,6 @@ impl Joins for Rayon {
 impl ThreadPool {
     pub const NAME: &str = "threadpool";
 
-    /// Starts a pool with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Ok(Self(threadpool::ThreadPool::new(workers)))
     }
@@ -163,7 +158,7 @@ impl Crossbeam {
             let worker = thread::Builder::new()
                 .name("crossbeam-pool".into())
                 .spawn(move || receiver.iter().for_each(|job| job()))
-                .map_err(|error| Stop::because("cannot start the crossbeam pool", error))?;
+                .map_err(Stop::because("cannot start the crossbeam pool"))?;
             pool.workers.push(worker);
         }
         Ok(pool)

@@ -11,14 +11,10 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::Usage;
 
-/// The measurements between the start of the first producer and the end of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// The CPU time and context switches of all threads of this process.
     pub spent: Usage,
-    /// Difference of the pool's counts, if it has any.
     pub counts: Option<Counts>,
 }
 
@@ -34,11 +30,9 @@ pub struct Gate<'g> {
     barrier: &'g Barrier,
 }
 
-/// The start and end of the measured work of one producer, in nanoseconds.
 pub type Stretch = Range<u64>;
 
 impl Gate<'_> {
-    /// Waits until all producers are ready, runs `work`, and waits until all have finished.
     pub fn pass<T>(&self, work: impl FnOnce() -> T) -> (T, Stretch) {
         self.barrier.wait(); // All are ready: the counters are read now.
         self.barrier.wait(); // Go.
@@ -112,7 +106,6 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
 }
 
-/// Pins the calling thread to `cpu`. Ends the process if that fails.
 pub(in crate::bench) fn pin_to(cpu: CpuId) {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if let Err(error) = sync::cpu::set_affinity(None, &cpus) {

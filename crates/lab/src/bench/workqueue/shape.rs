@@ -38,11 +38,7 @@ pub enum Task {
     OneAtATime { items: usize, completions: Vec<&'static Completion> },
     /// Each producer repeatedly queues a batch and waits for all of its items. There is one
     /// producer per batch.
-    Batches {
-        /// The number of times that each producer queues its batch.
-        rounds: usize,
-        batches: Vec<&'static Batch>,
-    },
+    Batches { rounds: usize, batches: Vec<&'static Batch> },
 }
 
 struct Harvest {
@@ -53,20 +49,17 @@ struct Harvest {
 }
 
 impl Task {
-    /// Creates the task of `producers` producers that queue `items` items each.
     pub fn one_at_a_time(producers: usize, items: usize) -> Self {
         let completions = (0..producers).map(|_| &*Box::leak(Box::default())).collect();
         Self::OneAtATime { items: items.next_multiple_of(LONE_SAMPLE_EVERY), completions }
     }
 
-    /// Creates the task of `producers` producers that queue `rounds` batches of `size` items each.
     pub fn batches(producers: usize, size: usize, rounds: usize) -> Self {
         Self::Batches { rounds, batches: (0..producers).map(|_| Batch::leak(size)).collect() }
     }
 }
 
 impl Shape {
-    /// Creates the shape of a task whose producers are pinned if the settings request it.
     pub fn new(task: Task, Settings { pins, interrupt, .. }: &Settings) -> Self {
         Self { task, pins: pins.clone(), interrupt: interrupt.clone() }
     }

@@ -8,7 +8,6 @@ use super::producers::Counts;
 
 /// A pool that is measured, in one particular way of using it.
 pub trait Subject: Sync {
-    /// The value with which a producer waits for its item.
     type Handle;
 
     /// Prepares a single item on the producer's thread, before timing starts. Returns functions to
@@ -21,7 +20,6 @@ pub trait Subject: Sync {
     /// Prepares a batch before timing starts. Returns a function that queues the item at an index.
     fn load(&self, items: &'static [Item]) -> impl FnMut(usize);
 
-    /// Returns the counts of the pool, if it has any.
     fn counts(&self) -> Option<Counts> {
         None
     }
@@ -30,20 +28,16 @@ pub trait Subject: Sync {
 /// A pool that runs each closure once. All peers are such pools, and so are workqueues through
 /// `spawn`.
 pub trait OneShotPool: Sync {
-    /// Submits `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
 
-    /// Returns the counts of the pool, if it has any.
     fn counts(&self) -> Option<Counts> {
         None
     }
 }
 
-/// A pool with its own way to wait for an item.
 pub trait Joins: OneShotPool {
     type Handle;
 
-    /// Submits an empty item that can be waited for.
     fn submit_joined(&self) -> Self::Handle;
 
     fn join(&self, handle: Self::Handle);

@@ -24,7 +24,6 @@ fn is_limit(variant: &str) -> bool {
     variant.starts_with('(')
 }
 
-/// Draws the bars of one metric. Returns empty markup if there are no bars.
 pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     let scale = Scale::of(records.iter().map(|record| record.median));
     let best = match (metric.better, scale.is_log) {
@@ -120,7 +119,6 @@ fn repetitions(records: &[&Record]) -> String {
     }
 }
 
-/// Maps values to positions on the axis, in percent.
 struct Scale {
     is_log: bool,
     least: f64,

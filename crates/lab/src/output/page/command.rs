@@ -28,7 +28,6 @@ pub fn run(args: &ReportArgs) -> Result<(), Stop> {
     write(&args.output, &one::page(&read(&args.run)?))
 }
 
-/// Writes the page of the run that was just measured.
 pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     let run = Run::of(lines).expect("a bench records a run");
     write(path, &one::page(&run))
@@ -41,7 +40,7 @@ pub fn may_write(path: &Path) -> Result<(), Stop> {
     }
     let is_new = !path.exists();
     let mut options = File::options();
-    options.append(true).create(true).open(path).map_err(|error| cannot_write(path, error))?;
+    options.append(true).create(true).open(path).map_err(cannot_write(path))?;
     if is_new {
         // A file that was just created can be removed. If that fails, the page replaces it.
         let _ = fs::remove_file(path);
@@ -49,8 +48,8 @@ pub fn may_write(path: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-fn cannot_write(path: &Path, error: io::Error) -> Stop {
-    Stop::because(&format!("cannot write {}", path.display()), error)
+fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Stop {
+    Stop::because(format!("cannot write {}", path.display()))
 }
 
 fn read(path: &Path) -> Result<Run, Stop> {
@@ -58,7 +57,7 @@ fn read(path: &Path) -> Result<Run, Stop> {
     if path.as_os_str() == "-" {
         return Run::read("standard input", io::stdin().lock());
     }
-    let file = File::open(path).map_err(|error| Stop::because(&name, error))?;
+    let file = File::open(path).map_err(Stop::because(&name))?;
     Run::read(&name, BufReader::new(file))
 }
 
@@ -66,7 +65,7 @@ fn write(path: &Path, text: &str) -> Result<(), Stop> {
     if path.as_os_str() == "-" {
         return Ok(io::stdout().write_all(text.as_bytes())?);
     }
-    fs::write(path, text).map_err(|error| cannot_write(path, error))?;
+    fs::write(path, text).map_err(cannot_write(path))?;
     talk::say(format_args!("the page of this run is {}", path.display()));
     Ok(())
 }

@@ -40,7 +40,6 @@ pub fn download<'a>(name: &str, lines: impl IntoIterator<Item = &'a Line>) -> Ma
     html! { a download=(name) href=(data) { "Download " (name) } }
 }
 
-/// Appends `text` in URL encoding.
 fn push_encoded(url: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {

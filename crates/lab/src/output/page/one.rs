@@ -161,7 +161,6 @@ fn measured(ratio: Spread) -> String {
     }
 }
 
-/// Returns the section of a case: its question, plots and table.
 fn question(case: &CaseRun) -> Markup {
     html! {
         section.case id=(anchor(case)) {
@@ -179,7 +178,6 @@ fn question(case: &CaseRun) -> Markup {
     }
 }
 
-/// Returns the headline and the metrics of claims.
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
     let claimed = case.claims.iter().map(|claim| &claim.metric);

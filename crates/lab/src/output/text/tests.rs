@@ -53,7 +53,6 @@ fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, u
     (String::from_utf8(out).unwrap(), unmet)
 }
 
-/// Returns the line of the text that begins with the given words.
 fn line<'a>(text: &'a str, start: &str) -> &'a str {
     text.lines().find(|it| it.starts_with(start)).unwrap()
 }

@@ -19,12 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// CPU.
 const FULL: Duration = Duration::from_millis(5);
 
-/// The maximum number of connections that are handled after one wait.
 const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// The number of response bytes that have been received.
     received: usize,
 }
 
@@ -136,7 +134,6 @@ impl Client {
         Ok(())
     }
 
-    /// Receives available bytes, and returns `true` if the response is complete.
     fn receive(&mut self, bytes: &mut [u8], asked: u8) -> io::Result<bool> {
         let missing = &mut bytes[self.received..];
         match self.stream.read(missing) {

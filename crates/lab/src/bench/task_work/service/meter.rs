@@ -16,7 +16,6 @@ pub struct Meter {
     cycles: u64,
     pub items: u64,
     sections: u64,
-    /// The number of sections that were preempted.
     pub lost: u64,
 }
 
@@ -40,7 +39,6 @@ impl Meter {
         }
     }
 
-    /// Adds the measurements of the meter of another thread.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles += other.cycles;
         self.items += other.items;
@@ -48,7 +46,6 @@ impl Meter {
         self.lost += other.lost;
     }
 
-    /// Returns the measurements since `earlier`, a copy of this meter.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             cycles: self.cycles - earlier.cycles,

@@ -12,7 +12,6 @@ use super::ring::{Event, Ring};
 use super::worker::Message;
 use crate::harness::switches::Usage;
 
-/// The maximum number of items that are drained before completions are handled.
 const DRAIN: usize = 256;
 
 pub const WARMING_UP: u8 = 0;
@@ -27,9 +26,7 @@ pub struct Served {
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
     pub spent: Usage,
-    /// The number of wake-ups by posters.
     pub rung: u64,
-    /// The number of drains that found items.
     pub drains: u64,
     pub wall_ns: u64,
 }
@@ -97,7 +94,6 @@ fn worker_gone() -> io::Error {
 }
 
 impl Served {
-    /// Returns these counts with the current usage and time.
     fn now(&self) -> Self {
         Self { spent: Usage::of_thread(), wall_ns: now_ns(), ..*self }
     }

@@ -31,12 +31,10 @@ struct Connection {
     request: Option<Request>,
 }
 
-/// A request that the kernel may be processing.
 struct Request {
     kind: Kind,
     /// The result of `Box::into_raw`. Only the kernel accesses the memory.
     buffer: *mut [u8],
-    /// The number of bytes transferred.
     done: usize,
 }
 
@@ -49,13 +47,10 @@ enum Kind {
 pub enum Event {
     /// The buffer of this connection is full.
     Received(usize, Buffer),
-    /// All bytes of the buffer were sent.
     Sent(usize, Buffer),
-    /// The peer has closed the connection.
     Ended,
     /// The owner waker was notified. If `over` is `true`, call [`Ring::watch`] again.
     Bell {
-        /// `true` if this is the last notification.
         over: bool,
     },
 }
@@ -96,7 +91,6 @@ impl Ring {
         }
     }
 
-    /// Returns the next event, or the error of a request.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();

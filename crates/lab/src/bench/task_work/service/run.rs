@@ -27,7 +27,6 @@ const NR_CLIENT_THREADS: usize = 2;
 /// The number of messages that the buffers of a connection without responses hold at each end.
 const BUFFERED: usize = 4;
 
-/// The interval between checks for SIGINT.
 const STEP: Duration = Duration::from_millis(50);
 
 /// The number of descriptors in addition to two per connection: rings, epoll sets, eventfds,
@@ -36,13 +35,11 @@ const SPARE_FDS: u64 = 64;
 
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The path of task work to the owner.
     pub backlog: Backlog,
     pub clients: usize,
     /// `true` if clients send without a pause and get no response. Otherwise each connection has
     /// one request in progress.
     pub streams: bool,
-    /// The number of bytes of a request and of its response.
     pub size: usize,
     pub warm_up: Duration,
     pub measured: Duration,
@@ -50,7 +47,6 @@ pub struct Service {
     pub interrupt: Interrupt,
 }
 
-/// Checks that this process can use a ring.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();
@@ -65,10 +61,10 @@ impl Service {
     /// Serves, and returns the owner's results and the workers' cost of posting. Returns `None` if
     /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused for too long.
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
-        let failed = |error| Stop::because("the loopback service failed", error);
-        allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(failed)?;
-        let (near, far) = self.connect().map_err(failed)?;
-        let ran = self.run_on(near, far).map_err(failed)?;
+        let failed = Stop::because("the loopback service failed");
+        allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(&failed)?;
+        let (near, far) = self.connect().map_err(&failed)?;
+        let ran = self.run_on(near, far).map_err(&failed)?;
         Ok(ran.map(|ran| ran.filter(|_| !self.interrupt.requested())))
     }
 
@@ -137,7 +133,6 @@ impl Service {
         }
     }
 
-    /// Creates connections over the loopback interface, and returns both ends of each.
     fn connect(&self) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
         let count = self.clients;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -13,7 +13,6 @@ pub struct Message {
 
 /// Processes requests until their posters are dropped, and returns the cost of posting.
 pub fn work(mut requests: Mailbox<Message>, home: &Poster<Message>) -> Meter {
-    /// The maximum number of requests that are drained at once.
     const DRAIN: usize = 16;
     let mut posts = Meter::default();
     while requests.wait(1).is_ok() {
@@ -27,7 +26,6 @@ pub fn work(mut requests: Mailbox<Message>, home: &Poster<Message>) -> Meter {
     posts
 }
 
-/// Converts a byte of a request into the byte of the response.
 #[inline(always)]
 pub fn answer(byte: &mut u8) {
     *byte = byte.wrapping_add(1);
