@@ -2,6 +2,7 @@
 
 use super::image::Image;
 
+/// Owned by each part that would have records.
 #[derive(Debug)]
 pub struct Joined;
 
