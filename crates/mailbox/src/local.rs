@@ -7,8 +7,8 @@
 //! - **User code never runs during a borrow.** A future is moved out of its place before it is
 //!   polled or dropped, and moved back afterwards. It may therefore spawn or cancel futures, and
 //!   call the same set. If a future is woken while it is being polled further up the same stack,
-//!   the wake-up is recorded at its place and posted again after that poll. records. The place may
-//!   have another future by then, or none.
+//!   the wake-up is recorded at its place and posted again after that poll. The place of a late
+//!   wake-up may have another future, or none, so the wake-up identifies its future by its target.
 //! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
 //!   future, so an owner that receives until no more items can arrive does not stop.
 

@@ -89,7 +89,7 @@ impl<T> Poster<T> {
     }
 
     /// Posts an item that may wait for a short time: wakes the owner only if the item completes the
-    /// count for which it sleeps. The owner limits the time with
+    /// count for which it sleeps. [`wait_linger`](super::Mailbox::wait_linger) limits the time.
     ///
     /// # Errors
     ///

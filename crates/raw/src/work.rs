@@ -334,9 +334,9 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// Returns [`Misuse::OwnItem`] inside the item's own run, and [`Misuse::OwnQueue`] if the caller
-    /// is another item of the queue on which this item is waiting, and that queue has one seat, as
-    /// every ordered queue does. The item then stays queued.
+    /// Returns [`Misuse::OwnItem`] inside the item's own run, and [`Misuse::OwnQueue`] if the
+    /// caller is another item of the queue on which this item is waiting, and that queue has one
+    /// seat, as every ordered queue does. The item then stays queued.
     ///
     /// # Panics
     ///
@@ -465,7 +465,8 @@ impl RawWork {
     /// [`enable`](Self::enable) before the item can be queued again. Returns `true` if the item was
     /// pending.
     ///
-    /// Blocks as [`cancel`](Self::cancel) does, and fails as [`cancel_sync`](Self::cancel_sync) does.
+    /// Blocks as [`cancel`](Self::cancel) does, and fails as [`cancel_sync`](Self::cancel_sync)
+    /// does.
     ///
     /// # Safety
     ///
