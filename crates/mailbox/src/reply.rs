@@ -396,26 +396,16 @@ impl<R> Future for Reply<R> {
     }
 }
 
-impl<R> Drop for ReplyTo<R> {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take()
-            && !twin::torn_down()
-            && !twin::armed("reply: a drop does not notify")
-        {
-            let _ = slot.end(State::Lost);
-        }
-    }
-}
+sync::on_drop!(ReplyTo[R], it => if let Some(slot) = it.slot.take()
+    && !twin::armed("reply: a drop does not notify")
+{
+    let _ = slot.end(State::Lost);
+});
 
-impl<R> Drop for Reply<R> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let state = self.slot.lock();
-        if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-            // FOREIGN(reply-unread): the drop of an answer, on the caller. A panic is caught.
-            panics::contain(|| drop(unread));
-        }
+sync::on_drop!(Reply[R], it => {
+    let state = it.slot.lock();
+    if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
+        // FOREIGN(reply-unread): the drop of an answer, on the caller. A panic is caught.
+        panics::contain(|| drop(unread));
     }
-}
+});

@@ -18,11 +18,10 @@
 //! ```
 //!
 //! An item outside the wheel is therefore always claimed, pending or idle. A thread that moves an
-//! item never makes it idle. A queue is not destroyed while a thread is inside it (`queues/end.rs`
-//! of `crates/workqueue`), and its owner disarms its timers first.
+//! item never makes it idle. A queue's owner disarms its timers before it destroys the queue, which
+//! waits for threads inside (`queues/end.rs` of `crates/workqueue`).
 //!
-//! An item that the parent of a `fork` armed is not in the child's wheel. It becomes idle as soon
-//! as a thread of the child accesses it.
+//! An item that the parent of a `fork` armed becomes idle when a thread of the child accesses it.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -115,8 +114,7 @@ impl RawDelayed {
     ///
     /// 1. `this` points to readable and writable memory that is large enough for an item.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
-    /// 3. `queue` stays in place until the timer has expired or was disarmed, for example by
-    ///    [`take_back_timers`].
+    /// 3. `queue` stays in place until the timer has expired or was disarmed.
     pub unsafe fn queue(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -144,9 +142,8 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Schedules the item to be queued `delay` from now, whether or not it is already pending. A
-    /// pending item stays pending throughout, so a thread that tries to queue it at the same time
-    /// receives `false`.
+    /// Schedules the item to be queued `delay` from now. A pending item stays pending throughout,
+    /// so a thread that tries to queue it at the same time receives `false`.
     ///
     /// # Blocking
     ///
@@ -224,8 +221,7 @@ impl RawDelayed {
         let work = unsafe { &(*this.as_ptr()).work };
         let is_placed = Cell::new(false);
         let place = |state: State, to: &dyn Fn(State) -> State| {
-            // This is checked in the same transition, so a later disable finds the item in its new
-            // place.
+            // This is checked in the same transition, so a later disable finds the new place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
             if is_enabled { to(state) } else { state.disarm() }
@@ -312,9 +308,8 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Cancels the item and disables it. Each call must be matched by a call to [`RawWork::enable`]
-    /// before the item can be queued again. Returns `true` if the item was pending. If `waits` is
-    /// set, this function also waits until the item is not running.
+    /// Cancels the item and disables it until a matching call of [`RawWork::enable`]. Returns
+    /// `true` if the item was pending. If `waits` is set, also waits until the item is not running.
     ///
     /// Blocks, fails and panics as [`RawWork::disable`] or, if `waits` is set,
     /// [`RawWork::disable_sync`] does.
@@ -340,17 +335,7 @@ impl RawDelayed {
 
     /// If the timer is armed, queues the item at once. Then waits as [`RawWork::flush`] does.
     ///
-    /// # Blocking
-    ///
-    /// Blocks until the run has ended.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`RawWork::flush`].
-    ///
-    /// # Panics
-    ///
-    /// The same as [`RawWork::flush`].
+    /// Blocks, fails and panics as [`RawWork::flush`] does.
     ///
     /// # Safety
     ///
@@ -370,8 +355,7 @@ impl RawDelayed {
 }
 
 /// Disarms all timers that are armed for `queue`, which makes their items idle. Returns the number
-/// of these timers. Call this function after the queue's last item that can arm a timer has ended,
-/// and before the queue is destroyed.
+/// of these timers. Call it after the queue's last item that can arm a timer has ended.
 ///
 /// # Blocking
 ///
@@ -395,8 +379,7 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
             // SAFETY: as above.
             unsafe { wheel.remove(node) };
             let work = item_of(timer).cast::<RawWork>();
-            // SAFETY: the item is armed until our transition, so it is alive. The transition is
-            // made under the lock, because the item may be freed after it.
+            // SAFETY: the item is armed until our transition, under the lock, so it is alive.
             unsafe { work.as_ref() }.end_claim(State::disarm);
         }
     });
@@ -429,8 +412,7 @@ unsafe fn put_in(
     let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     let at_ns = time::now_ns().saturating_add(nanos);
     let timer = timer_of(item);
-    // SAFETY: (1): no other thread accesses the timer. It is written without being read, because it
-    // may be uninitialized.
+    // SAFETY: (1): no other thread accesses the timer, which may be uninitialized.
     unsafe {
         timer.write(Timer {
             node: Node::new(&RAW),

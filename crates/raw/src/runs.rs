@@ -1,8 +1,7 @@
 //! The raw items that are executing, and the threads that wait for them.
 //!
 //! An item's function may free the item, so the run is recorded in the list of a *shard*, to which
-//! the item's address is hashed. The list node is on the worker's stack, and that of each waiter on
-//! its own.
+//! the item's address is hashed. List nodes are on the stacks of the worker and the waiters.
 //!
 //! # The protocol
 //!
@@ -21,10 +20,9 @@
 //! ```
 //!
 //! Every transition is made under the shard lock, so a waiter never waits for a start that has
-//! already happened or will never happen. No thread may access an item, or a waiter's node, after
-//! it was freed. A run accesses an item only while the item is handed to it. A canceller takes the
-//! item back from the run before it ends its claim. The last access to a waiter's node releases the
-//! waiter. A producer does not acquire this lock, because a waiter ignores a later enqueue.
+//! already happened or will never happen. A run accesses an item only while the item is handed to
+//! it, and a canceller takes the item back before it ends its claim. The last access to a waiter's
+//! node releases the waiter. A producer needs no lock, because a waiter ignores a later enqueue.
 //!
 //! # A single run
 //!
@@ -38,16 +36,14 @@
 //! | `BUSY` | the lists are valid | unlocking thread → null, if the lists are empty |
 //!
 //! A thread that locks the shard moves the run into the list. A run outside the list is published
-//! before the item's transition. This has three consequences:
+//! before the item's transition:
 //!
 //! - A thread that sees the transition finds the run. If the word is null, the item is not
 //!   executing.
-//! - A waiter may already be waiting for this start. It makes a transition of its own on the item,
-//!   which changes nothing. If that transition comes first, the worker finds `BUSY` after its own,
-//!   and assigns its run to the waiter, if the waiter saw the sequence number that this start
-//!   completed.
-//! - The item may turn out to be claimed. The run is then removed like a run that has ended, and an
-//!   item that was handed to it is put back.
+//! - A waiter for this start makes a transition on the item that changes nothing. If it comes
+//!   first, the worker finds `BUSY` after its own, and assigns its run to the waiter, if the waiter
+//!   saw the sequence number that this start completed.
+//! - If the item turns out to be claimed, the run is removed like a run that has ended.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -68,8 +64,7 @@ use crate::work::{RawWork, WorkFn};
 /// The state word while the shard's lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards, several times the number of workers that a large machine runs at once.
-/// This is a guess.
+/// The number of shards: several times the workers that a large machine runs at once. A guess.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -187,23 +182,16 @@ impl Name {
     }
 }
 
-/// Returns the raw item that this thread is executing, or null. The item may have been freed.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Returns the raw item that this thread is executing, or null. The item may have been freed. Never
+/// blocks.
 pub fn current() -> *const RawWork {
     // SAFETY: a run stays on this thread's stack until it is over.
     let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
-/// Adds `what` to the thread's name until the end of its raw item's run. Does nothing outside a
-/// run.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Adds `what` to the thread's name until the end of its raw item's run, if it has one. Never
+/// blocks.
 pub fn describe(what: &[u8]) {
     // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {
@@ -259,8 +247,7 @@ impl Shard {
         let mut lists = self.lists.lock();
         // Only the holder of the lock changes `BUSY`.
         if self.alone.load(Ordering::Relaxed) != BUSY {
-            // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
-            // the writes before the previous one.
+            // ORDER(raw-alone): other end in `note_alone`; a swap also sees the previous one.
             // Test: run_must_be_recorded_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
             // The lists were empty. A run found there cannot end without the lock.
@@ -312,8 +299,8 @@ impl Shard {
     }
 
     /// Starts an item, which the caller has removed from its list, and records `run`, or hands the
-    /// item to the run that is executing it. If the item does not start, also returns an item that
-    /// was handed to `run`, linked again; the caller puts it back.
+    /// item to the run that is executing it. Without a start, also returns an item that was handed
+    /// to `run`, linked again; the caller puts it back.
     ///
     /// # Safety
     ///

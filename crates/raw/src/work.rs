@@ -22,12 +22,10 @@ use crate::runs::{Name, Run, Shard};
 /// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// The value that distinguishes an initialized item from other memory. Its low half spells "work",
-/// and it is never an address in user space.
+/// Marks an initialized item. Its low half spells "work", and it is no address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
-/// guess.
+/// The maximum number of nested runs on a thread that helps, which use stack. A guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
@@ -37,9 +35,8 @@ const MAX_HELP: u32 = 4;
 /// [`Misuse::Misaligned`] or [`Misuse::NoFunction`]. A function that does not document it never
 /// blocks.
 ///
-/// The function has the same offset as in the kernel's structure, because C structures overlay an
-/// item and rely on that offset. `Head` follows the function; otherwise it would have fields on
-/// both sides of it.
+/// The function has the same offset as in the kernel's structure, on which C structures rely.
+/// `Head` follows it, because otherwise it would have fields on both sides.
 #[repr(C, align(8))]
 pub struct RawWork {
     /// Not used by the library, because C may overlay other members here.
@@ -80,8 +77,7 @@ pub enum Misuse {
     NoFunction,
     /// The item waits for its own run to end.
     OwnItem,
-    /// The item cannot start until the item that waits for it has ended, because that item holds
-    /// their queue's only seat.
+    /// The item cannot start until the item that waits for it has ended: they share one seat.
     OwnQueue,
     /// The item is already disabled 65535 times.
     DisabledTooOften,
@@ -276,12 +272,10 @@ impl RawWork {
     }
 
     /// Makes the item pending, so that [`queue_held`](Self::queue_held) can queue it after an
-    /// event. Returns `false` if the item is already pending or is disabled, or if `queue` rejects
-    /// it. Until it is queued, the item cannot be cancelled, and a flush does not wait for it.
+    /// event. Returns `false` if [`queue`](Self::queue) would. Until it is queued, the item cannot
+    /// be cancelled, and a flush does not wait for it.
     ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`queue`](Self::queue).
+    /// Fails as [`queue`](Self::queue) does.
     ///
     /// # Safety
     ///
@@ -329,8 +323,8 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Blocks until the run has ended. If no worker has taken the item yet, and its queue allows
-    /// helping, the caller runs the item itself. Does not wait for an armed timer.
+    /// Blocks until the run has ended. If its queue allows helping, the caller runs the item itself
+    /// unless a worker has taken it. Does not wait for an armed timer.
     ///
     /// # Errors
     ///
@@ -387,8 +381,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: the item is removed from its list under the pool lock, after a walk
-    /// over the items before it.
+    /// Blocks only briefly: the pool lock is held for a walk over the items before it.
     ///
     /// # Safety
     ///
@@ -539,7 +532,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Acquires a lock for a short time. The result may be outdated when it is returned.
+    /// Acquires a lock for a short time.
     ///
     /// # Safety
     ///
@@ -598,8 +591,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
         return Popped::Left;
     }
     let func = func.filter(|_| calls);
-    // SAFETY: the run was begun above, and the caller holds the item's in-flight count until this
-    // function returns.
+    // SAFETY: the run was begun above, and the caller holds the item's in-flight count.
     unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
@@ -621,8 +613,7 @@ unsafe fn carry_out(
 ) {
     // From here on, the item may be freed.
     let call = || {
-        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
-        // it ends the process.
+        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; no unwinding.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
@@ -660,9 +651,8 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);
         let run = &raw mut run;
-        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays in place until
-        // its function is called. `carry_out` ends `run`. The home pwq stays until `before_end` is
-        // called.
+        // SAFETY: `internal::help` has claimed and unlinked the item. `carry_out` ends `run`. The
+        // home pwq stays until `before_end` is called.
         unsafe {
             shard.begin_claimed(item.as_ref(), run);
             carry_out(item, func, home, (shard, run), true, before_end);
