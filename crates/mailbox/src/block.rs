@@ -8,16 +8,13 @@
 //!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
-//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. The lines of
-//! a block hold several items.
+//! Moving a cache line from CPU to CPU costs more than all the instructions of a post.
 //!
 //! # The life of a block
 //!
 //! A poster stores its first item and pushes the block onto the queue. While the block is the
-//! newest in the queue, the same poster adds items to it. Once another block is behind it, the
-//! poster stops adding to it, so that items keep the order in which they were posted. The owner
-//! reads the block at the head. When it has read all items of a block that is not the newest, it
-//! closes the block.
+//! newest in the queue, the same poster adds items to it. The owner reads the block at the head.
+//! When it has read all items of a block that is not the newest, it closes the block.
 //!
 //! The fields of `state` are:
 //!
@@ -32,18 +29,16 @@
 //!
 //! # What must never happen
 //!
-//! - *An item is lost*, because the poster adds to a block that the owner no longer reads. An
-//!   addition and a closing change the same word. If the addition comes first, the closing fails,
-//!   because the owner has not read that item. If the closing comes first, the poster finds
-//!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
-//!   block.
+//! - *An item is lost*, because the poster adds to a block that the owner no longer reads. Both
+//!   sides change the same word. If the addition comes first, the closing fails, because the owner
+//!   has not read that item. If the closing comes first, the poster finds `CLOSED`, takes its item
+//!   out of the slot, which no other thread has used, and starts another block.
 //! - *Two items of one poster, or of two posts that do not overlap, change their order.* A poster
 //!   adds only to a block that is still the newest after its post has begun. A block that is pushed
 //!   behind it later therefore belongs to a post that overlaps this one.
 //! - *The owner spins.* The owner closes only a block that has another one behind it, and an
-//!   addition begins with a check that its block is the newest. The compare-exchange therefore
-//!   fails at most once because of an addition in progress, and at most once because the poster
-//!   seals the block.
+//!   addition begins with a check that its block is the newest. The compare-exchange fails at most
+//!   once because of an addition, and once because of `SEALED`.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -55,8 +50,7 @@ use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
 /// The size of a block in bytes: two cache lines, which most machines fetch together. In
-/// measurements, one line holds too few items for the size of its head, and four lines are no
-/// faster.
+/// measurements, one line holds too few items, and four are no faster.
 const BLOCK_BYTES: usize = 128;
 
 /// The alignment of a block, so that two blocks share no cache line. It has no effect in a model.
@@ -67,8 +61,7 @@ const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block. It is accessed through raw pointers, because poster and owner use different parts of
-/// it.
+/// A block, which poster and owner access through raw pointers.
 #[repr(C)]
 pub(super) struct Block<T> {
     link: Link<Block<T>>,

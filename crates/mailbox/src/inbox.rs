@@ -1,5 +1,5 @@
-//! The queues of a mailbox, which hold blocks of items (`block.rs`): a FIFO, or for comparison the
-//! LIFO list that it replaces, with one item in each block, and another FIFO for urgent items.
+//! The queues of a mailbox, which hold blocks of items (`block.rs`): a FIFO, or for comparison a
+//! LIFO list with one item in each block, and another FIFO for urgent items.
 //!
 //! # Lanes
 //!
@@ -10,14 +10,13 @@
 //!
 //! Two things must never happen:
 //!
-//! - *The owner sleeps while an urgent item waits.* The owner counts both lanes after it has armed.
-//!   A poster whose item the count missed sees the arming, as in `wait.rs`. The same argument
-//!   applies to `LANES`: it is set before the push, and read after the owner's fence (twins `lanes:
-//!   opened after the post`, `lanes: one is counted`).
-//! - *One lane hides the other.* A poster in mid-push blocks only its own lane, and the owner
-//!   continues with the other one. The owner reports *empty* only if both lanes are empty, and
-//!   sleeps only if no poster is in mid-push in either lane (twin `lanes: a mid-push is passed
-//!   over`).
+//! - *The owner sleeps while an urgent item waits.* The owner counts both lanes after it has armed,
+//!   and a poster whose item the count missed sees the arming, as in `wait.rs`. `LANES` is set
+//!   before the push, and read after the owner's fence (twins `lanes: opened after the post`,
+//!   `lanes: one is counted`).
+//! - *One lane hides the other.* A poster in mid-push blocks only its own lane. The owner reports
+//!   *empty* only if both lanes are empty, and sleeps only if no poster is in mid-push in either
+//!   lane (twin `lanes: a mid-push is passed over`).
 
 use std::ptr::NonNull;
 
@@ -37,8 +36,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks. It costs one locked instruction per post.
     #[default]
     Fifo,
-    /// A lock-free list, as a baseline. It costs one compare-exchange loop per post, and the owner
-    /// takes all items at once and reverses them. The order and the guarantees are the same.
+    /// A lock-free list, as a baseline. It costs one compare-exchange loop per post. The order and
+    /// the guarantees are the same.
     Lifo,
 }
 
@@ -262,7 +261,7 @@ impl<T> Inbox<T> {
     }
 
     /// Counts the items, up to `wanted` or to an eager one. If there are too few, returns their
-    /// number, and `true` if a producer in mid-push hides further ones.
+    /// number, and `true` if a producer is in mid-push.
     ///
     /// # Safety
     ///
@@ -294,8 +293,7 @@ impl<T> Inbox<T> {
     }
 
     /// Counts the items of both lanes, block by block, until `is_enough` returns `true` for the
-    /// current count and whether the block has an eager item. Otherwise returns the same as
-    /// [`count`](Self::count).
+    /// count and whether the block has an eager item, like [`count`](Self::count).
     ///
     /// # Safety
     ///

@@ -67,9 +67,10 @@ impl<R> JoinHandle<R> {
     /// Waits until the future or closure has ended, and returns its result.
     ///
     /// # Blocking
-    /// Blocks until then. If the mailbox is dropped first, a future is no longer polled, and ends
-    /// with its [`LocalSet`](super::LocalSet). Work of a [`Worker`](super::Worker) ends no later
-    /// than its thread.
+    ///
+    /// Blocks until then. If the mailbox is dropped first, a future ends with its
+    /// [`LocalSet`](super::LocalSet), without a poll. Work of a [`Worker`](super::Worker) ends no
+    /// later than its thread.
     ///
     /// # Errors
     ///

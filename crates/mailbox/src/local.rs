@@ -7,8 +7,8 @@
 //! - **User code never runs during a borrow.** A future is moved out of its place before it is
 //!   polled or dropped, and moved back afterwards. It may therefore spawn or cancel futures, and
 //!   call the same set. If a future is woken while it is being polled further up the same stack,
-//!   the wake-up is recorded at its place and posted again after that poll. records. The place may
-//!   have another future by then, or none.
+//!   the wake-up is recorded at its place and posted again after that poll. The place of a late
+//!   wake-up may have another future, or none, so the wake-up identifies its future by its target.
 //! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
 //!   future, so an owner that receives until no more items can arrive does not stop.
 
@@ -44,32 +44,25 @@ sync::thread_local! {
 ///
 /// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and
 /// `From<Woken>` creates it. The owner passes received wake-ups to [`poll`](Self::poll), which
-/// polls that future once. The owner can therefore sleep in any of the ways that a
-/// [mailbox](super::Mailbox) supports. It serves items and futures in a single order, and futures
-/// wake it as other items do.
+/// polls that future once. Items and futures are thus served in one order, and wake it alike.
 ///
 /// # Guarantees
 ///
-/// - A future is polled and dropped on the thread of the set. This is the thread that created the
-///   set, and the set cannot leave it.
-/// - A future has at most one wake-up in the mailbox, however often it is woken before the wake-up
-///   is received. Wake-ups do not count toward the [capacity](super::Builder::capacity), so a waker
-///   neither blocks nor fails, and futures never keep other items out, however many there are.
-/// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
-///   were dropped.
+/// - A future is polled and dropped on the thread that created the set, which cannot leave it.
+/// - A future has at most one wake-up in the mailbox. Wake-ups do not count toward the
+///   [capacity](super::Builder::capacity), so a waker neither blocks nor fails.
+/// - Wakers may be kept and called by any thread, even after all of this was dropped.
 /// - A panic in a future's poll or drop is caught and reported to the future's handle.
 /// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
 ///   closes it.
 /// - Dropping the set drops its futures, and their handles return
-///   [`Cancelled`](JoinError::Cancelled). Dropping only the mailbox ends no future: the futures are
-///   no longer polled, and are dropped with the set.
+///   [`Cancelled`](JoinError::Cancelled). Dropping only the mailbox ends no future.
 ///
 /// # Cost
 ///
 /// A future costs four allocations. A wake-up costs a locked instruction, plus a post if no wake-up
-/// of the future is in the mailbox. If a future awaits a sleep of `workqueue`, a short-lived
-/// thread is started when the sleep ends, because the future's waker is user code. On a
-/// [`Worker`](super::Worker), no thread is started.
+/// of the future is in the mailbox. Without a [`Worker`](super::Worker), the end of a sleep of
+/// `workqueue` starts a short-lived thread, because the future's waker is user code.
 ///
 /// # Examples
 ///
@@ -220,8 +213,7 @@ impl<F: Future> Task for Local<F> {
         let Some(future) = &mut self.future else {
             return true;
         };
-        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed. A
-        // panic becomes its outcome.
+        // FOREIGN(local-poll): the future's poll, on the set's thread. A panic is its outcome.
         let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(value)) => Ok(value),
@@ -248,8 +240,7 @@ impl<F: Future> Local<F> {
         // FOREIGN(local-drop): the future's drop, as its poll. A panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
-            // FOREIGN(future-outcome): the drop of the result or the panic payload, as above. A
-            // panic is caught.
+            // FOREIGN(future-outcome): the drop of the result or the payload. A panic is caught.
             panics::contain(|| drop(before));
         }
         match self.to.take() {
@@ -261,9 +252,8 @@ impl<F: Future> Local<F> {
 }
 
 impl<T: From<Woken> + Send + 'static> LocalSet<T> {
-    /// Creates an empty set on this thread. Items of `mailbox` wake its futures.
-    ///
-    /// A mailbox may have several sets if its items distinguish them.
+    /// Creates an empty set on this thread. Items of `mailbox`, which may have several sets, wake
+    /// its futures.
     pub fn new(mailbox: &Mailbox<T>) -> Self {
         let post = Arc::new(Post::new(mailbox));
         post.settle();
@@ -286,8 +276,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         }
     }
 
-    /// Adds a future, and posts a wake-up for it. The future is first polled when the owner
-    /// receives this wake-up.
+    /// Adds a future, and posts a wake-up, for which the future is first polled.
     ///
     /// If the mailbox is closed, or in a child of `fork`, the future is dropped, and its handle
     /// returns [`Closed`](JoinError::Closed).
@@ -299,8 +288,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         spawn_in(&*self.inner, future)
     }
 
-    /// Polls the woken future once. Returns `false` if it has ended, or does not belong to this
-    /// set.
+    /// Polls the woken future once. Returns `false` if it has ended, or is of another set.
     ///
     /// # Blocking
     ///

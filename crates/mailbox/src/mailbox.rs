@@ -17,17 +17,16 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
-/// checks. This is a guess: after this number of yields, the poster must have been preempted.
+/// checks. This is a guess.
 const NR_YIELDS: u32 = 32;
 
-/// The length of that sleep in microseconds: about as long as a wake-up takes. A longer sleep
-/// delays the items behind that poster. A shorter one uses the CPU that the poster may need.
+/// The length of that sleep in microseconds: about as long as a wake-up. A shorter sleep uses the
+/// CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
-/// The minimum time in nanoseconds between two polls that find nothing: a few transfers of a cache
-/// line. An owner that polls faster takes the line that posters are writing, and slows all of them
-/// down. In measurements, a larger value delays items without a gain. It is 0 in a model, whose
-/// clock does not advance.
+/// The minimum time in nanoseconds between two polls that find nothing: a few transfers of the
+/// cache line that posters write. A larger value only delays items. A model's clock does not
+/// advance.
 const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
 /// A queue of items for one owner, which is woken once there are enough items.
@@ -44,9 +43,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// - Dropping the mailbox drops the items in it. If such a drop panics, the panic is caught. Later
 ///   posts are rejected, with the item in the error.
 ///
-/// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity).
-/// With a capacity, posts are rejected or wait until capacity is free. Emptied blocks are kept for
-/// later posts, up to a [limit](Builder::keep).
+/// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity),
+/// which rejects posts or makes them wait. Emptied blocks are kept up to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -198,13 +196,12 @@ impl<T> Mailbox<T> {
     }
 
     /// Returns the number of items in the mailbox, without items behind a poster in the middle of
-    /// its post, items in a [`Batch`](super::Batch), or items that wait for capacity. Posters may
-    /// have added further items before it returns.
+    /// its post, items in a [`Batch`](super::Batch), or items that wait for capacity.
     ///
     /// # Blocking
     ///
     /// Never blocks. Walks over all blocks, with a load for each dozen small items. For a bounded
-    /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
+    /// mailbox, [`Poster::nr_inside`] is cheaper.
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was created with this inbox.
@@ -219,15 +216,13 @@ impl<T> Mailbox<T> {
     /// Sleeps until the mailbox contains `count` items or an eager one. A `count` of 0 counts as 1.
     ///
     /// Items that are already in the mailbox are included. Lazy posts alone may never reach the
-    /// count. If posters post lazily, use [`wait_timeout`](Self::wait_timeout) or
-    /// [`wait_linger`](Self::wait_linger). In a bounded mailbox, a count above the capacity is
-    /// reduced to the capacity, and any item is enough while a sender waits for capacity.
+    /// count: see [`wait_timeout`](Self::wait_timeout) and [`wait_linger`](Self::wait_linger). A
+    /// count above the capacity is reduced to it, and any item is enough while a sender waits.
     ///
     /// # Blocking
     ///
     /// Blocks until then. Spins first, if spinning was useful before. The owner is woken by the
-    /// post that completes the count, by an eager post, or by the drop of the last poster. While a
-    /// poster is in the middle of its post, this yields the CPU instead of sleeping.
+    /// post that completes the count, by an eager post, or by the drop of the last poster.
     ///
     /// # Errors
     ///
@@ -239,8 +234,6 @@ impl<T> Mailbox<T> {
     /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
     /// expired.
     ///
-    /// In either case, the items in the mailbox can be received.
-    ///
     /// # Blocking
     ///
     /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
@@ -251,9 +244,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Examples
     ///
-    /// Receive up to 32 items at once, or the available ones after a millisecond. This suits an
-    /// owner that then has other work. Other owners should use [`wait_linger`](Self::wait_linger),
-    /// which does not wake them if there is no item.
+    /// Receive up to 32 items at once, or the available ones after a millisecond, for an owner that
+    /// then has other work. Others should use [`wait_linger`](Self::wait_linger):
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -305,9 +297,8 @@ impl<T> Mailbox<T> {
     /// Sleeps until the mailbox contains `min` items or an eager one. Then gathers for at most
     /// `within`, until the mailbox contains `up_to` items. Returns `false` if that time expired.
     ///
-    /// The first sleep has no timer, so an owner without items is never woken. The second sleep is
-    /// that of [`wait_timeout`](Self::wait_timeout), so an eager item ends it at once. Items that
-    /// may wait for others should be posted lazily.
+    /// The first sleep has no timer, so an owner without items is never woken. Items that may wait
+    /// for others should be posted lazily.
     ///
     /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1. If
     /// `up_to` is not larger than `min`, this is equivalent to [`wait`](Self::wait).
@@ -316,8 +307,7 @@ impl<T> Mailbox<T> {
     ///
     /// Blocks until then. The gathered items cause at most two wake-ups: one for the first item,
     /// and one when the count is complete or the time has expired. Eager posts and [`Poster::call`]
-    /// end the gathering at once. The items of [`Poster::post_lazy`] and [`Poster::call_lazy`] are
-    /// gathered.
+    /// end the gathering at once.
     ///
     /// # Errors
     ///
@@ -358,8 +348,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until there is an item, like [`wait`](Self::wait) with a count of 1. Tasks use
-    /// [`recv`](Self::recv).
+    /// Blocks until there is an item. Tasks use [`recv`](Self::recv).
     ///
     /// # Errors
     ///
@@ -419,12 +408,10 @@ impl<T> Mailbox<T> {
     /// Rejects new posts from now on. The items in the mailbox may still be received. Senders that
     /// wait for capacity get their items back.
     ///
-    /// A post that overlaps this call may be rejected or accepted. If it is accepted, its item may
-    /// arrive after the owner has received [`Closed`]. The item is then received by a later call,
-    /// or dropped with the mailbox. An owner that must receive every accepted item should not call
-    /// this, but should receive until the last poster is dropped.
-    ///
-    /// Posters close the mailbox with [`Poster::close`].
+    /// A post that overlaps this call may be rejected, or accepted with an item that arrives after
+    /// the owner has received [`Closed`]. It is then received by a later call, or dropped with the
+    /// mailbox. To receive every accepted item, an owner should receive until the last poster is
+    /// dropped. Posters close the mailbox with [`Poster::close`].
     pub fn close(&self) {
         self.shared.close();
     }
@@ -445,8 +432,7 @@ impl<T> Mailbox<T> {
             if twin::armed("wait: no check after arming") {
                 return PrepareSleep::Sleep;
             }
-            // The poster of an item that only the second count finds may or may not have counted
-            // it.
+            // An item that only the second count finds may or may not have been counted.
             if self.count_inside(count) == Ok(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
@@ -567,8 +553,8 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Yields the CPU while a poster is in the middle of a post. In a child of `fork` it does not
-    /// wait, because an unfinished post never ends there. The items behind that post are leaked.
+    /// Yields the CPU while a poster is in the middle of a post. In a child of `fork`, where it
+    /// never ends, the items behind it are leaked.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);

@@ -12,8 +12,7 @@ use super::shared::Shared;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts, because each clone keeps its own blocks. Threads may share
-/// a poster, but a thread that finds it in use by another thread has to allocate.
+/// Clone it for each thread that posts: a thread that finds it in use by another has to allocate.
 ///
 /// # Guarantees
 ///
@@ -24,10 +23,9 @@ use super::shared::Shared;
 ///
 /// # A full mailbox
 ///
-/// - To get the item back, so that you can drop it or try later, use [`post`](Self::post),
-///   [`post_lazy`](Self::post_lazy), [`batch`](Self::batch).
-/// - To wait for capacity as a task, use [`send`](Self::send).
-/// - To wait for capacity as a thread, use [`send_blocking`](Self::send_blocking) or
+/// - To get the item back, use [`post`](Self::post), [`post_lazy`](Self::post_lazy) or
+///   [`batch`](Self::batch).
+/// - To wait for capacity, use [`send`](Self::send), [`send_blocking`](Self::send_blocking) or
 ///   [`send_timeout`](Self::send_timeout).
 ///
 /// Waiting senders get free capacity first, in the order in which they arrived. While a sender
@@ -35,10 +33,9 @@ use super::shared::Shared;
 ///
 /// # Blocking
 ///
-/// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
-/// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
-/// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
-/// hold a lock for a few instructions.
+/// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself, but
+/// not in signal handlers: it may allocate or make a system call. If there is a
+/// [capacity](super::Builder::capacity), it may hold a lock for a few instructions.
 pub struct Poster<T> {
     /// Dropped first, because pushed blocks must be sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
@@ -56,8 +53,7 @@ impl<T> Poster<T> {
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
 
-    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the last
-    /// counted poster was dropped may be dropped.
+    /// Creates a poster of wake-ups, which is not counted.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
@@ -89,7 +85,7 @@ impl<T> Poster<T> {
     }
 
     /// Posts an item that may wait for a short time: wakes the owner only if the item completes the
-    /// count for which it sleeps. The owner limits the time with
+    /// count for which it sleeps. [`wait_linger`](super::Mailbox::wait_linger) limits the time.
     ///
     /// # Errors
     ///
@@ -117,16 +113,10 @@ impl<T> Poster<T> {
     ///   ordinary one.
     /// - Items of one lane are received in the order that the [mailbox](super::Mailbox) guarantees.
     ///   If one thread uses an urgent and an ordinary poster, their items keep no common order.
-    ///
-    /// - Urgent posts end the owner's sleep as other posts do: [`post`](Self::post) ends it at
-    ///   once, and [`post_lazy`](Self::post_lazy) ends it if the count is complete.
+    /// - Urgent posts end the owner's sleep as other posts do.
     /// - A [batch](Self::batch) or a [call](Self::call) is urgent as a whole.
-    /// - A capacity bounds the items of both lanes together. Waiting senders are admitted in the
-    ///   order of their arrival, each to its own lane.
-    /// - A poster in the middle of its post blocks only its own lane. The owner continues with the
-    ///   other one.
-    /// - [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len) and the drop of
-    ///   the mailbox apply to both lanes.
+    /// - A capacity bounds the items of both lanes together.
+    /// - A poster in the middle of its post blocks only its own lane.
     /// - A clone is also urgent.
     ///
     /// # Cost
@@ -171,8 +161,7 @@ impl<T> Poster<T> {
 
     /// Returns the number of items that count toward the capacity of a bounded mailbox, or `None`
     /// if it is unbounded: the items in the mailbox and in batches, but not the wake-ups of local
-    /// futures. The number may change before this returns. See also
-    /// [`Mailbox::len`](super::Mailbox::len).
+    /// futures. See also [`Mailbox::len`](super::Mailbox::len).
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())

@@ -9,9 +9,9 @@
 //! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
 //! | `Gone` | the caller has the answer, or has dropped its end | never |
 //!
-//! One lock guards the state and the wake-up of the caller. A caller that finds `Asked` has
-//! therefore stored its wake-up before the owner's end can change the state. The wake-up is fired,
-//! and values are dropped, with no lock held.
+//! One lock guards the state and the caller's wake-up, so a caller that finds `Asked` has stored
+//! its wake-up before the state changes. The wake-up is fired, and values are dropped, without the
+//! lock.
 
 use std::future::Future;
 use std::mem;
@@ -31,7 +31,7 @@ use super::poster::Poster;
 
 pub(super) struct Slot<R> {
     state: Mutex<State<R>>,
-    /// In a child of `fork`, the lock may be held by a thread that does not exist.
+    /// In a child of `fork`, the lock may be held forever.
     process: Process,
 }
 
@@ -45,8 +45,7 @@ enum State<R> {
 /// The owner's end of a call, which sends the answer. It is part of the item that [`Poster::call`]
 /// posts.
 ///
-/// If it is dropped without an answer, also with its item or mailbox, the caller gets an error. The
-/// owner may move it to another thread.
+/// If it is dropped without an answer, the caller gets an error. It may move to another thread.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
     /// `None` once the answer was sent.
@@ -55,8 +54,7 @@ pub struct ReplyTo<R> {
 
 /// The caller's end of a call, which receives the answer.
 ///
-/// Tasks await it, threads call [`wait`](Self::wait). Dropping it does not cancel the item, but
-/// makes [`ReplyTo::reply`] return an error to the owner.
+/// Tasks await it, threads call [`wait`](Self::wait). Dropping it does not cancel the item.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     pub(super) slot: Arc<Slot<R>>,
@@ -66,8 +64,8 @@ pub struct Reply<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The owner dropped the call without an answer, the mailbox was dropped with the call in it,
-    /// or the answer was already taken.
+    /// The owner or the mailbox dropped the call without an answer, or the answer was already
+    /// taken.
     Lost,
     /// The timeout expired. The answer may still arrive.
     TimedOut,
@@ -81,7 +79,7 @@ base::internal::impl_error!(ReplyError {
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
-    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. To wait for capacity first, use
+    /// Wakes the owner if it sleeps. To wait for capacity first, use
     /// [`call_async`](Self::call_async) or [`call_blocking`](Self::call_blocking).
     ///
     /// # Blocking
@@ -125,8 +123,7 @@ impl<T> Poster<T> {
     /// ```
     pub fn call<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<Reply<R>, PostError<T>> {
         let (to, reply) = reply();
-        // FOREIGN(call): the caller's closure, on the caller, before the post. A panic propagates
-        // to it.
+        // FOREIGN(call): the caller's closure, before the post. A panic propagates to the caller.
         self.post(make(to)).map(|()| reply)
     }
 
@@ -134,8 +131,7 @@ impl<T> Poster<T> {
     /// the count for which it sleeps, as [`post_lazy`](Self::post_lazy) does.
     ///
     /// If the owner gathers items with [`Mailbox::wait_linger`](super::Mailbox::wait_linger), the
-    /// call joins its batch, and the caller waits for as long as the owner lingers. If the owner
-    /// waits for more items without a timeout, the answer may never arrive.
+    /// call joins its batch. If it waits for more items without a timeout, it may never answer.
     ///
     /// # Blocking
     ///
@@ -177,8 +173,7 @@ impl<T> Poster<T> {
     /// answer.
     ///
     /// This is equivalent to [`send`](Self::send) followed by a wait for the [`Reply`]. If the
-    /// future is dropped while the item waits for capacity, the item is removed. If it is dropped
-    /// later, [`ReplyTo::reply`] returns an error to the owner.
+    /// future is dropped while the item waits for capacity, the item is removed.
     ///
     /// # Blocking
     ///
@@ -313,8 +308,8 @@ impl<R> ReplyTo<R> {
     /// Sends the answer, and wakes the caller if it waits.
     ///
     /// # Blocking
-    /// Never sleeps, but holds a lock for a few instructions. Makes a system call if it wakes a
-    /// thread.
+    ///
+    /// Never sleeps, but holds a lock for a few instructions, and may wake a thread.
     ///
     /// # Errors
     ///
@@ -340,13 +335,11 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the owner answers or drops its end. An owner that waits for its own answer
-    /// waits forever.
+    /// Blocks until the owner answers or drops its end.
     ///
     /// # Errors
     ///
-    /// Returns [`ReplyError::Lost`] if there is no answer. In a child of `fork`, this is the error
-    /// of every call that belongs to the parent.
+    /// Returns [`ReplyError::Lost`] if there is no answer, as for a parent's call after a `fork`.
     ///
     /// # Panics
     ///
@@ -403,27 +396,16 @@ impl<R> Future for Reply<R> {
     }
 }
 
-impl<R> Drop for ReplyTo<R> {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take()
-            && !twin::torn_down()
-            && !twin::armed("reply: a drop does not notify")
-        {
-            let _ = slot.end(State::Lost);
-        }
-    }
-}
+sync::on_drop!(ReplyTo[R], it => if let Some(slot) = it.slot.take()
+    && !twin::armed("reply: a drop does not notify")
+{
+    let _ = slot.end(State::Lost);
+});
 
-impl<R> Drop for Reply<R> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let state = self.slot.lock();
-        if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-            // FOREIGN(reply-unread): the drop of an unread answer, on the caller. A panic is
-            // caught.
-            panics::contain(|| drop(unread));
-        }
+sync::on_drop!(Reply[R], it => {
+    let state = it.slot.lock();
+    if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
+        // FOREIGN(reply-unread): the drop of an answer, on the caller. A panic is caught.
+        panics::contain(|| drop(unread));
     }
-}
+});

@@ -17,11 +17,9 @@ use super::poster::Poster;
 ///
 /// # Guarantees
 ///
-/// - Sends are admitted in the order of their first polls. The item itself waits, not its task, so
-///   a task that is slow to poll again does not delay other sends.
+/// - Sends are admitted in the order of their first polls, even if a task is slow to poll again.
 /// - Dropping the future removes its item from the wait queue and drops the item, unless it is
-///   already in the mailbox. [`take_back`](Self::take_back) returns the item instead. In both
-///   cases, later items move up.
+///   already in the mailbox. [`take_back`](Self::take_back) returns the item instead.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
@@ -37,8 +35,7 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. It returns a future, which is ready when the item is in the mailbox. The
-    /// owner's receipts wake the task.
+    /// Never blocks. It returns a future, which is ready when the item is in the mailbox.
     ///
     /// # Errors
     ///
@@ -75,8 +72,7 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks while the mailbox is full. The owner's receipts wake this thread, and so do closing
-    /// and dropping the mailbox. An owner that sends to its own full mailbox waits for itself.
+    /// Blocks while the mailbox is full and open. An owner that sends to itself may wait forever.
     ///
     /// # Errors
     ///
@@ -84,8 +80,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// Panics if called in an item of a bottom-half queue, even if the mailbox is not full. The
-    /// item is then dropped.
+    /// Panics if called in an item of a bottom-half queue. The item is then dropped.
     pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }

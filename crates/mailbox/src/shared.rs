@@ -9,9 +9,8 @@
 //! | `DEAD` | the mailbox was dropped |
 //!
 //! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
-//! A post that overlaps the owner's end may still push onto a dead queue. Its item would stay there
-//! until the last poster is dropped, which is too late for a thread that waits for an answer. The
-//! second read prevents this:
+//! A post that overlaps the owner's end may still push onto a dead queue. The second read ensures
+//! that its item is dropped at once, because a thread may wait for its answer:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop the items inside
@@ -26,14 +25,12 @@
 //! Dropping an item may post to the same dead queue, for example the wake-up of a local future that
 //! waits for the item's reply. If that post dropped items too, n such items would cause n nested
 //! calls. The lock therefore also guards a list of the threads that are dropping items. A thread
-//! that finds itself in the list returns, and its outer call takes the item next. Other threads
-//! drop items themselves, because that call may block.
+//! that finds itself in the list returns, and its outer call takes the item next.
 //!
 //! # In a child of `fork`
 //!
 //! A push that another thread of the parent had begun never ends in the child, so the owner does
-//! not wait for it. The items behind that push leak, like everything that the parent's other
-//! threads own.
+//! not wait for it. The items behind that push leak.
 
 use std::mem;
 
@@ -61,8 +58,7 @@ const DEAD: u8 = 2;
 pub(super) struct Shared<T> {
     /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// The owner's state. Read by every post. Written when the owner is about to sleep or ends, and
-    /// by posts while it sleeps.
+    /// The owner's state. Read by every post. Written when the owner sleeps or ends.
     pub(super) owner: CachePadded<Owner>,
     /// The free blocks. Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
@@ -76,7 +72,7 @@ pub(super) struct Shared<T> {
 }
 
 /// An item that waits for capacity in place of its sender. The owner moves it into the queue under
-/// the lock of the wait queue, so a sender that learns of that posts its next item behind it.
+/// the lock of the wait queue, so its sender's next item is behind it.
 pub(super) struct Waiting<T> {
     pub(super) item: T,
     lane: Lane,

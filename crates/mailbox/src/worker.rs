@@ -2,9 +2,8 @@
 //!
 //! The thread receives until no more items can arrive: the worker, which has the only poster, was
 //! dropped and all local futures have ended (`local.rs`). To cancel everything, an urgent item ends
-//! the thread's loop. The thread then drops the set, and the remaining items. By then no thread can
-//! post closures, so all of them are dropped on this thread. Later items are only wake-ups, so a
-//! waker never runs user code, whichever thread fires it.
+//! the thread's loop, and the thread drops the set and the remaining closures. Later items are only
+//! wake-ups, so a waker never runs user code.
 
 use std::error::Error;
 use std::future::Future;
@@ -33,8 +32,8 @@ const BATCH: usize = 32;
 /// One thread that runs closures in order, and futures that stay on it.
 ///
 /// Use it for work that is bound to a thread: a library with thread-local state (OpenGL, Python,
-/// SQLite in single-thread mode, COM-like apartments), values that are not `Send`, or work with its
-/// own real-time priority. For other work, a workqueue is better, because its queues share threads.
+/// SQLite in single-thread mode), values that are not `Send`, or work with its own real-time
+/// priority. For other work, a workqueue is better, because its queues share threads.
 ///
 /// # Guarantees
 ///
@@ -52,16 +51,15 @@ const BATCH: usize = 32;
 /// # Cost
 ///
 /// A worker costs a thread, which sleeps while there is no work. A
-/// [`spawn_detached`](Self::spawn_detached) costs one allocation, a [`spawn`](Self::spawn) three,
-/// and a future five.
+/// [`spawn_detached`](Self::spawn_detached) allocates once, a [`spawn`](Self::spawn) three times,
+/// and a future five times.
 ///
 /// Differs from Linux: a worker takes closures and futures instead of `kthread_work`s, which can be
 /// queued repeatedly.
 ///
 /// # Examples
 ///
-/// State that only one thread may access, which is created on that thread and used from every
-/// thread:
+/// State that only one thread may access, which is used from every thread:
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc};
@@ -98,7 +96,7 @@ type Run = Box<dyn FnOnce(&LocalSet<Message>) + Send>;
 enum Message {
     Run(Run),
     Woken(Woken),
-    /// Ends the thread. Drops closures that have not started and futures that have not ended.
+    /// Ends the thread, and drops closures and futures that have not ended.
     Quit,
 }
 
@@ -145,8 +143,7 @@ pub enum WorkerError {
     Thread(io::Error),
     /// The CPUs could not be set, because the set is empty or none of them is online.
     Cpus(io::Error),
-    /// The real-time priority could not be set, because it is out of range or the process lacks the
-    /// permission.
+    /// The real-time priority is out of range or not permitted.
     Fifo(io::Error),
 }
 
@@ -183,27 +180,24 @@ base::internal::into_io_error!(WorkerError, |error| match error {
 });
 
 impl WorkerBuilder {
-    /// Binds the thread to these CPUs. By default, it runs on the CPUs of the process's first
-    /// thread.
+    /// Binds the thread to these CPUs, instead of those of the process's first thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Gives the thread a real-time priority (`SCHED_FIFO`, 1 to 99). If the process lacks the
-    /// permission, building fails.
-    ///
-    /// The thread then runs before every ordinary thread on its CPUs, without a time limit. A long
-    /// computation in a closure prevents all of them from running.
+    /// Gives the thread a real-time priority (`SCHED_FIFO`, 1 to 99). Without the permission,
+    /// building fails. The thread then runs before every ordinary thread on its CPUs, without a
+    /// time limit.
     #[doc(alias("sched_set_fifo", "SCHED_FIFO"))]
     pub fn fifo(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), true);
         self
     }
 
-    /// Does the same as [`fifo`](Self::fifo) if the system permits it, and nothing otherwise. A
-    /// priority that is out of range is an error in both cases.
+    /// Does the same as [`fifo`](Self::fifo) if the system permits it. A priority that is out of
+    /// range is an error in both cases.
     pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), false);
         self
@@ -303,8 +297,7 @@ fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
 }
 
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
-    // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
-    // caught.
+    // FOREIGN(worker-skip): the drop of a user's closure, on the worker. A panic is caught.
     panics::contain(|| drop(func));
     answer(to, Err(JoinError::Cancelled));
 }
@@ -358,8 +351,8 @@ impl Worker {
 
     /// Calls `make` on the thread, and runs the returned future there.
     ///
-    /// Neither the future nor its captures need to be `Send`. Inside the future,
-    /// [`spawn_local`](super::spawn_local) adds other futures.
+    /// Neither the future nor its captures need to be `Send`. The future may add others with
+    /// [`spawn_local`](super::spawn_local).
     ///
     /// # Blocking
     ///

@@ -9,9 +9,9 @@
 //!
 //! # States
 //!
-//! The *stub* is an item that is never handed out. It has a link, `first`, but no address. A null
-//! `tail` means that the stub is the newest item. A null cursor means that the consumer is at the
-//! stub. An empty queue is therefore all zeroes, can be a constant, and may be moved.
+//! The *stub* is an item that is never handed out. It has a link, `first`, but no address: a null
+//! `tail` means that it is the newest item, and a null cursor that the consumer is there. An empty
+//! queue is therefore all zeroes, can be a constant, and may be moved.
 //!
 //! | `tail` | cursor | meaning |
 //! |---|---|---|
@@ -31,14 +31,12 @@
 //! # What must never happen
 //!
 //! - *An item is handed out while a producer may still store to its link.* Only the producer whose
-//!   swap returned the item stores there. The consumer hands an item out in two cases. Either it
-//!   has read a link from the item, so that store has happened. Or its compare-exchange found the
-//!   item in `tail`, so no swap has returned it and none will.
+//!   swap returned the item stores there. The consumer has either read a link from the item, so
+//!   that store has happened, or its compare-exchange found the item in `tail`, so there is none.
 //! - *An item is lost.* A swap returns the newest item, so the items form one chain in the order of
 //!   the swaps. The producer that extended the chain stores the link.
 //! - *Empty is returned while the item of a completed push is in the queue.* The consumer returns
-//!   *empty* only if `tail` is null, which only the consumer sets, after it has taken the last
-//!   item.
+//!   *empty* only if `tail` is null, which it sets itself, after it has taken the last item.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -52,8 +50,7 @@ use crate::order;
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
 /// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on a
-/// different cache line from the [`RawCursor`], which is written for every popped item, as `tail`
-/// is for every pushed one.
+/// different cache line from the [`RawCursor`], which is written for every popped item.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,
@@ -74,9 +71,8 @@ pub enum Pop<H> {
     Item(H),
     /// No item: every push that completed before this pop has been popped.
     Empty,
-    /// The queue is not empty, but a producer, which may have been preempted, is between the two
-    /// steps of pushing the oldest item. Try again later, instead of spinning. Completed pushes may
-    /// be behind its item.
+    /// The queue is not empty, but a producer, which may have been preempted, is in the middle of
+    /// pushing the oldest item. Try again later. Completed pushes may be behind its item.
     MidPush,
 }
 
@@ -106,9 +102,8 @@ impl<T> RawQueue<T> {
 }
 
 impl<T: Linked> RawQueue<T> {
-    /// Appends `item`. Returns `true` if the queue was empty: every earlier item had been handed
-    /// out. Of all producers that push while the consumer takes no item, only the first gets
-    /// `true`.
+    /// Appends `item`. Returns `true` if the queue was empty. Of all producers that push while the
+    /// consumer takes no item, only the first gets `true`.
     ///
     /// # Blocking
     ///
@@ -301,8 +296,7 @@ impl<T: Linked> RawQueue<T> {
         // distinguishes *empty* from a mid-push.
         // Test: loom first_load_needs_acquire
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
-            // The first producer may be preempted between swap and store, while a second one has
-            // completed its push behind it.
+            // The first producer may be between swap and store, with a completed push behind it.
             return if self.is_empty() || twin::armed("empty: no check of the tail") {
                 Pop::Empty
             } else {

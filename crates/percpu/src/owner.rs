@@ -15,13 +15,12 @@ use super::slot::Slot;
 /// created it.
 ///
 /// A slot has at most one owner, which stays on its thread. That thread should run on the slot's
-/// CPU, which is faster. Dropping the owner gives up the slot.
+/// CPU. Dropping the owner gives up the slot.
 ///
 /// # Guarantees
 ///
-/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation
-///   cannot begin inside another one, and remote callers use the data only while the owner is not
-///   inside an operation.
+/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, and remote
+///   callers use the data only while the owner is not inside an operation.
 /// - An owner that polls, parks or is dropped runs its queued calls. No call is lost.
 ///
 /// # Examples
@@ -159,15 +158,13 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
 
     /// Calls `f` with the data. A panic in `f` ends the operation and leaves the data as it is.
     ///
-    /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted.
-    /// Costs nothing, a load, or a locked instruction, depending on the [mode](super), if the
-    /// `Owner` is in a local variable of the loop that uses it.
+    /// Keep `f` short: remote callers wait until it ends. Costs nothing, a load, or a locked
+    /// instruction, depending on the [mode](super), if the `Owner` is in a local variable.
     ///
     /// # Blocking
     ///
     /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp), blocks while a remote caller
-    /// is inside the slot, and for up to 10 ms for callers that it has woken. Never blocks in
-    /// `Queue`.
+    /// is inside the slot, and for up to 10 ms for callers that it has woken.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
@@ -190,8 +187,7 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
     }
 
     /// Runs the queued calls, or hands the slot over to a thread that asks for it. Call it between
-    /// units of work, and in loops that do not use the slot. Costs a load if there is nothing to
-    /// do.
+    /// units of work. Costs a load if there is nothing to do.
     ///
     /// # Blocking
     ///
@@ -201,8 +197,7 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         self.slot.poll(chosen::<C>(self.kind));
     }
 
-    /// Gives up the slot until [`Parked::unpark`]. Park before a sleep, and before a loop that must
-    /// not be disturbed and does not use the slot.
+    /// Gives up the slot until [`Parked::unpark`], for example before a sleep.
     ///
     /// # Blocking
     ///

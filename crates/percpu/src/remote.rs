@@ -34,8 +34,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// - CPUs that go offline keep their slots. Calls still reach the data, and
 ///   [`drain_when_absent`](Self::drain_when_absent) drains it.
 /// - In a child of `fork`, free slots and slots of the thread that forked keep their data. A call
-///   on a slot that another thread held panics, because its data may be partly changed. Queued work
-///   runs only in the parent.
+///   on another held slot panics. Queued work runs only in the parent.
 ///
 /// # Blocking
 ///
@@ -43,9 +42,8 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// [`Qpw::Queue`](super::Qpw), until the owner polls or parks, and in `OnDemand`, until the owner
 /// operates, polls or parks (see [`Escalate`](super::Escalate)). [Waiting](super#waiting) has the
 /// bound. An owner that was leaked (`mem::forget`) keeps its slot until its thread has exited.
-/// After ten seconds, a call that waits for an owner prints a message to stderr that names the
-/// owner's thread. If two owners call each other's slots, both may wait forever. To avoid this,
-/// [park](Owner::while_parked) first.
+/// After ten seconds, a call prints a message to stderr that names the owner's thread. Two owners
+/// that call each other's slots may wait forever, unless they [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, const C: bool = false> {
     /// Dropped before the slots.
@@ -65,8 +63,7 @@ impl Panics {
     pub(super) fn count(&self, cpu: CpuId) {
         self.nr.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
-            // FOREIGN(percpu-on-panic): the handler, on the thread inside the slot. A panic is
-            // caught.
+            // FOREIGN(percpu-on-panic): the handler, on the thread inside. A panic is caught.
             panics::contain(|| handler(cpu));
         }
     }
@@ -152,7 +149,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of the CPU on which this thread, which owns no slot, runs.
     ///
     /// The thread may have moved to another CPU when `f` runs; the choice of the slot only makes
-    /// contention rare. Costs one locked instruction on a slot without an owner.
+    /// contention rare.
     ///
     /// # Blocking
     ///
@@ -237,8 +234,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     ///
     /// - In the mode `Queue`, if the slot is owned, `work` is queued to the owner, and runs when
     ///   the owner polls, parks or is dropped.
-    /// - Inside a call on that slot, or inside its queued work, `work` runs after that call or
-    ///   work.
+    /// - Inside a call on that slot, or its queued work, `work` runs after that call or work.
     /// - Otherwise `work` runs on the calling thread before this returns.
     ///
     /// A panic in `work` is caught, counted, and reported to
@@ -254,8 +250,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked. It
     /// does not panic inside work of that slot.
     ///
-    /// Differs from Linux: there a work item is queued once until it runs; here each call queues a
-    /// separate unit of work.
+    /// Differs from Linux: there a work item is queued once until it runs.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
         let slot = self.slot(cpu);
         let panics = self.panics.clone();

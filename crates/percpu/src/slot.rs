@@ -46,9 +46,8 @@
 //!   announcement once it has the slot.
 //!
 //! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation, and one
-//! call for each caller that has waited longer. `eldest` is a hint: only `word` decides which
-//! thread has the slot. A thread that reads an old value may take the slot once when it is not its
-//! turn. `backoff.rs` defines the times.
+//! call for each caller that has waited longer (`backoff.rs`). `eldest` is a hint: a thread that
+//! reads an old value may take the slot once when it is not its turn.
 //!
 //! # Handing over
 //!
@@ -63,19 +62,16 @@
 //! - any other caller that releases the slot and finds a thread announced;
 //! - a thread that has run queued calls.
 //!
-//! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
-//! sleep, it announces itself again.
+//! A thread sleeps only while some thread is announced, or else announces itself again.
 //!
-//! The third kind also wakes callers that are not next, and one of them then announces itself. Only
-//! the fourth kind passes no fence between its release and its load of `eldest`, because each call
-//! would pay for the fence. It may therefore miss a thread that falls asleep at the same time. For
-//! this reason, a sleep ends by itself after 50 µs. The caller of a busy owner must never depend on
-//! this timeout alone, because its next polls would find the slot held again (twin `percpu: hands
-//! over to no thread`).
+//! The third kind also wakes callers that are not next. Only the fourth kind passes no fence
+//! between its release and its load of `eldest`, because each call would pay for it, and may miss a
+//! thread that falls asleep at the same time. A sleep therefore ends by itself after 50 µs. The
+//! caller of a busy owner must not depend on this alone, because its next polls would find the slot
+//! held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
-//! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
-//! cycle. The owner waits for a limited time.
+//! time, and not while it is inside another one. Threads therefore never wait in a cycle.
 //!
 //! # Queued calls
 //!
@@ -90,8 +86,7 @@
 //! If the releaser's fence comes first, the poster finds the word `FREE`. If the poster's fence
 //! comes first, the releaser finds the call.
 //!
-//! Each field has a letter: I fixed at creation, A atomic, H used by the thread that holds the
-//! slot.
+//! Letters of fields: I fixed at creation, A atomic, H used by the thread that holds the slot.
 
 use base::internal::wake::EventCount;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -194,11 +189,10 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation of a breakable slot. Written by the owner.
     pub(super) busy: AtomicU32,
-    /// A: the time at which the next caller or owner began to wait, as [`Turn`] measures time, or 0
-    /// if none has announced itself.
+    /// A: the time at which the next caller or owner began to wait, by [`Turn`], or 0.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
-    /// 0. A thread compares it only with its own number, to detect a wait for itself.
+    /// 0, to detect a wait for itself.
     caller: unmodelled::AtomicU64,
     pub(super) data: UnsafeCell<T>,
     pub(super) far: Far<T>,
@@ -266,8 +260,7 @@ impl<T> Slot<T> {
             word = self.word.load(Ordering::Relaxed);
         }
         if word == FREE {
-            // ORDER(percpu-word): publish and consume, other end in `release_order` and its
-            // callers.
+            // ORDER(percpu-word): publish and consume, other end in `release_order`.
             //   release: the data;   word = FREE (or OWNED)   Release
             //   take:    word = HELD  Acquire;                the data
             // If the release comes first, our exchange succeeds, and we see all earlier changes to

@@ -2,11 +2,10 @@
 //!
 //! # The protocol
 //!
-//! The wheel of the process-wide registry holds all these timers, regardless of their queues, so
-//! one lock guards them. While a timer is armed, it holds the claim on its item. The item's state
-//! word records this: a producer finds the item pending, and no canceller can claim it. Only the
-//! thread that removes the timer from the wheel may change an armed item, and it does so under that
-//! lock:
+//! The wheel of the process-wide registry holds all these timers, so one lock guards them. While a
+//! timer is armed, it holds the claim on its item: a producer finds the item pending, and no
+//! canceller can claim it. Only the thread that removes the timer from the wheel may change an
+//! armed item, under that lock:
 //!
 //! ```text
 //! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if
@@ -19,11 +18,10 @@
 //! ```
 //!
 //! An item outside the wheel is therefore always claimed, pending or idle. A thread that moves an
-//! item never makes it idle. A queue is not destroyed while a thread is inside it (`queues/end.rs`
-//! of `crates/workqueue`), and its owner disarms its timers first.
+//! item never makes it idle. A queue's owner disarms its timers before it destroys the queue, which
+//! waits for threads inside (`queues/end.rs` of `crates/workqueue`).
 //!
-//! A child of `fork` has its own registry. The wheel of that registry does not contain an item that
-//! the parent armed. Such an item becomes idle as soon as a thread of the child accesses it.
+//! An item that the parent of a `fork` armed becomes idle when a thread of the child accesses it.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -39,14 +37,12 @@ use workqueue::internal::{self, Due, Guard, Held, Kind, Node, Place, State, Time
 
 use crate::work::{Claim, Misuse, RawWork};
 
-/// A work item with a timer, in the caller's memory. It corresponds to the kernel's `struct
-/// delayed_work`.
-///
-/// While the timer is not armed, [`work`](Self::work) can be used like any other item.
+/// A work item with a timer, in the caller's memory, like the kernel's `struct delayed_work`. While
+/// the timer is not armed, [`work`](Self::work) can be used like any other item.
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
-    /// The timer, guarded by the lock of the wheel.
+    /// Guarded by the lock of the wheel.
     timer: UnsafeCell<Timer>,
 }
 
@@ -62,11 +58,10 @@ struct Timer {
     /// The queue that receives the item when the timer expires.
     queue: *const Workqueue,
     cpu: u32,
-    /// The process that last armed the timer. A child's wheel does not contain its parent's timers.
+    /// The process that last armed the timer.
     process: Process,
 }
 
-/// The kind of a raw item's timer.
 static RAW: Kind = Kind(expire_node);
 
 /// The result of [`RawDelayed::modify`].
@@ -78,8 +73,7 @@ pub enum Modified {
     WasIdle,
     /// The item was pending, and was cancelled, because it is disabled or the queue rejects it.
     Cancelled,
-    /// The item was not pending, and is still not pending, because it is disabled or the queue
-    /// rejects it.
+    /// The item was not pending, and still is not, because it is disabled or the queue rejects it.
     Refused,
 }
 
@@ -116,17 +110,11 @@ impl RawDelayed {
     ///
     /// Acquires a lock for a short time, and may wake a thread.
     ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
-    ///
     /// # Safety
     ///
     /// 1. `this` points to readable and writable memory that is large enough for an item.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
-    /// 3. `queue` stays in place until the timer has expired or was disarmed, for example by
-    ///    [`take_back_timers`].
+    /// 3. `queue` stays in place until the timer has expired or was disarmed.
     pub unsafe fn queue(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -154,18 +142,12 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Schedules the item to be queued `delay` from now, whether or not it is already pending. A
-    /// pending item stays pending throughout, so a thread that tries to queue it at the same time
-    /// receives `false`.
+    /// Schedules the item to be queued `delay` from now. A pending item stays pending throughout,
+    /// so a thread that tries to queue it at the same time receives `false`.
     ///
     /// # Blocking
     ///
     /// The same as [`queue`](Self::queue) and [`RawWork::cancel`].
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -239,8 +221,7 @@ impl RawDelayed {
         let work = unsafe { &(*this.as_ptr()).work };
         let is_placed = Cell::new(false);
         let place = |state: State, to: &dyn Fn(State) -> State| {
-            // This is checked in the same transition, so a later disable finds the item in its new
-            // place.
+            // This is checked in the same transition, so a later disable finds the new place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
             if is_enabled { to(state) } else { state.disarm() }
@@ -280,11 +261,6 @@ impl RawDelayed {
     ///
     /// The same as [`RawWork::cancel`].
     ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
-    ///
     /// # Safety
     ///
     /// 1. `this` points to readable and writable memory that is large enough for an item.
@@ -310,7 +286,7 @@ impl RawDelayed {
                 }
                 // SAFETY: (1).
                 Claim::Timers if unsafe { disarm(this) } => return true,
-                // The timer has just expired, or another thread is moving the item.
+                // The timer has just expired, or another thread moves the item.
                 Claim::Timers => {}
             }
         }
@@ -319,17 +295,7 @@ impl RawDelayed {
     /// Cancels the item and waits until it is not running. Returns `true` if it was pending. The
     /// item is disabled until this returns.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`RawWork::cancel_sync`].
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`RawWork::cancel_sync`].
-    ///
-    /// # Panics
-    ///
-    /// The same as [`RawWork::flush`].
+    /// Blocks, fails and panics as [`RawWork::cancel_sync`] does.
     ///
     /// # Safety
     ///
@@ -342,21 +308,11 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Cancels the item and disables it. Each call must be matched by a call to [`RawWork::enable`]
-    /// before the item can be queued again. Returns `true` if the item was pending. If `waits` is
-    /// set, this function also waits until the item is not running.
+    /// Cancels the item and disables it until a matching call of [`RawWork::enable`]. Returns
+    /// `true` if the item was pending. If `waits` is set, also waits until the item is not running.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`RawWork::disable`] and [`RawWork::disable_sync`].
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`RawWork::disable`].
-    ///
-    /// # Panics
-    ///
-    /// If `waits` is set, the same as [`RawWork::flush`].
+    /// Blocks, fails and panics as [`RawWork::disable`] or, if `waits` is set,
+    /// [`RawWork::disable_sync`] does.
     ///
     /// # Safety
     ///
@@ -368,7 +324,7 @@ impl RawDelayed {
             work.must_be_free_to_wait();
         }
         work.refuse()?;
-        // A thread that arms the item from now on sees that it is disabled.
+        // A thread that arms the item from now on finds it disabled.
         // SAFETY: (1), and `known` has checked that it is an item.
         let was_pending = unsafe { Self::take_back(this) };
         if waits {
@@ -379,17 +335,7 @@ impl RawDelayed {
 
     /// If the timer is armed, queues the item at once. Then waits as [`RawWork::flush`] does.
     ///
-    /// # Blocking
-    ///
-    /// Blocks until the run has ended.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`RawWork::flush`].
-    ///
-    /// # Panics
-    ///
-    /// The same as [`RawWork::flush`].
+    /// Blocks, fails and panics as [`RawWork::flush`] does.
     ///
     /// # Safety
     ///
@@ -409,15 +355,14 @@ impl RawDelayed {
 }
 
 /// Disarms all timers that are armed for `queue`, which makes their items idle. Returns the number
-/// of these timers. Call this function after the queue's last item that can arm a timer has ended,
-/// and before the queue is destroyed.
+/// of these timers. Call it after the queue's last item that can arm a timer has ended.
 ///
 /// # Blocking
 ///
 /// Holds the lock of all timers while it checks each of them, and waits until items whose timers
 /// have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
-    // A child of `fork` cannot have armed a timer for a queue of its parent.
+    // A child of `fork` cannot have armed a timer for such a queue.
     if !internal::is_at_home(queue) {
         return 0;
     }
@@ -434,17 +379,15 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
             // SAFETY: as above.
             unsafe { wheel.remove(node) };
             let work = item_of(timer).cast::<RawWork>();
-            // SAFETY: the item is armed until our transition, so it is alive. The transition is
-            // made under the lock, because the item may be freed after it.
+            // SAFETY: the item is armed until our transition, under the lock, so it is alive.
             unsafe { work.as_ref() }.end_claim(State::disarm);
         }
     });
-    // Wait for items whose timers have just expired and that are not in the queue yet.
     internal::outlast_visitors(queue);
     nr_gone
 }
 
-/// Returns the timers of the process-wide registry, which contain all timers of raw items.
+/// The timers of the process-wide registry.
 fn timers() -> &'static Timers {
     match internal::timers() {
         Ok(timers) => timers,
@@ -469,8 +412,7 @@ unsafe fn put_in(
     let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     let at_ns = time::now_ns().saturating_add(nanos);
     let timer = timer_of(item);
-    // SAFETY: (1): no other thread accesses the timer. It is written without being read, because it
-    // may be uninitialized.
+    // SAFETY: (1): no other thread accesses the timer, which may be uninitialized.
     unsafe {
         timer.write(Timer {
             node: Node::new(&RAW),
@@ -490,7 +432,7 @@ unsafe fn put_in(
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // If another thread arms the item after this read, its call is ordered after ours.
+    // A thread that arms the item after this read is ordered after us.
     if !work.head().load().is_armed() {
         return false;
     }
@@ -527,8 +469,8 @@ unsafe fn expire_node<'a>(
 unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // SAFETY: the item was armed, so its queue is alive. The owner disarms its timers, under our
-    // lock, before it destroys the queue.
+    // SAFETY: the item was armed, so its queue is alive: its owner disarms its timers under our
+    // lock before it destroys the queue.
     let (queue, cpu) = unsafe {
         let timer = timer_of(item);
         (Held::of(&*(*timer).queue), CpuId::new((*timer).cpu))
@@ -549,8 +491,8 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     })
 }
 
-/// Removes the item's timer from the wheel. Returns `true` if the wheel contained the timer. If the
-/// parent process armed the item, the wheel does not contain the timer, and the item becomes idle.
+/// Removes the item's timer from the wheel. Returns `true` if it was there. If the parent process
+/// armed the item, it becomes idle.
 ///
 /// # Safety
 ///
@@ -563,8 +505,7 @@ unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
         return false;
     }
     let timer = timer_of(item);
-    // SAFETY: (1). If this process armed the timer, it wrote the field that is read here and
-    // inserted the timer.
+    // SAFETY: (1). The field is valid if this process armed the timer.
     let is_in = unsafe { (&raw const (*timer).process).read() }.is_this();
     if is_in {
         // SAFETY: as above.

@@ -1,10 +1,9 @@
 //! Work items in the caller's memory, for other languages: fixed in size, without a destructor, and
 //! queued without allocation.
 //!
-//! A [`RawWork`] corresponds to the kernel's `struct work_struct`: it is a member of a larger
-//! structure, with a function that receives its address. The item must stay in place until it has
-//! started, has been cancelled or has been flushed. Its own function may free the item, because the
-//! library does not access the item once the function has been called. `crates/capi` offers these
+//! A [`RawWork`] corresponds to the kernel's `struct work_struct`: a member of a larger structure,
+//! with a function that receives its address. The item must stay in place until it has started, has
+//! been cancelled or has been flushed. Its own function may free it. `crates/capi` offers these
 //! items under the kernel's names.
 //!
 //! | file | content |
@@ -17,12 +16,11 @@
 //!
 //! The guarantees are those of [`Work`](workqueue::Work): runs of an item never overlap, even if it
 //! is queued on two queues. Each call that returns `true` is followed by exactly one run, unless
-//! the item is cancelled. The run sees everything that was written before that call. In addition,
-//! after a cancel or a flush the library does not access the item's memory until the item is queued
-//! again.
+//! the item is cancelled. The run sees everything that was written before that call. After a cancel
+//! or a flush the library does not access the item's memory until the item is queued again.
 //!
 //! As in the kernel, an item is identified by its address *and* its function: an item that is
-//! reinitialized with another function during its own run counts as a different item.
+//! reinitialized with another function during its own run is a different item.
 //!
 //! Differs from [`Work`](workqueue::Work): a flush can run an item on the calling thread only until
 //! a worker has taken the item, and a cancel walks the list that contains the item.

@@ -1,8 +1,7 @@
 //! The raw items that are executing, and the threads that wait for them.
 //!
-//! An item's function may free the item, so a run cannot be recorded in the item. Instead, the
-//! item's address is hashed to a *shard*, and the run is recorded in a list of that shard. The list
-//! node is on the worker's stack. Each waiter also has a node on its stack.
+//! An item's function may free the item, so the run is recorded in the list of a *shard*, to which
+//! the item's address is hashed. List nodes are on the stacks of the worker and the waiters.
 //!
 //! # The protocol
 //!
@@ -21,18 +20,14 @@
 //! ```
 //!
 //! Every transition is made under the shard lock, so a waiter never waits for a start that has
-//! already happened or will never happen. No thread may access an item, or a waiter's node, after
-//! it was freed. A run accesses an item only while the item is handed to it. A canceller takes the
-//! item back from the run before it ends its claim. The last access to a waiter's node is the one
-//! that releases the waiter.
-//!
-//! A producer does not acquire this lock, because a waiter ignores an enqueue that follows its
-//! check.
+//! already happened or will never happen. A run accesses an item only while the item is handed to
+//! it, and a canceller takes the item back before it ends its claim. The last access to a waiter's
+//! node releases the waiter. A producer needs no lock, because a waiter ignores a later enqueue.
 //!
 //! # A single run
 //!
-//! If a run is the only one in its shard and the shard has no waiters, the worker does not need the
-//! lock either. The shard's state word is one of:
+//! If a run is the only one in its shard and there are no waiters, the worker needs no lock either.
+//! The shard's state word is one of:
 //!
 //! | word | meaning | transitions |
 //! |---|---|---|
@@ -41,16 +36,14 @@
 //! | `BUSY` | the lists are valid | unlocking thread → null, if the lists are empty |
 //!
 //! A thread that locks the shard moves the run into the list. A run outside the list is published
-//! before the item's transition, instead of together with it. This has three consequences:
+//! before the item's transition:
 //!
-//! - A thread that sees the transition finds the run. If the word is null, a thread can conclude
-//!   without the lock that the item is not executing.
-//! - A waiter may already be waiting for this start. It makes a transition of its own on the item,
-//!   which changes nothing. If that transition comes first, the worker finds `BUSY` after its own,
-//!   and assigns its run to the waiter. It does so only for waiters that saw the sequence number
-//!   that this start completed: a waiter for a later enqueue waits for the next start.
-//! - The item may turn out to be claimed. The run is then removed like a run that has ended, and an
-//!   item that was handed to it in the meantime is put back.
+//! - A thread that sees the transition finds the run. If the word is null, the item is not
+//!   executing.
+//! - A waiter for this start makes a transition on the item that changes nothing. If it comes
+//!   first, the worker finds `BUSY` after its own, and assigns its run to the waiter, if the waiter
+//!   saw the sequence number that this start completed.
+//! - If the item turns out to be claimed, the run is removed like a run that has ended.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -68,16 +61,15 @@ use workqueue::internal::{Head, Start, State};
 
 use crate::work::{RawWork, WorkFn};
 
-/// The value of a shard's state word while its lists are valid.
+/// The state word while the shard's lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards. The value is a guess: several times the number of workers that a large
-/// machine runs at once.
+/// The number of shards: several times the workers that a large machine runs at once. A guess.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
 
-/// The shards of this process. In a child of `fork`, nothing is executing.
+/// In a child of `fork`, nothing is executing.
 #[cfg(not(any(loom, shuttle)))]
 static TABLE: PerProcess<Table> = PerProcess::new();
 
@@ -92,11 +84,11 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// The innermost run of a raw item on this thread.
+    /// The innermost run on this thread.
     static INNERMOST: Cell<*const Run> = Cell::new(ptr::null())
 }
 
-/// The identity of an item, which may have been freed: its address and the address of its function.
+/// The identity of an item, which may have been freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     item: *const RawWork,
@@ -109,9 +101,9 @@ pub(super) struct Run {
     name: Name,
     /// Shard lock: the item, if it was queued and popped again during this run.
     left: Option<NonNull<Head>>,
-    /// Shard lock: the next run in the list.
+    /// Shard lock.
     next: *mut Run,
-    /// I: the enclosing run on the same thread.
+    /// I: the enclosing run.
     outer: *const Run,
     /// Own thread only: the name of the thread before the item called [`describe`].
     undescribed: Cell<Option<ShortName>>,
@@ -126,23 +118,22 @@ struct Waiter {
     run: Cell<*const Run>,
     /// I: the completion sequence number that the awaited start completes.
     turn: Cell<u64>,
-    /// Shard lock: the next waiter in the list.
+    /// Shard lock.
     next: Cell<*const Waiter>,
     /// A: set by the last access to this node.
     is_done: AtomicBool,
 }
 
-/// The runs of the items of one shard, and their waiters.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
-    /// A: the only run, or null, or `BUSY`: see the module page.
+    /// A: see the module page.
     alone: AtomicPtr<Run>,
     /// Notified when waiters are done.
     done: EventCount,
 }
 
-/// The lists of a shard whose state word is `BUSY`.
+/// The lists of a `BUSY` shard.
 #[derive(Debug)]
 struct Locked<'a> {
     shard: &'a Shard,
@@ -155,8 +146,7 @@ struct Lists {
     waiters: Cell<*const Waiter>,
 }
 
-// SAFETY: nodes stay in place until they are removed, by their owner or under the lock, and are
-// only accessed under the lock.
+// SAFETY: nodes stay in place until they are removed, and are only accessed under the lock.
 unsafe impl Send for Lists {}
 
 impl Default for Lists {
@@ -171,10 +161,9 @@ impl Name {
         Self { item, func }
     }
 
-    /// Returns the shard of the item.
     #[inline]
     pub(super) fn shard(self) -> &'static Shard {
-        // Items are at least a few dozen bytes apart; the multiplication mixes the higher bits.
+        // Items are a few dozen bytes apart; the multiplication mixes the higher bits.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &table()[((mixed >> 58) as usize).rem_euclid(NR_SHARDS)]
     }
@@ -193,23 +182,16 @@ impl Name {
     }
 }
 
-/// Returns the raw item that this thread is executing, or null. The item may have been freed.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Returns the raw item that this thread is executing, or null. The item may have been freed. Never
+/// blocks.
 pub fn current() -> *const RawWork {
     // SAFETY: a run stays on this thread's stack until it is over.
     let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
-/// Adds `what` to the thread's name until the end of the run, as a description of the raw item that
-/// the thread is executing. Does nothing outside a run.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Adds `what` to the thread's name until the end of its raw item's run, if it has one. Never
+/// blocks.
 pub fn describe(what: &[u8]) {
     // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {
@@ -263,20 +245,18 @@ impl Shard {
     #[inline]
     fn lock(&self) -> Locked<'_> {
         let mut lists = self.lists.lock();
-        // While we hold the lock, no other thread changes `BUSY`.
+        // Only the holder of the lock changes `BUSY`.
         if self.alone.load(Ordering::Relaxed) != BUSY {
-            // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
-            // the writes before the previous one.
+            // ORDER(raw-alone): other end in `note_alone`; a swap also sees the previous one.
             // Test: run_must_be_recorded_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
-            // The word shows that the lists are empty. A run found there cannot end without the
-            // lock.
+            // The lists were empty. A run found there cannot end without the lock.
             lists.runs = run;
         }
         Locked { shard: self, lists }
     }
 
-    /// Publishes `run` without the lock; returns `true` on success.
+    /// Publishes `run` without the lock, if possible.
     #[inline]
     fn note_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
@@ -292,19 +272,17 @@ impl Shard {
             .is_ok()
     }
 
-    /// Removes `run` without the lock; returns `false` if another thread has locked the shard.
+    /// Removes `run` without the lock, unless another thread has locked the shard.
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
-        // Test: raw_item_runs_once_for_each_enqueue_without_overlap
         self.alone
             .compare_exchange(run, ptr::null_mut(), Ordering::Release, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Assigns `run`, which was published without the lock, to the waiters that arrived before the
-    /// item's start. At that time the run was not in the list. `from` is the item's state before
-    /// the start.
+    /// item's start. `from` is the item's state before it.
     #[inline]
     fn adopt(&self, run: *mut Run, from: State) {
         // ORDER(raw-alone): other end in `lock`.
@@ -320,10 +298,9 @@ impl Shard {
         }
     }
 
-    /// Starts an item, which the caller has removed from its list, and records `run`. If another
-    /// run is executing the item, hands the item to that run instead. Returns the decision. If the
-    /// item does not start, also returns an item that was handed to `run` in the meantime. That
-    /// item is linked again, and the caller puts it back.
+    /// Starts an item, which the caller has removed from its list, and records `run`, or hands the
+    /// item to the run that is executing it. Without a start, also returns an item that was handed
+    /// to `run`, linked again; the caller puts it back.
     ///
     /// # Safety
     ///
@@ -352,7 +329,7 @@ impl Shard {
         (start, unsafe { self.end(run) })
     }
 
-    /// Implements [`begin`](Self::begin) for a shard that has other runs or waiters.
+    /// [`begin`](Self::begin) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -379,7 +356,7 @@ impl Shard {
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
-            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
+            // SAFETY: a run in the list is alive, and we hold the lock.
             Start::Behind => unsafe { (*under_way).left = Some(item) },
             Start::Claimed => {}
         }
@@ -427,7 +404,7 @@ impl Shard {
         unsafe { self.end_among(run) }
     }
 
-    /// Implements [`end`](Self::end) for a shard that has other runs or waiters.
+    /// [`end`](Self::end) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -441,8 +418,7 @@ impl Shard {
         let left = unsafe { (*run).left };
         let left = left.filter(|_| !sync::twin::armed("raw: an end forgets a deferred item"));
         let left = left.filter(|item| {
-            // SAFETY: a canceller takes the item back from this run, under this lock, before the
-            // item can be freed.
+            // SAFETY: a canceller takes the item back, under this lock, before it can be freed.
             let head = unsafe { item.as_ref() };
             head.update(State::relink).is_some()
         });
@@ -453,13 +429,12 @@ impl Shard {
         left
     }
 
-    /// Ends the caller's claim on the item with the transition `plan`. The caller holds the item's
-    /// list link.
+    /// Ends the caller's claim on the item, whose list link it holds, with the transition `plan`.
     pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
         let lists = self.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
-            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
+            // SAFETY: a run in the list is alive, and we hold the lock.
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
@@ -481,8 +456,8 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item is executing. The caller must already have loaded or changed the
-    /// item's state. This function then finds every run that started before.
+    /// Returns `true` if the item is executing. The caller has loaded or changed its state before,
+    /// so this finds every run that started before that.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
@@ -496,16 +471,10 @@ impl Shard {
         !word.is_null() && !self.lock().run_of(name).is_null()
     }
 
-    /// Waits for the end of the current run. If `pending` returns the item's sequence number, waits
-    /// for the next start and its run instead. Returns `true` if there was a run to wait for. While
-    /// it waits, this function does not access the item.
-    ///
-    /// `pending` makes a transition on the item, which may change nothing.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks until the run ends or the item is cancelled. The thread that ends the run or cancels
-    /// the item wakes the caller.
+    /// Waits for the end of the current run or, if `pending` returns the item's sequence number, of
+    /// the next one. Returns `true` if there was a run to wait for. While it waits, it does not
+    /// access the item. `pending` makes a transition on the item, which may change nothing. The
+    /// thread that ends the run or cancels the item wakes the caller.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
@@ -530,8 +499,8 @@ impl Shard {
         // ORDER(raw-done): publish and consume, other end in `settle`.
         //   run:  the function's writes;  done = true  Release
         //   here: done  Acquire;  read those writes
-        // If the store comes first, the load that reads it sees these writes. If the load comes
-        // first, it reads `false`, and we wait.
+        // If the store comes first, the load that reads it sees these writes. Otherwise the load
+        // reads `false`, and we wait.
         // Test: flush_sees_writes_of_the_function
         let is_done = || waiter.is_done.load(Ordering::Acquire);
         if !poll_as_waiter(is_done) {
@@ -542,7 +511,6 @@ impl Shard {
 }
 
 impl Lists {
-    /// Returns the run of an item, or null if there is none.
     fn run_of(&self, name: Name) -> *mut Run {
         let mut at = self.runs;
         // SAFETY: nodes in the list are alive, and guarded by the lock, which the caller holds.
@@ -553,8 +521,6 @@ impl Lists {
         at
     }
 
-    /// Adds a run.
-    ///
     /// # Safety
     ///
     /// 1. No other thread knows `run`, and it stays in place until it is removed.
@@ -578,10 +544,9 @@ impl Lists {
 
     fn strike(&mut self, run: *mut Run) {
         let mut place: *mut *mut Run = &raw mut self.runs;
-        // SAFETY: `place` points into this value or a node in the list, which is alive; we hold the
-        // lock.
+        // SAFETY: `place` points into this value or a node in the list; we hold the lock.
         while unsafe { *place } != run {
-            // SAFETY: as above; `run` is in the list, so the walk does not reach its end.
+            // SAFETY: as above; `run` is in the list.
             place = unsafe { &raw mut (**place).next };
         }
         // SAFETY: as above.
@@ -609,17 +574,14 @@ impl Lists {
             }
             place.set(waiter.next.get());
             any = true;
-            // ORDER(raw-done): other end in `wait`. This is the last access to the node, because
-            // the waiter may then return.
-            // Test: flush_sees_writes_of_the_function
+            // ORDER(raw-done): other end in `wait`. This is the last access to the node.
             waiter.is_done.store(true, Ordering::Release);
         }
         any
     }
 }
 
-/// Starts an item that the caller has removed from its list. `runs` is `true` if the item is
-/// already executing. Returns the previous state.
+/// Starts an item, which is already executing if `runs` is set. Returns the previous state.
 fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();
@@ -630,7 +592,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     }
 }
 
-/// Starts an item that the caller has claimed. Returns the previous state.
+/// Starts a claimed item. Returns the previous state.
 fn step_claimed(head: &Head) -> State {
     loop {
         let from = head.load();

@@ -92,17 +92,48 @@ fn wide() -> Workqueue {
 fn counter() -> (Arc<AtomicU32>, NonNull<Job>) {
     let nr_runs = Arc::new(AtomicU32::new(0));
     let counted = nr_runs.clone();
+    (nr_runs, job(move |_| _ = counted.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// The other side of a job whose runs report their beginning and wait for `go`.
+struct Gate {
+    started: mpsc::Receiver<()>,
+    go: mpsc::Sender<()>,
+    nr_runs: Arc<AtomicU32>,
+}
+
+fn gated() -> (Gate, NonNull<Job>) {
+    let (inside, started) = mpsc::channel();
+    let (go, goes_on) = mpsc::channel();
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    let (is_inside, goes_on, counted) =
+        (AtomicBool::new(false), Mutex::new(goes_on), nr_runs.clone());
     let job = job(move |_| {
+        assert!(!is_inside.swap(true, Ordering::Relaxed), "it runs already");
+        inside.send(()).unwrap();
+        goes_on.lock().unwrap().recv().unwrap();
+        is_inside.store(false, Ordering::Relaxed);
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    (nr_runs, job)
+    (Gate { started, go, nr_runs }, job)
+}
+
+/// Returns a number of rounds for Miri, for a simulated machine, or for a real one.
+const fn rounds(miri: usize, sim: usize, real: usize) -> usize {
+    if cfg!(miri) {
+        miri
+    } else if cfg!(sim) {
+        sim
+    } else {
+        real
+    }
 }
 
 #[test]
 fn a_raw_item_runs_once_for_each_time_it_was_queued() {
     let queue = ordered();
     let (nr_runs, job) = counter();
-    for round in 1..=if cfg!(miri) { 3 } else { 10 } {
+    for round in 1..=rounds(3, 10, 10) as u32 {
         let unplug = plugged(&queue);
         assert!(on!(RawWork::queue(job, &queue, None)));
         assert!(!on!(RawWork::queue(job, &queue, None)), "pending");
@@ -158,19 +189,7 @@ fn a_raw_item_may_free_itself_in_its_run() {
 #[test]
 fn raw_item_queued_in_its_run_runs_again_from_any_queue() {
     let (one, other) = (wide(), wide());
-    let is_inside = Arc::new(AtomicBool::new(false));
-    let nr_runs = Arc::new(AtomicU32::new(0));
-    let (inside, started) = mpsc::channel();
-    let (go, goes_on) = mpsc::channel::<()>();
-    let goes_on = Mutex::new(goes_on);
-    let (flag, counted) = (is_inside.clone(), nr_runs.clone());
-    let job = job(move |_| {
-        assert!(!flag.swap(true, Ordering::Relaxed), "it runs already");
-        inside.send(()).unwrap();
-        goes_on.lock().unwrap().recv().unwrap();
-        flag.store(false, Ordering::Relaxed);
-        counted.fetch_add(1, Ordering::Relaxed);
-    });
+    let (Gate { started, go, nr_runs }, job) = gated();
     for (first, second) in [(&one, &one), (&one, &other), (&other, &one)] {
         assert!(on!(RawWork::queue(job, first, None)));
         started.recv().unwrap();
@@ -200,14 +219,12 @@ fn cancelled_raw_item_may_be_freed_at_once_in_any_list() {
                 assert!(on!(RawWork::queue(job, &queue, None)));
             }
             assert!(on!(RawWork::queue(others, &queue, None)));
-            let nr_cancelled = jobs
-                .iter()
-                .map(|&job| {
-                    let was_pending = on!(RawWork::cancel_sync(job));
-                    free(job);
-                    u32::from(was_pending)
-                })
-                .sum::<u32>();
+            let cancelled = jobs.into_iter().filter(|&job| {
+                let was_pending = on!(RawWork::cancel_sync(job));
+                free(job);
+                was_pending
+            });
+            let nr_cancelled = cancelled.count() as u32;
             if queue.report().attrs.affinity == topology::AffinityScope::System {
                 assert_eq!(nr_cancelled, nr_before + 1);
             }
@@ -247,14 +264,8 @@ fn item_cancels_one_in_the_local_batch_of_its_worker() {
 #[test]
 fn item_deferred_to_its_run_can_be_cancelled() {
     let queue = wide();
-    let (inside, started) = mpsc::channel();
-    let (go, goes_on) = mpsc::channel::<()>();
-    let goes_on = Mutex::new(goes_on);
-    let job = job(move |_| {
-        inside.send(()).unwrap();
-        goes_on.lock().unwrap().recv().unwrap();
-    });
-    for _ in 0..if cfg!(miri) { 3 } else { 10 } {
+    let (Gate { started, go, .. }, job) = gated();
+    for _ in 0..rounds(3, 10, 10) {
         assert!(on!(RawWork::queue(job, &queue, None)));
         started.recv().unwrap();
         assert!(on!(RawWork::queue(job, &queue, None)));
@@ -281,8 +292,7 @@ fn flush_sees_writes_of_the_function() {
         let before = written.load(Ordering::Relaxed);
         written.store(before + 1, Ordering::Relaxed);
     });
-    let nr = if cfg!(miri) { 6 } else { 2000 };
-    for round in 1..=nr {
+    for round in 1..=rounds(6, 2000, 2000) as u64 {
         assert!(on!(RawWork::queue(job, &queue, None)));
         on!(RawWork::flush(job));
         assert_eq!(sum.load(Ordering::Relaxed), round);
@@ -393,14 +403,10 @@ fn an_item_may_be_at_any_multiple_of_eight() {
     let queue = wide();
     let mut memory = [0u64; (size_of::<Job>() + 16) / 8];
     for offset in [0, 8] {
-        let nr_runs = Arc::new(AtomicU32::new(0));
-        let counter = nr_runs.clone();
+        let (nr_runs, made) = counter();
         let place = NonNull::from(&mut memory).cast::<Job>();
         // SAFETY: the offset stays inside `memory`.
         let place = unsafe { place.byte_add(offset) };
-        let made = job(move |_| {
-            counter.fetch_add(1, Ordering::Relaxed);
-        });
         // SAFETY: the memory is aligned and large enough, the item is idle, and the box is not used
         // again.
         unsafe {
@@ -480,11 +486,7 @@ fn timers_of_a_queue_are_removed_before_it_is_destroyed() {
 #[test]
 #[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
 fn under_load_each_queued_item_runs_or_is_cancelled_once() {
-    let nr_rounds = match () {
-        () if cfg!(miri) => 10,
-        () if cfg!(sim) => 200,
-        () => 3000,
-    };
+    let nr_rounds = rounds(10, 200, 3000);
     let queues = [ordered(), wide(), wide()];
     let seed = sync::time::now_ns();
     println!("seed {seed}");
@@ -550,11 +552,7 @@ fn under_load_each_queued_item_runs_or_is_cancelled_once() {
 
 #[test]
 fn item_is_idle_after_cancel_sync_unless_queued_again() {
-    let nr_rounds = match () {
-        () if cfg!(miri) => 10,
-        () if cfg!(sim) => 200,
-        () => 1000,
-    };
+    let nr_rounds = rounds(10, 200, 1000);
     let queues = [wide(), wide()];
     let is_inside = Arc::new(AtomicBool::new(false));
     let flag = is_inside.clone();

@@ -22,21 +22,21 @@ use crate::runs::{Name, Run, Shard};
 /// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// The value that distinguishes an initialized item from other memory. Its low half spells "work",
-/// and it is never an address in user space.
+/// Marks an initialized item. Its low half spells "work", and it is no address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
-/// guess.
+/// The maximum number of nested runs on a thread that helps, which use stack. A guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
 ///
-/// All functions take the item's address. Any thread may call them while the item exists.
+/// All functions take the item's address. Any thread may call them while the item exists. If the
+/// address is not that of a valid item, they return [`Misuse::Uninitialized`],
+/// [`Misuse::Misaligned`] or [`Misuse::NoFunction`]. A function that does not document it never
+/// blocks.
 ///
-/// The function has the same offset as in the kernel's structure, because C structures overlay an
-/// item and rely on that offset. `Head` follows the function; otherwise it would have fields on
-/// both sides of it.
+/// The function has the same offset as in the kernel's structure, on which C structures rely.
+/// `Head` follows it, because otherwise it would have fields on both sides.
 #[repr(C, align(8))]
 pub struct RawWork {
     /// Not used by the library, because C may overlay other members here.
@@ -77,8 +77,7 @@ pub enum Misuse {
     NoFunction,
     /// The item waits for its own run to end.
     OwnItem,
-    /// The item cannot start until the item that waits for it has ended, because that item holds
-    /// their queue's only seat.
+    /// The item cannot start until the item that waits for it has ended: they share one seat.
     OwnQueue,
     /// The item is already disabled 65535 times.
     DisabledTooOften,
@@ -86,23 +85,15 @@ pub enum Misuse {
     NotDisabled,
 }
 
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uninitialized => "the work item is not initialized",
-            Self::Misaligned => "the work item is not aligned to 8 bytes",
-            Self::NoFunction => "the work item has no function",
-            Self::OwnItem => "the work item waits for its own end",
-            Self::OwnQueue => {
-                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
-            }
-            Self::DisabledTooOften => "the work item was disabled 65535 times already",
-            Self::NotDisabled => "the work item is enabled and was not disabled",
-        })
-    }
-}
-
-impl std::error::Error for Misuse {}
+base::internal::impl_error!(Misuse {
+    Uninitialized => InvalidInput, "the work item is not initialized";
+    Misaligned => InvalidInput, "the work item is not aligned to 8 bytes";
+    NoFunction => InvalidInput, "the work item has no function";
+    OwnItem => Deadlock, "the work item waits for its own end";
+    OwnQueue => Deadlock, "the work item cannot start before the item that waits for it has ended: their queue has one seat";
+    DisabledTooOften => InvalidInput, "the work item was disabled 65535 times already";
+    NotDisabled => InvalidInput, "the work item is enabled and was not disabled";
+});
 
 /// The fields after the first two apply to items with handles, which raw items never have.
 const VTABLE: &VTable = &VTable::plain(
@@ -217,11 +208,6 @@ impl RawWork {
     ///
     /// The same as [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). Allocates no memory.
     ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
-    ///
     /// # Safety
     ///
     /// 1. `this` points to readable memory that is large enough for an item.
@@ -244,13 +230,7 @@ impl RawWork {
     /// Queues the item as [`queue`](Self::queue) does, on a pool of a NUMA node; see
     /// [`TaskOptions::on_node`](workqueue::TaskOptions::on_node).
     ///
-    /// # Blocking
-    ///
-    /// The same as [`queue`](Self::queue).
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`queue`](Self::queue).
+    /// Blocks and fails as [`queue`](Self::queue) does.
     ///
     /// # Safety
     ///
@@ -275,8 +255,7 @@ impl RawWork {
         queue: &'a Workqueue,
         home: impl FnOnce() -> Place<'a>,
     ) -> Result<bool, Misuse> {
-        // The function receives a pointer with the provenance of `this`, which covers the
-        // surrounding structure; a reference would not.
+        // The provenance of `this` covers the surrounding structure; that of a reference would not.
         // SAFETY: (1).
         let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
@@ -293,16 +272,10 @@ impl RawWork {
     }
 
     /// Makes the item pending, so that [`queue_held`](Self::queue_held) can queue it after an
-    /// event. Returns `false` if the item is already pending or is disabled, or if `queue` rejects
-    /// it. Until it is queued, the item cannot be cancelled, and a flush does not wait for it.
+    /// event. Returns `false` if [`queue`](Self::queue) would. Until it is queued, the item cannot
+    /// be cancelled, and a flush does not wait for it.
     ///
-    /// # Blocking
-    ///
-    /// Never blocks.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`queue`](Self::queue).
+    /// Fails as [`queue`](Self::queue) does.
     ///
     /// # Safety
     ///
@@ -350,16 +323,14 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Blocks until the run has ended. If no worker has taken the item yet, and its queue allows
-    /// helping, the caller runs the item itself. Does not wait for an armed timer.
+    /// Blocks until the run has ended. If its queue allows helping, the caller runs the item itself
+    /// unless a worker has taken it. Does not wait for an armed timer.
     ///
     /// # Errors
     ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item, and [`Misuse::OwnItem`] inside the item's own run. Returns
-    /// [`Misuse::OwnQueue`] if the caller is another item of the queue on which this item is
-    /// waiting, and that queue has one seat, as every ordered queue does. The item then stays
-    /// queued.
+    /// Returns [`Misuse::OwnItem`] inside the item's own run, and [`Misuse::OwnQueue`] if the
+    /// caller is another item of the queue on which this item is waiting, and that queue has one
+    /// seat, as every ordered queue does. The item then stays queued.
     ///
     /// # Panics
     ///
@@ -398,8 +369,7 @@ impl RawWork {
             let state = if sync::twin::armed("raw: a waiter makes no transition") {
                 this.head.load()
             } else {
-                // The transition changes nothing, but a later start acquires it and then finds this
-                // waiter.
+                // A later start acquires this transition and then finds the waiter.
                 this.head.update(Some)?.0
             };
             is_pending(state).then(|| state.completion_seq())
@@ -411,13 +381,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: the item is removed from its list under the pool lock, after a walk
-    /// over the items before it.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
+    /// Blocks only briefly: the pool lock is held for a walk over the items before it.
     ///
     /// # Safety
     ///
@@ -440,7 +404,7 @@ impl RawWork {
         let mut backoff = Backoff::new();
         loop {
             if self.head.update(State::claim_pending).is_some() {
-                // At this point no other thread can queue the item.
+                // No other thread can queue the item now.
                 trace::forget(self.item().as_ptr().addr());
                 // SAFETY: we claimed the item above, and the caller keeps it alive.
                 unsafe { internal::cut_out(self.item()) };
@@ -453,12 +417,12 @@ impl RawWork {
             if !state.is_pending() && !state.is_claimed() {
                 return Claim::Idle;
             }
-            // Another thread is between two transitions of the item.
+            // Another thread is between two transitions.
             backoff.pause();
         }
     }
 
-    /// Ends the caller's claim on the item with the transition `plan`.
+    /// Ends the caller's claim with the transition `plan`.
     pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
         let name = self.name();
         name.shard().release(&self.head, name, plan);
@@ -473,8 +437,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item, and [`Misuse::DisabledTooOften`] if it is disabled 65535 times.
+    /// Returns [`Misuse::DisabledTooOften`] if it is disabled 65535 times.
     ///
     /// # Panics
     ///
@@ -495,13 +458,8 @@ impl RawWork {
     /// [`enable`](Self::enable) before the item can be queued again. Returns `true` if the item was
     /// pending.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`cancel`](Self::cancel).
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`cancel_sync`](Self::cancel_sync).
+    /// Blocks as [`cancel`](Self::cancel) does, and fails as [`cancel_sync`](Self::cancel_sync)
+    /// does.
     ///
     /// # Safety
     ///
@@ -520,17 +478,7 @@ impl RawWork {
 
     /// Disables the item as [`disable`](Self::disable) does, and waits until it is not running.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`cancel_sync`](Self::cancel_sync).
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`cancel_sync`](Self::cancel_sync).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`flush`](Self::flush).
+    /// Blocks, fails and panics as [`cancel_sync`](Self::cancel_sync) does.
     ///
     /// # Safety
     ///
@@ -545,8 +493,7 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Panics if the caller must not wait. Call this before the item is disabled, because a later
-    /// panic would leave it disabled.
+    /// Panics if the caller must not wait, before the item is disabled.
     pub(super) fn must_be_free_to_wait(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -557,7 +504,6 @@ impl RawWork {
         }
     }
 
-    /// Waits until the item, which is disabled, is not running.
     pub(super) fn wait_for_run(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -567,14 +513,9 @@ impl RawWork {
 
     /// Undoes one [`disable`](Self::disable). Returns `true` if the item can be queued again.
     ///
-    /// # Blocking
-    ///
-    /// Never blocks.
-    ///
     /// # Errors
     ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item, and [`Misuse::NotDisabled`] if it is not disabled.
+    /// Returns [`Misuse::NotDisabled`] if it is not disabled.
     ///
     /// # Safety
     ///
@@ -591,12 +532,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Acquires a lock for a short time. The result may be outdated when it is returned.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
-    /// `this` is not a valid item.
+    /// Acquires a lock for a short time.
     ///
     /// # Safety
     ///
@@ -609,8 +545,7 @@ impl RawWork {
         loop {
             let executing = name.shard().runs(name);
             let now = this.head.load();
-            // If the state has changed, the item may have moved from pending to executing, or back,
-            // between the two reads.
+            // Otherwise the item may have moved between pending and executing in between.
             if now == state {
                 let mut busy = Busy::default();
                 busy.pending = state.is_pending() || state.is_claimed();
@@ -631,9 +566,8 @@ impl fmt::Debug for RawWork {
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
-/// Starts an item that the caller has just removed from a list, and runs it unless it is claimed or
-/// already executing. If `calls` is not set, the run does not call the function, which cancels the
-/// item.
+/// Starts an item that was just removed from a list, and runs it unless it is claimed or already
+/// executing. Without `calls`, the run does not call the function, which cancels the item.
 ///
 /// # Safety
 ///
@@ -642,8 +576,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
     let (func, home) = unsafe {
-        // Read this before the transition: after it, another thread can queue the item elsewhere
-        // and write another home pwq.
+        // After the transition, another thread can queue the item and write another home pwq.
         let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
@@ -658,14 +591,13 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
         return Popped::Left;
     }
     let func = func.filter(|_| calls);
-    // SAFETY: the run was begun above, and the caller holds the item's in-flight count until this
-    // function returns.
+    // SAFETY: the run was begun above, and the caller holds the item's in-flight count.
     unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
 
-/// Calls the item's function, which may free the item. Calls `before_end` afterwards, before any
-/// other thread can see that the run has ended.
+/// Calls the item's function, which may free the item, and then `before_end`, before any other
+/// thread can see that the run has ended.
 ///
 /// # Safety
 ///
@@ -679,10 +611,9 @@ unsafe fn carry_out(
     helps: bool,
     before_end: impl FnOnce(),
 ) {
-    // From here on, the item may be freed. Its address is used, but its memory is not accessed.
+    // From here on, the item may be freed.
     let call = || {
-        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
-        // it ends the process.
+        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; no unwinding.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
@@ -693,7 +624,7 @@ unsafe fn carry_out(
             }
         });
         if outcome.is_err() {
-            // This is reached only in a model, where panics unwind.
+            // Panics unwind only in a model.
             die("the function of a work item unwound");
         }
     };
@@ -703,7 +634,6 @@ unsafe fn carry_out(
     put_back_left(unsafe { shard.end(run) });
 }
 
-/// Puts an item that was handed to a run, and is linked again, back on its list.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
         // SAFETY: the item is linked again and counted in flight.
@@ -711,10 +641,8 @@ fn put_back_left(left: Option<NonNull<Head>>) {
     }
 }
 
-/// Runs a pending item on this thread, if its queue allows helping and has a free seat, and no
-/// worker has taken the item. Returns `true` if it ran.
-///
-/// The caller keeps the item at `this` alive; `shard` is the item's shard.
+/// Runs a pending item, which the caller keeps alive, on this thread, if its queue allows helping
+/// and has a free seat, and no worker has taken the item. Returns `true` if it ran.
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     // SAFETY: `this` is an item.
     let item = unsafe { RawWork::head_of(this) };
@@ -723,9 +651,8 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);
         let run = &raw mut run;
-        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays in place until
-        // its function is called. `run` is on this stack, and `carry_out` ends it. The home pwq
-        // stays until `before_end` is called.
+        // SAFETY: `internal::help` has claimed and unlinked the item. `carry_out` ends `run`. The
+        // home pwq stays until `before_end` is called.
         unsafe {
             shard.begin_claimed(item.as_ref(), run);
             carry_out(item, func, home, (shard, run), true, before_end);

@@ -1,9 +1,8 @@
 //! Closures of one thread that are queued together, without a box for each one.
 //!
 //! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of
-//! `callback.rs`. Later closures are added to the same bag while it is on the list. A sweep
-//! *closes* each bag that it pops, before its grace period begins. That grace period serves the
-//! closures that are in the bag by then; a later closure opens another bag.
+//! `callback.rs`. Later closures join the bag until a sweep, which pops and *closes* it before its
+//! grace period begins.
 //!
 //! ```text
 //! bits 0..8 words in use | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
@@ -20,17 +19,15 @@
 //! cost is moving cache lines from CPU to CPU.
 //!
 //! All changes are read-modify-writes on one word, so a closure is either counted before `CLOSED`
-//! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first one set. It
-//! then owns the bag, and reuses it, makes it a spare or frees it.
+//! or rejected. The thread that sets the second of `DONE` and `LEFT` owns the bag.
 //!
 //! # Spare bags
 //!
-//! A bag whose closures have run is kept for the next thread that needs one. Otherwise bags would
-//! be allocated by the threads that add closures, and freed on the thread that runs them, and each
-//! side would wait for the other one on a lock of the allocator.
+//! A bag whose closures have run is kept for the next thread that needs one. Otherwise the threads
+//! that add closures and the thread that runs them would wait for each other in the allocator.
 //!
-//! Each place holds a bag or nothing, and each access to it is one exchange. Each bag is therefore
-//! taken by only one thread, and a `fork` never leaves an access half done.
+//! Each access to a place is one exchange, so a bag is taken by only one thread, and a `fork` never
+//! leaves an access half done.
 
 use std::cell::{self, Cell};
 use std::mem::{MaybeUninit, align_of, size_of};
@@ -43,21 +40,19 @@ use sync::{hint, twin};
 
 use super::head::Head;
 
-/// The number of words in a bag, which is enough for 63 to 252 closures, or for two in a model. A
-/// bag takes two kilobytes. A thread that queues closures keeps one bag until it exits; closures
-/// queued by its last destructors have a bag each.
+/// The number of words in a bag of two kilobytes: 63 to 252 closures, or two in a model. A thread
+/// that queues closures keeps one bag until it exits.
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 * MOST_WORDS } else { 252 };
 /// The number of words that the largest closure and its kind occupy.
 const MOST_WORDS: usize = 1 + NR_HELD;
 /// The number of words that a closure may capture without a box: a pointer, a length and one more.
 const NR_HELD: usize = 3;
 
-/// The distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the
-/// last closures, and the locked instruction after each closure waits for its line.
+/// The distance of the prefetch in bytes. The next lines are in the cache of another CPU.
 const AHEAD: usize = 512;
 
-/// The number of `spin_loop` hints for which a sweeper that ran many closures waits before the next
-/// sweep: a few microseconds. Without it, a stream of calls is served in batches of two or three.
+/// How long a sweeper that ran many closures waits before the next sweep: a few microseconds.
+/// Without it, a stream of calls is served in batches of two or three.
 const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
 /// The minimum number of closures in one sweep that counts as a stream.
 const STREAM: u64 = 32;
@@ -96,19 +91,17 @@ struct Kind {
 /// A block of closures that were queued together.
 #[repr(C)]
 pub(super) struct Bag {
-    /// The bag's entry in a list. It is the first field, so that lists of heads can hold bags. It
-    /// is a cell, because a sweeper links it while the bag's thread adds to the bag.
+    /// The bag's entry in a list. It is the first field, so that lists of heads can hold bags. A
+    /// sweeper links it while the bag's thread adds to the bag.
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
-    /// A word is written by the bag's thread before `state` counts it, and read by the thread that
-    /// runs the closures.
+    /// Written by the bag's thread before `state` counts them.
     words: [UnsafeCell<Word>; CAPACITY],
 }
 
 sync::thread_local! {
-    /// This thread's bag, open or not, or null. It has no destructor, so that it can be accessed at
-    /// any time.
+    /// This thread's bag, open or not, or null. It has no destructor, so it is always accessible.
     static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut());
     /// Initialized by a thread that keeps a bag, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
@@ -119,8 +112,8 @@ struct AtExit;
 sync::on_drop!(AtExit, _this => leave());
 
 /// Adds `closure` to this thread's open bag, or to another bag. `publish` then pushes that bag onto
-/// a list, with the number of callbacks to count there. It receives `None` if the closure joined a
-/// bag that is on a list but has no sweeper yet.
+/// a list, with the number of callbacks to count there, or `None` for a bag that has no sweeper
+/// yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
@@ -150,8 +143,7 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
 
 /// Returns the approximate number of callbacks, without the first one, in a bag that its thread
 /// leaves in state `before`. A list counts the first closure when the bag is pushed, and the others
-/// when the thread leaves the bag. A bag that a sweeper has popped is no longer counted. All
-/// closures count like the largest kind, because smaller ones use less memory.
+/// when the thread leaves the bag. All closures count like the largest kind.
 fn nr_behind(before: u32) -> usize {
     let nr_words = (before & NR) as usize;
     match before & CLOSED {
@@ -169,8 +161,8 @@ pub(super) fn leave_unswept() {
     }
 }
 
-/// Leaves this thread's bag. The next closure of the thread is added to another bag, which is
-/// further back in the list. Returns the number of callbacks in the bag that have not been counted.
+/// Leaves this thread's bag, so that the next closure is added to another bag. Returns the number
+/// of callbacks in the bag that have not been counted.
 pub(super) fn leave() -> usize {
     let bag = open();
     if bag.is_null() {
@@ -188,9 +180,9 @@ pub(super) fn leave() -> usize {
     nr_behind(before)
 }
 
-/// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures
-/// have run, otherwise an unused one. Returns the bag, and the number of callbacks in the old bag
-/// that have not been counted. A thread whose thread-locals are gone leaves the bag at once.
+/// Adds `deferred` to the thread's old bag if all of its closures have run, otherwise to an unused
+/// one. Returns the bag, and the number of callbacks in the old bag that have not been counted. A
+/// thread whose thread-locals are gone leaves the bag at once.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -253,8 +245,7 @@ impl Bag {
         let words = &self.words[at..at + deferred.nr_words()];
         let kind = Word::new(ptr::from_ref(deferred.kind).cast());
         for (place, word) in words.iter().zip([kind].into_iter().chain(deferred.payload)) {
-            // SAFETY: the word is not counted yet, so only the bag's thread, our caller, accesses
-            // it.
+            // SAFETY: the word is not counted yet, so only the bag's thread accesses it.
             place.with_mut(|place| unsafe { *place = word });
         }
     }
@@ -277,8 +268,7 @@ impl Bag {
         Deferred { kind, payload }
     }
 
-    /// Adds `deferred` if no flag but `mark` is set, and `mark` is set. Only the bag's thread calls
-    /// this.
+    /// Adds `deferred` if the flags are exactly `mark`. Only the bag's thread calls this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
@@ -318,7 +308,7 @@ impl Bag {
             let mut closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
             // The closure runs by reference. A copy would load two words at once that were stored
-            // one by one, and the CPU would stall until both stores have reached the cache.
+            // one by one, which stalls the CPU.
             run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.

@@ -3,10 +3,9 @@
 //! # The lists
 //!
 //! [`call`] adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its
-//! CPU. Either costs one compare-exchange. A *sweep* takes all callbacks of each list, waits for a
-//! grace period that begins after that, and runs the callbacks, oldest first. Callbacks that are
-//! pushed in the meantime wait for the next sweep, so more callbacks share a grace period under
-//! load.
+//! CPU. A *sweep* takes all callbacks of each list, waits for a grace period that begins after
+//! that, and runs the callbacks, oldest first. Callbacks that are pushed in the meantime wait for
+//! the next sweep, so more callbacks share a grace period under load.
 //!
 //! No thread polls. A push onto an empty list wakes the sweeper if it sleeps, and a sweeper that is
 //! awake checks the lists before it sleeps. A closure that joins a bag wakes no thread, because the
@@ -32,32 +31,27 @@
 //! # Without a thread
 //!
 //! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep itself.
-//! Instead, a later call tries to start the thread again. A thread whose bag has no sweeper marks
-//! the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries to start the thread, at
-//! most once per [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper,
-//! because it may fail later. A thread that waits for callbacks sweeps itself.
+//! Instead, later calls try again: a bag without a sweeper is marked `UNSWEPT` (`bag.rs`), and each
+//! closure that joins it tries to start the thread, at most once per [`RETRY_NS`]. A start that
+//! another thread has begun may fail later. A thread that waits for callbacks sweeps itself.
 //!
 //! # Above the mark
 //!
 //! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
-//! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
-//! callbacks faster than callbacks run are therefore slowed down to the speed at which they run.
-//! The waiting thread runs no callbacks itself, because it may hold a lock that one of them
-//! acquires.
+//! such a list waits until a sweep takes the list, if the thread may wait. It runs no callbacks
+//! itself, because it may hold a lock that one of them acquires.
 //!
 //! A wait must not last forever, because `call` may be used under a lock that a callback or a
-//! reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]), even if nothing
-//! has changed. The list may then grow by another mark's worth of callbacks before threads wait
-//! again, for twice as long, up to [`LONGEST_WAIT_NS`]. The delay is also reported. A sweep that
-//! takes the list resets it to the first mark.
+//! reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]). The list may
+//! then grow by another mark's worth before threads wait again, for twice as long, up to
+//! [`LONGEST_WAIT_NS`], and the delay is reported. A sweep resets the list to the first mark.
 //!
 //! If all threads that add to a list may wait, the list holds at most 8 + t marks, t seconds after
 //! the last sweep took it: the waits at the first seven marks take 1.27 s together, and each later
 //! wait takes a second. A thread that may not wait passes a mark at once, on behalf of all threads.
 //! Only [`try_call`] has a hard bound.
 //!
-//! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits a little too long,
-//! or does not wait.
+//! All numbers of a [`Backlog`] are hints. A lost update makes a wait a little longer or skips it.
 
 use std::ptr;
 
@@ -78,12 +72,11 @@ use super::{bag, fork, stall, tunables};
 
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// The time between a failed thread creation and the next attempt. An attempt costs the caller
-/// about 50 µs. This value is a guess.
+/// The time between a failed thread creation and the next attempt, which costs about 50 µs. A
+/// guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
-/// The length of a wait above the first mark. If no reader delays it, a sweep takes the list within
-/// a few milliseconds.
+/// The length of a wait above the first mark. A sweep takes a few milliseconds without readers.
 const FIRST_WAIT_NS: u64 = 10_000_000;
 /// The longest wait. With this wait at each mark, and the default mark, memory grows by ten
 /// thousand callbacks a second for each thread that adds them.
@@ -111,21 +104,19 @@ const THERE: u32 = 2;
 /// `afterwork/rcupdate.h`).
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
-/// words. About one call in sixty may also cost an allocation and a system call, and so may each
-/// call from the last destructors of an exiting thread's thread-locals.
+/// words. About one in sixty also costs an allocation and a system call, and so may each call from
+/// the last destructors of an exiting thread.
 ///
 /// # Blocking
 ///
 /// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks are
 /// pending on this CPU. A thread that adds to a longer list waits until a sweep takes the list, for
-/// at most 10 ms. If the list keeps growing because a reader or a callback delays the callbacks,
-/// the thread waits for up to a second. This is reported on stderr, once per stall timeout. It
+/// at most 10 ms, or up to a second if the list keeps growing, which is reported on stderr. It
 /// never waits in an RCU section, in a callback, in an item of a bottom-half queue, or while the
 /// thread is exiting.
 ///
-/// It may be called in a section, in a work item, in a callback, and under a lock that a callback
-/// acquires. The first call starts the thread. If thread creation fails, later calls try again, and
-/// [`barrier`] runs the callbacks itself.
+/// It may be called under a lock that a callback acquires. The first call starts the thread. If
+/// thread creation fails, later calls try again, and [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
 ///
@@ -150,10 +141,10 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 /// # Guarantees
 ///
 /// This function adds no callback to a list that holds `rcu.qhimark`
-/// ([`Tunables`](super::Tunables)) callbacks or more. The last closures of each thread, up to 252,
-/// are not counted yet, and four closures without captures count as one. A sweep empties a list at
-/// the start of its grace period, so up to twice as many callbacks can exist. A mark of 0 means
-/// that there is no limit.
+/// ([`Tunables`](super::Tunables)) callbacks or more; a mark of 0 means that there is no limit. The
+/// last closures of each thread, up to 252, are not counted yet, and four closures without captures
+/// count as one. A sweep empties a list at the start of its grace period, so twice as many can
+/// exist.
 ///
 /// # Errors
 ///
@@ -179,8 +170,7 @@ pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>
     Ok(())
 }
 
-/// The error of a callback that was rejected because too many callbacks are pending. It contains
-/// the closure, or the value that was to be stored.
+/// The error of a callback that was rejected. It contains the closure, or the value to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -226,8 +216,7 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// Returns at once if there is no such callback.
 ///
-/// Differs from Linux: this waits for the list of a CPU even if that CPU has never queued
-/// callbacks.
+/// Differs from Linux: this waits even for CPUs that have never queued callbacks.
 ///
 /// # Blocking
 ///
@@ -259,15 +248,14 @@ pub fn start_poll() -> GpCookie {
 
 /// Sets the executor of callbacks. `None` restores the library's own thread.
 ///
-/// `executor` receives one batch at a time and passes it on, for example to a workqueue, where an
-/// item calls [`Batch::run`]. It receives the next batch after the previous one has run. The change
-/// applies to the whole process, from the next grace period on.
+/// `executor` receives one batch at a time, the next one after the previous one has run, and passes
+/// it on, for example to an item of a workqueue, which calls [`Batch::run`]. The change applies to
+/// the whole process, from the next grace period on.
 ///
 /// A panic in `executor` is caught, and counted like a panic in a callback ([`nr_panicked`]).
 ///
-/// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
-/// `executor` has been replaced, or the batch has waited for as long as a reader may stall
-/// (`rcu.stall_timeout`). The second case is reported on stderr.
+/// A batch that has not begun is reclaimed and runs on the library's thread if `executor` has been
+/// replaced, or if the batch has waited for `rcu.stall_timeout`, which is reported on stderr.
 ///
 /// # Blocking
 ///
@@ -303,9 +291,9 @@ pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
     /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     pub(super) sweep_seq: CachePadded<AtomicU64>,
-    /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
+    /// A: whether a sweep is requested even if the lists are empty.
     is_wanted: AtomicBool,
-    /// The sweeper waits here for work.
+    /// Where the sweeper waits for work.
     work: EventCount,
     /// Barriers wait here until sweeps end.
     pub(super) swept: EventCount,
@@ -320,8 +308,7 @@ pub(super) struct Callbacks {
 /// The callbacks that were added on the CPUs that share the list.
 struct List {
     newest: RawStack<Head>,
-    /// A: the approximate number of callbacks, excluding some of those in bags that are still open
-    /// (`bag.rs`). It is on the cache line of `newest`, which each push writes.
+    /// A: the approximate number of callbacks, except some in open bags (`bag.rs`).
     nr: AtomicUsize,
     backlog: Backlog,
 }
@@ -365,20 +352,17 @@ impl Callbacks {
         });
     }
 
-    /// Returns `true` if the list of this CPU is full.
     pub(super) fn is_full(&self) -> bool {
         Backlog::is_full(self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed))
     }
 
-    /// Queues a user's head, after the closures that this thread queued before.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn add_head(&self, head: *mut Head) {
         let nr_left = bag::leave();
         self.slow_down(self.push(head, nr_left + 1));
     }
 
-    /// Pushes a head that counts as `nr` callbacks. If the list then holds more callbacks than its
-    /// mark, returns the list.
+    /// Pushes a head that counts as `nr` callbacks. Returns the list if it is above its mark then.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
         // A sweep that takes the head resets the count, so an increment after the push would remain
@@ -388,8 +372,7 @@ impl Callbacks {
         let link = |below| unsafe { (*head).next = below };
         let first = list.newest.push(head, link);
         // One wake-up for each list that was empty is enough, because a sweep takes whole lists. A
-        // push also wakes the sweeper while another thread is starting it, because that start may
-        // fail.
+        // thread that is being started is woken too, because that start may fail.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -412,17 +395,16 @@ impl Callbacks {
 
     /// Requests a sweep, and with it a grace period, even if there are no callbacks.
     pub(super) fn want(&self) {
-        // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's
-        // grace period begins after any cookie that the caller has. If the sweeper's swap comes
-        // first, the request remains for the next sweep. This is a swap instead of a store, because
-        // loom lets a plain store take effect after a sweeper's swap that came earlier.
+        // Release pairs with the Acquire swap in `sweep`: a sweep that takes the request begins its
+        // grace period after the caller's cookie. This is a swap, because loom lets a plain store
+        // take effect after a sweeper's swap that came earlier.
         self.is_wanted.swap(true, Ordering::Release);
         self.wake();
     }
 
     fn wake(&self) {
         self.start();
-        // The fence inside orders the push, or the request, before the check for a sleeper.
+        // The fence inside comes between the push, or the request, and the check for a sleeper.
         self.work.notify_all();
     }
 
@@ -432,7 +414,6 @@ impl Callbacks {
         self.has_thread()
     }
 
-    /// Starts the sweeper's thread if there is none. After a failure, a later call tries again.
     fn start(&self) {
         if self.has_no_thread() {
             self.start_now();

@@ -5,13 +5,10 @@
 //!
 //! # Why safe code cannot keep a reference too long
 //!
-//! A reference from [`load`](Rcu::load) borrows the cell *and* the guard.
-//!
-//! - The borrow of the guard keeps the section open, and an old box is freed only after it.
-//! - The borrow of the cell keeps the current box alive, because only the cell's drop frees it.
-//! - Domains are compared at each load. The global flavor has one domain.
-//! - A [`qsbr::Reader`] that serves as a guard begins its next section only in methods that take
-//!   `&mut self`.
+//! A reference from [`load`](Rcu::load) borrows the cell *and* the guard. The guard keeps the
+//! section open, and an old box is freed only after it. Only the cell's drop frees the current box.
+//! Domains are compared at each load. A [`qsbr::Reader`] that serves as a guard begins its next
+//! section only in methods that take `&mut self`.
 
 use std::marker::PhantomData;
 
@@ -162,16 +159,14 @@ impl<T, F: Flavor> Rcu<T, F> {
         let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
         // SAFETY: the pointer came from `Box::into_raw`. `retire` frees it only after the section
-        // of `guard`, which `'a` keeps open, and `drop` frees it only after the borrow of `self`
-        // has ended.
+        // of `guard`, which `'a` keeps open, and `drop` only after the borrow of `self`.
         unsafe { &*current }
     }
 
     /// Returns a mutable reference to the value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: the pointer came from `Box::into_raw` and is current, and `&mut self` means that
-        // no reader borrows the cell.
+        // SAFETY: the pointer came from `Box::into_raw`, and no reader borrows the cell.
         unsafe { &mut *current }
     }
 
@@ -190,8 +185,8 @@ impl<T, F: Flavor> Rcu<T, F> {
         self.flavor.assert_may_wait("replace_sync");
         let old = self.swap(Box::into_raw(Box::new(value)));
         self.flavor.synchronize();
-        // SAFETY: the pointer came from `Box::into_raw`, our swap removed it from the cell, and
-        // every section that could have loaded it has ended.
+        // SAFETY: our swap removed this pointer, from `Box::into_raw`, from the cell, and every
+        // section that could have loaded it has ended.
         *unsafe { Box::from_raw(old) }
     }
 
@@ -299,13 +294,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a complete new value. If the entries of a map change one by one, split the
-    /// map into several cells, so that each change copies only one part.
+    /// `change` returns a complete new value. A large map can be split into several cells.
     ///
     /// # Blocking
     ///
-    /// The same as [`replace`](Self::replace). `change` runs in a section. With many writers, a
-    /// lock around [`replace`](Self::replace) creates fewer copies.
+    /// The same as [`replace`](Self::replace). `change` runs in a section.
     ///
     /// # Panics
     ///
@@ -325,8 +318,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         let guard = self.read();
         loop {
             let seen = self.load(&guard);
-            // FOREIGN(rcu-update): the caller's closure, on the calling thread, in a section and
-            // with no lock held. A panic propagates to the caller, and the cell is unchanged.
+            // FOREIGN(rcu-update): the caller's closure, on the calling thread, in a section. A
+            // panic propagates to the caller, and the cell is unchanged.
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
@@ -357,12 +350,10 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         }
     }
 
-    /// Drops a replaced version after a grace period. The caller has checked that `call` will not
-    /// panic.
+    /// Drops a replaced version after a grace period. `call` will not panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the destructor of a version, in a callback. A panic is
-        // contained, as in any callback.
+        // FOREIGN(rcu-old-version): the drop of a version, in a callback. A panic is contained.
         self.flavor.call(move || drop(old));
     }
 }
@@ -375,8 +366,8 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw` and was removed from the cell. The callback
-        // drops it after every section that could have loaded it has ended, or leaks it.
+        // SAFETY: the pointer came from `Box::into_raw` and was removed from the cell. Every
+        // section that could have loaded it has ended.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -5,8 +5,7 @@
 //! # The readers
 //!
 //! The list of all readers' slots only grows, so a driver walks it without a lock while threads
-//! start and exit. An exiting thread frees its slot for the next one. The list is as long as the
-//! largest number of readers that have existed at the same time.
+//! start and exit. An exiting thread frees its slot for the next one.
 //!
 //! # One grace period
 //!
@@ -22,13 +21,11 @@
 //! end        gp_seq becomes even
 //! ```
 //!
-//! To the driver, an idle reader looks the same as one whose store is not visible yet. Only the
-//! barrier distinguishes them. It interrupts every CPU that runs a thread of this process and costs
-//! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
-//! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
+//! Only the barrier distinguishes an idle reader from one whose store is not visible yet. It
+//! interrupts every CPU that runs a thread of this process and costs 10 to 20 µs. A running reader
+//! answers in a tenth of a microsecond, and parked readers need neither.
 //!
-//! The driver is not in a section, so it skips its own slot: driving the grace period is its
-//! quiescent state, as in the kernel since 7.1.
+//! The driver skips its own slot: driving the grace period is its quiescent state.
 
 use std::ptr;
 use std::time::Duration;
@@ -48,8 +45,7 @@ use super::{fork, tunables};
 
 /// The number of checks for answers, about a microsecond, before the driver pays for the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// The number of asked readers above which some are probably not running, so that the driver does
-/// not wait for answers. This value is a guess.
+/// The number of asked readers above which some are probably not running. A guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
@@ -104,7 +100,6 @@ impl Domain {
         self.first_level.load(order)
     }
 
-    /// Returns the address of that word.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn place_of_first_level(&self) -> *const () {
         ptr::from_ref(&self.first_level).cast()
@@ -127,8 +122,7 @@ impl Domain {
     /// Waits until every section that is open now has ended. `me` is this thread's slot, which is
     /// in no section.
     ///
-    /// If no other thread reads, no grace period is needed, and none is counted, unless it makes a
-    /// cookie expire that a user may hold.
+    /// If no other thread reads, no grace period is needed, unless it makes a user's cookie expire.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.periods.state(), me);
@@ -139,8 +133,8 @@ impl Domain {
     pub(super) fn state_to_poll(&self) -> GpCookie {
         let cookie = self.periods.state();
         let bits = cookie.bits();
-        // Relaxed is sufficient, because a `synchronize` that is ordered after this call reads this
-        // cookie or a later one. Most cookies are created while the latest one is still open.
+        // Relaxed is sufficient: a `synchronize` that is ordered after this call reads this cookie
+        // or a later one. Most cookies are created while the latest one is still open.
         if self.latest_cookie.load(Ordering::Relaxed) < bits {
             self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
         }

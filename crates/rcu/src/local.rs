@@ -1,9 +1,9 @@
 //! This thread's slot, which its first section claims and which is released when the thread exits.
 //!
 //! A thread begins with a *stand-in* slot. The stand-in has the maximum depth, so the depth check
-//! of the fast path also diverts a thread's first section to the slow path. The thread's
-//! destructors release the slot. If another thread-local still holds a section open, the slot stays
-//! in use until that section ends. A section that begins even later nests in it, or claims a slot.
+//! of the fast path also diverts a thread's first section to the slow path. If another thread-local
+//! holds a section open when the thread exits, the slot stays in use until that section ends. A
+//! section that begins even later nests in it, or claims a slot.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -27,8 +27,7 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// This thread's slot, or the stand-in. It has no destructor, so that it can be accessed at any
-    /// time, and it is a pointer, because a constant cannot hold a reference to an atomic.
+    /// This thread's slot, or the stand-in. It has no destructor, so it is always accessible.
     static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()));
     /// Initialized by a thread that claims a slot, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
@@ -45,8 +44,7 @@ sync::on_drop!(AtExit, _this => {
 });
 
 /// Keeps a guard on its thread. The compiler prints this name if a guard is sent to another thread,
-/// for example in a future that holds a guard across an await. Guards of [SRCU](super::srcu) may be
-/// sent to other threads.
+/// for example in a future that holds a guard across an await.
 pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 
 /// A read-side critical section of this thread, which lasts until the guard is dropped.
@@ -58,8 +56,7 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 /// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
 ///
 /// A guard stays on its thread, so a future that is `Send` cannot hold one across an `.await`. For
-/// a section that lasts across an `.await`, use `domain.read()` or `domain.read_owned()` of
-/// [`srcu`](super::srcu).
+/// that, use a guard of [`srcu`](super::srcu).
 ///
 /// A guard that is leaked (`mem::forget`) delays every grace period until the process ends.
 #[must_use = "the section ends when the guard is dropped"]
@@ -88,9 +85,8 @@ impl Drop for Guard {
 ///
 /// # Blocking
 ///
-/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which
-/// may have interrupted this function before the section began. Use [`read_in_signal_handler`]
-/// there.
+/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler; use
+/// [`read_in_signal_handler`] there.
 ///
 /// # Panics
 ///
@@ -110,17 +106,16 @@ pub fn read() -> Guard {
     Guard { slot: enter(), _not_send: PhantomData }
 }
 
-/// Begins a read-side critical section in a signal handler. The handler may have interrupted this
-/// thread at any point, even inside [`read`].
+/// Begins a read-side critical section in a signal handler, which may have interrupted this thread
+/// at any point, even inside [`read`].
 ///
-/// Returns `None` if the thread has had no section before, because the first section allocates.
-/// Also returns `None` while the thread is exiting. To avoid the first case, begin and end a
-/// section with `read` when the thread starts.
+/// Returns `None` if the thread has had no section before, because the first section allocates, or
+/// while the thread is exiting.
 ///
 /// # Guarantees
 ///
-/// The same as for [`read`]. In addition, this function preserves `errno`. It costs a full fence.
-/// The section must end before the handler returns.
+/// The same as for [`read`], and `errno` is preserved. It costs a full fence. The section must end
+/// before the handler returns.
 ///
 /// # Blocking
 ///
@@ -148,8 +143,7 @@ pub(super) fn enter() -> &'static Slot {
 }
 
 /// Puts this thread into an extended quiescent state before it sleeps, unless it is in a section.
-/// Otherwise it would look like one that is about to begin a section, and grace periods would pass
-/// the heavy barrier until a driver has parked it.
+/// Otherwise grace periods would pass the heavy barrier until a driver has parked it.
 pub fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
@@ -161,8 +155,7 @@ pub fn park_if_idle() {
 
 #[inline(always)]
 pub(super) fn found() -> &'static Slot {
-    // SAFETY: the pointer points to the stand-in or to a slot of `global()`. Both live as long as
-    // the process or a model's run.
+    // SAFETY: the stand-in and the slots of `global()` live as long as the process or the model.
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
@@ -185,9 +178,8 @@ pub(super) fn left_open() -> Option<&'static Slot> {
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
 
-/// Checks that this thread may wait for a grace period, and returns its slot. Panics if the
-/// function `what`, which calls this before its first change, would wait for itself or must not
-/// sleep.
+/// Returns this thread's slot. Panics before the first change of the function `what` if `what`
+/// would wait for itself or must not sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
@@ -237,9 +229,9 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     slot
 }
 
-/// Does the same as [`enter`] on an exiting thread. If the thread had two slots in use, an unlock
-/// without a guard could not determine which section it ends. So the section nests in one that is
-/// open, or uses a slot that is released when it ends.
+/// Does the same as [`enter`] on an exiting thread. With two slots in use, an unlock without a
+/// guard could not determine which section it ends. So the section nests in one that is open, or
+/// uses a slot that is released when it ends.
 fn enter_late() -> &'static Slot {
     if let Some(slot) = left_open() {
         assert!(slot.lock(global()), "read-side critical sections nest too deep");

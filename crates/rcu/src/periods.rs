@@ -13,9 +13,8 @@
 //! bits 0..16 nest | bits 16..64 gp_seq modulo 2^48
 //! ```
 //!
-//! At a million grace periods per second, 48 bits wrap after four years, and 64 bits never. A
-//! comparison is correct while the two numbers are less than half of that range apart. An open
-//! section delays grace periods, so `gp_seq` cannot run that far ahead of it.
+//! At a million grace periods per second, 48 bits wrap after four years, and 64 bits never. An open
+//! section delays grace periods, so `gp_seq` never runs half of that range ahead of it.
 //!
 //! # One grace period for many waiters
 //!
@@ -36,14 +35,12 @@
 //! # No lost wake-up
 //!
 //! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again.
-//! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs` has the
-//! argument). A driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier,
-//! and one of those whose cookie is `e + 2`: it becomes the next driver, or finds that another
-//! thread drives or that its own grace period is over.
+//! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs`). A
+//! driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier, and one of
+//! those whose cookie is `e + 2`, which becomes the next driver or finds another one.
 //!
-//! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
-//! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
-//! wakes one waiter of each group, because neither group may stay asleep without a driver.
+//! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`. Waiters then
+//! have the cookie `e + 2` or `e + 4`, and the driver wakes one waiter of each group.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -51,8 +48,8 @@ use sync::twin;
 
 use crossbeam_utils::CachePadded;
 
-/// The number of buckets of waiters. Two cookies are in use at a time, and waiters that are slow to
-/// leave occupy a third bucket.
+/// The number of buckets of waiters. Two cookies are in use, and slow waiters occupy a third
+/// bucket.
 const NR_WAIT_BUCKETS: usize = 4;
 /// The number of waiters woken at a time. The kernel wakes five and defers the rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
@@ -63,7 +60,7 @@ const NEST_BITS: u32 = 16;
 
 /// The growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
 /// parked. With 2, a reader that pauses would pay a locked instruction. With hundreds, idle threads
-/// would cost each grace period a membarrier. This value is a guess.
+/// would cost each grace period a membarrier. A guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
 /// The growth of `gp_seq` since a thread's latest section below which it is probably running.
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
@@ -126,7 +123,7 @@ impl Periods {
             }
             before_wait();
             if !spin_as_waiter(|| self.is_over(cookie) || !self.is_driven()) {
-                let waiting = self.wait_buckets[cookie.wait_bucket(NR_WAIT_BUCKETS)].prepare();
+                let waiting = self.wait_buckets[cookie.wait_bucket()].prepare();
                 if !self.is_over(cookie) && self.is_driven() {
                     waiting.wait();
                 }
@@ -152,8 +149,7 @@ impl Periods {
     }
 
     /// Resets all fields, in a child of `fork`. If `drives` is `true`, this thread continues a
-    /// grace period. Returns the number of the last grace period that ended, or of the one that
-    /// continues, and `true` if the number has changed.
+    /// grace period. Returns the number of that one or the last one, and `true` if it has changed.
     pub(super) fn inherit(&self, drives: bool) -> (u64, bool) {
         let gp_seq = self.gp_seq();
         let ended = if drives { gp_seq } else { before(gp_seq) };
@@ -186,41 +182,33 @@ impl Periods {
     }
 }
 
-impl Drop for Driver<'_> {
-    fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        let Periods { gp_seq, is_driven, wait_buckets } = self.0;
-        let seq = gp_seq.load(Ordering::Relaxed);
-        let reached = GpCookie::reached(seq);
-        let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
-        // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of
-        // them can drive.
-        is_driven.store(false, Ordering::Release);
-        // The next driver is woken first.
-        if !twin::armed("rcu: no next driver") {
-            wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
-        }
-        if stops_midway {
-            wait_buckets[reached.next().next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
-        }
-        wait_buckets[reached.wait_bucket(NR_WAIT_BUCKETS)].notify_in_batches(WAKE_BATCH);
+sync::on_drop!(Driver<'_>, it => {
+    let Periods { gp_seq, is_driven, wait_buckets } = it.0;
+    let seq = gp_seq.load(Ordering::Relaxed);
+    let reached = GpCookie::reached(seq);
+    let bucket = |cookie: GpCookie| &wait_buckets[cookie.wait_bucket()];
+    let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
+    // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of them
+    // can drive.
+    is_driven.store(false, Ordering::Release);
+    // The next driver is woken first.
+    if !twin::armed("rcu: no next driver") {
+        bucket(reached.next()).notify_one();
     }
-}
+    if stops_midway {
+        bucket(reached.next().next()).notify_one();
+    }
+    bucket(reached).notify_in_batches(WAKE_BATCH);
+});
 
 /// Identifies a moment. A later call to [`poll_state`](super::poll_state) returns `true` if a full
-/// grace period has passed since that moment.
-///
-/// Created by [`get_state`](super::get_state). Two cookies are equal if the same grace period
-/// satisfies both.
+/// grace period has passed since then. Two cookies are equal if one grace period satisfies both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "a cookie does nothing until it is polled"]
 pub struct GpCookie(u64);
 
 impl GpCookie {
-    /// Returns the cookie for a caller that has just read `gp_seq`. A running grace period does not
-    /// count.
+    /// Returns the cookie for a caller that has just read `gp_seq`.
     pub(super) fn after(gp_seq: u64) -> Self {
         Self(gp_seq.wrapping_add(3) & !1)
     }
@@ -230,9 +218,9 @@ impl GpCookie {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns the index of the bucket for waiters with this cookie, out of `nr_buckets`.
-    pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
-        (self.0 / 2) as usize % nr_buckets
+    /// Returns the index of the bucket for waiters with this cookie.
+    pub(super) fn wait_bucket(self) -> usize {
+        (self.0 / 2) as usize % NR_WAIT_BUCKETS
     }
 
     /// Returns the latest cookie that is over at `gp_seq`.
@@ -246,8 +234,8 @@ impl GpCookie {
         self.0
     }
 
-    /// Returns the cookie whose [`bits`](Self::bits) are `bits`. If `bits` came from no cookie, the
-    /// result is either over or requires some further grace periods.
+    /// Returns the cookie whose [`bits`](Self::bits) are `bits`. Other bits are no cookie's, but
+    /// harmless.
     #[doc(hidden)]
     pub fn of_bits(bits: u64) -> Self {
         Self(bits)
@@ -338,8 +326,8 @@ mod tests {
     fn adjacent_cookies_use_different_wait_queues() {
         for base in ROUNDS {
             let cookie = GpCookie::after(base);
-            assert_ne!(cookie.wait_bucket(4), cookie.next().wait_bucket(4));
-            assert_ne!(cookie.wait_bucket(4), cookie.next().next().wait_bucket(4));
+            assert_ne!(cookie.wait_bucket(), cookie.next().wait_bucket());
+            assert_ne!(cookie.wait_bucket(), cookie.next().next().wait_bucket());
         }
     }
 

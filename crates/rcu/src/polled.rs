@@ -10,12 +10,11 @@ use super::{batch::in_callback, tunables};
 ///
 /// # Guarantees
 ///
-/// - When this returns, no section sees the data that the caller unlinked before the call.
-///   Everything that sections did with the data happened before the return.
+/// - When this returns, no section sees the data that the caller unlinked before the call, and
+///   everything that sections did with the data has happened.
 /// - Callers share grace periods: one grace period serves all callers that arrived before it began.
-/// - If no other thread has been in a section for a while, this costs a fence and returns at once.
-///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more
-///   fences, because the cookie's grace period is over when this returns.
+/// - If no other thread has been in a section for a while, this costs a fence and returns at once,
+///   or three more fences if a cookie was created ([`get_state`]) since the last grace period.
 ///
 /// # Blocking
 ///
@@ -71,8 +70,8 @@ fn synchronize_by_callback() {
     call({
         let passed = passed.clone();
         move || {
-            // If this store comes first, the waiter's Acquire load below ends its wait. If that
-            // load comes first, the waiter has announced itself, and the notification wakes it.
+            // If this store comes first, the waiter's Acquire load below ends its wait. Otherwise
+            // the waiter has announced itself, and the notification wakes it.
             passed.store(true, Ordering::Release);
             callbacks().swept.notify_all();
         }
@@ -83,8 +82,7 @@ fn synchronize_by_callback() {
 
 /// Waits as [`synchronize`] does.
 ///
-/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both
-/// forms interrupt CPUs if readers do not answer within a microsecond, so this form is not faster.
+/// Differs from Linux: both forms interrupt CPUs if readers do not answer within a microsecond.
 ///
 /// # Blocking
 ///
@@ -99,14 +97,12 @@ pub fn synchronize_expedited() {
 }
 
 /// Returns a cookie, with which [`poll_state`] later checks whether a grace period has passed since
-/// this call.
-///
-/// It starts no grace period. For that, use [`start_poll`](super::start_poll).
+/// this call. To start one, use [`start_poll`](super::start_poll).
 ///
 /// # Blocking
 ///
-/// Never blocks. Costs a fence and two loads. The first cookie after a grace period also costs a
-/// locked instruction. It may be called in a section.
+/// Never blocks. Costs a fence and two loads, and a locked instruction for the first cookie after a
+/// grace period. It may be called in a section.
 ///
 /// # Examples
 ///
@@ -130,12 +126,10 @@ pub fn get_state() -> GpCookie {
 /// # Guarantees
 ///
 /// - If this returns `true`, the guarantees are the same as if a call to [`synchronize`] had begun
-///   after the cookie was created and had returned.
-/// - After such a call to [`synchronize`], this returns `true`, and so does every later call with
-///   that cookie.
+///   after the cookie was created and had returned. After such a call, this returns `true`.
 ///
-/// Differs from Linux: this also returns `true` while no other thread can be in a section, even if
-/// no grace period has run. A later call with the same cookie may then return `false`.
+/// Differs from Linux: this also returns `true` while no other thread can be in a section. A later
+/// call with the same cookie may then return `false`.
 ///
 /// # Blocking
 ///

@@ -109,7 +109,7 @@ impl Place {
     pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
-/// The mask of the nesting depth in `ctr`. In the stand-in, all of these bits are set.
+/// The mask of the nesting depth in `ctr`, which is all set in the stand-in.
 pub const NEST: u64 = NEST_MAX;
 /// A bit of `flags`. If it is set, a section that has begun calls [`leave_parking`].
 pub const PARK: u32 = slot::PARK;
@@ -120,8 +120,7 @@ pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 
 /// Returns the place that records this thread's sections. It is valid until the thread exits.
 ///
-/// Returns `None` if the thread has had no section, if it is exiting, or if a section costs a
-/// fence.
+/// Returns `None` if the thread has had no section, is exiting, or if a section costs a fence.
 pub fn place() -> Option<Place> {
     let slot = mine()?;
     sync::asym::init().then(|| Place(slot.promised()))
@@ -146,8 +145,7 @@ pub fn report() {
     }
 }
 
-/// Answers a grace period that waits for this thread, which has just reported. It is a step of an
-/// inlined read side.
+/// Answers a grace period that waits for this thread, which has just reported.
 ///
 /// Blocks as [`report`] does.
 ///

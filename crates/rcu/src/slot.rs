@@ -21,9 +21,9 @@
 //!
 //! # Readers that report
 //!
-//! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended.
-//! To a driver it is the same as a guard. A report ends that section and begins the next one with a
-//! single store of the current `gp_seq` (`Slot::renew`):
+//! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended. A
+//! report ends that section and begins the next one with a single store of the current `gp_seq`
+//! (`Slot::renew`):
 //!
 //! ```text
 //! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
@@ -38,9 +38,8 @@
 //! - *The word has the driver's own number.* The store of the word released the accesses before the
 //!   report. The load of the number acquired the removals.
 //!
-//! For each reason there is a twin without the ordering. A report that is too early to see the
-//! question costs only time: the driver waits, and the next report answers. A reader that will not
-//! report for a long time goes offline, which is the same as the end of a guard.
+//! For each reason there is a twin without the ordering. If a report is too early to see the
+//! question, the next report answers. A reader that will not report for long goes offline.
 //!
 //! # The flags
 //!
@@ -69,14 +68,11 @@
 //! is still set. The reader clears both flags in one transition. Either the reader finds `OFF` and
 //! counts itself in, or the driver finds `PARK` clear.
 //!
-//! A reader that leaves its parking passes a full fence before it reads. A driver that skips it
-//! because of `OFF`, or because `nr_active` is zero, has passed a full fence after the removal and
-//! before that load. If the reader's fence comes first, the driver does not skip it. If the
-//! driver's fence comes first, the reader sees the removal.
+//! A reader that leaves its parking passes a full fence before it reads, and a driver that skips it
+//! has passed one after the removal. If the reader's fence comes first, the driver does not skip
+//! it. If the driver's fence comes first, the reader sees the removal.
 //!
-//! # Answers
-//!
-//! If a reader answers `ASK`, the driver needs no barrier. The reader's read-modify-write acquires
+//! A driver whose `ASK` was answered needs no barrier: the reader's read-modify-write acquires
 //! everything before the question, and releases everything that its sections did.
 
 #[cfg(not(any(loom, shuttle)))]
@@ -115,8 +111,8 @@ struct Words {
     nr_loops: AtomicU32,
     /// The CPU on which the reader registered. Stored only by the reader.
     cpu: AtomicU32,
-    /// The leaf of the tree on which the reader reports. Stored by a driver before it sets
-    /// `COUNTED`. Before the first count it is no leaf, so that models find an early read.
+    /// The leaf of the tree on which the reader reports. Stored by a driver before `COUNTED`. First
+    /// it is no leaf, so that models find an early read.
     leaf: AtomicU32,
     /// The kernel's thread ID of the reader. Stored only by the reader.
     thread: AtomicU32,
@@ -133,8 +129,8 @@ impl Slot {
             Self::with_ctr(0)
         }
 
-        /// Creates the stand-in for threads without a slot. The depth check of the fast path
-        /// rejects its maximum depth.
+        /// Creates the stand-in for threads without a slot, which the fast path's depth check
+        /// rejects.
         pub(super) fn stand_in() -> Self {
             Self::with_ctr(NEST_MAX)
         }
@@ -198,8 +194,8 @@ impl Slot {
     /// Begins a section in a signal handler, which may have interrupted this thread anywhere.
     /// Returns `false` if the depth is at its limit.
     ///
-    /// If the handler interrupted `lock`, the word may already be nested while `OFF` is still set,
-    /// so that drivers skip the slot. This function therefore checks the flags at any depth.
+    /// `lock` may have stored the nested word without clearing `OFF`, so this checks the flags at
+    /// any depth.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -276,7 +272,6 @@ impl Slot {
         }
     }
 
-    /// Makes drivers count and scan this reader again. Its section has begun.
     pub(super) fn leave_parking(&self, domain: &Domain) {
         self.0.flags.leave_parking(&domain.nr_active);
     }
@@ -378,7 +373,6 @@ impl Slot {
         }
     }
 
-    /// Returns the address of the words whose layout is fixed.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn promised(&self) -> *const () {
         const {
@@ -388,8 +382,8 @@ impl Slot {
         ptr::from_ref(&self.0).cast()
     }
 
-    /// Returns `true` if this is the slot of this thread, even if the thread has left it with a
-    /// section open. The number here is written and cleared only by its own thread.
+    /// Returns `true` if this is the slot of this thread, even if it has left it with a section
+    /// open.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -442,9 +436,8 @@ impl Slot {
         self.0.flags.word().load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// Raises the reader's priority for the rest of its section, if a driver still waits for it and
-    /// the system allows it. Sections of a thread with a `qsbr::Reader` may last as long as the
-    /// program.
+    /// Raises the reader's priority for the rest of its section, if a driver waits for it and the
+    /// system allows it. Sections with a `qsbr::Reader` may last as long as the program.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;

@@ -2,7 +2,7 @@
 
 use super::image::Image;
 
-/// Keeps nothing.
+/// Owned by each part that would have records.
 #[derive(Debug)]
 pub struct Joined;
 

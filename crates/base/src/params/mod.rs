@@ -15,10 +15,9 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! The fields document the tunables. An invalid pair is ignored and reported by one line on
-//! stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
-//! that has more rights than the user who started it (set-user-ID, file capabilities) ignores the
-//! variable.
+//! The fields document the tunables. An invalid pair is ignored and reported on stderr, or is an
+//! error if the word `strict` is among the pairs. A program that has more rights than the user who
+//! started it (set-user-ID, file capabilities) ignores the variable.
 
 // The table of names is in `keys.rs`. `keys` returns it, and `Params::set` and `Display` use it.
 
@@ -64,8 +63,8 @@ pub enum MaxActiveScope {
     System,
     /// Each NUMA node: at most `max_active` threads of each node run items of the queue at once.
     Node,
-    /// Each CPU: a pool of eight CPUs may run eight times `max_active` items. The kernel does this
-    /// with per-CPU queues, and approximately did so with unbound queues before 6.9.
+    /// Each CPU: a pool of eight CPUs may run eight times `max_active` items, as with the kernel's
+    /// per-CPU queues.
     Cpu,
 }
 
@@ -74,15 +73,12 @@ pub enum MaxActiveScope {
 /// Corresponds to the kernel's `qpw=`: `Queue` is its value 0, and `EveryOp` its value 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Qpw {
-    /// The call is queued to the owner, which runs it when it polls. The owner's own operations
-    /// have no extra cost.
+    /// The call is queued to the owner, which runs it when it polls. Costs the owner nothing.
     #[default]
     Queue,
-    /// If a thread has asked for the slot, the owner hands it over at its next operation. An
-    /// operation costs an extra load.
+    /// The owner hands the slot over at its next operation if asked, which costs an extra load.
     OnDemand,
-    /// The owner holds its slot only during an operation. An operation costs an extra locked
-    /// instruction.
+    /// The owner holds its slot only during an operation, which costs an extra locked instruction.
     EveryOp,
 }
 
@@ -109,8 +105,7 @@ impl fmt::Display for Qpw {
 with_defaults! {
     /// The tunables of one `workqueue::Registry`.
     ///
-    /// The process-wide registry reads them from the environment. A program passes them to a
-    /// registry that it creates.
+    /// The process-wide registry reads them from the environment.
     ///
     /// # Examples
     ///
@@ -134,15 +129,14 @@ with_defaults! {
     pub struct Params {
         /// The affinity scope of queues whose builder does not set one.
         pub default_affinity_scope: AffinityScope = AffinityScope::default(),
-        /// The `max_active` of queues whose builder does not set one. It is the number of items
-        /// that may run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
+        /// The `max_active` of queues whose builder does not set one: the number of items that may
+        /// run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
         pub max_active: u32 = 256,
         /// The scope of `max_active` of queues whose builder does not set one.
         pub max_active_scope: MaxActiveScope = MaxActiveScope::System,
         /// The time at which a selected worker is woken.
         if "baselines" pub wake: WakeMode = WakeMode::Deferred,
-        /// The maximum number of cores that share a pool in the scope `cache_shard`. The default is
-        /// that of the kernel.
+        /// The maximum number of cores that share a pool in the scope `cache_shard`.
         pub cache_shard_size: usize = 8,
         /// The maximum number of rounds for which an idle worker spins before it sleeps. A round
         /// takes about 0.3 µs if no other thread needs the CPU.
@@ -154,18 +148,16 @@ with_defaults! {
         /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
         pub max_workers: usize = 512,
         /// The time in milliseconds after which an idle worker may be culled. Corresponds to the
-        /// kernel's `IDLE_WORKER_TIMEOUT`. After the same time, or after ten seconds if that is
-        /// shorter, a worker that is not culled returns the unused memory of its stack to the
-        /// system.
+        /// kernel's `IDLE_WORKER_TIMEOUT`. A worker that is not culled returns the unused memory of
+        /// its stack to the system, after the same time or ten seconds.
         pub idle_timeout_ms: u64 = 300_000,
         /// The maximum time in microseconds by which a sleep may end late while many sleeps end at
-        /// the same time. After eight or more sleeps have ended at once, no other sleep ends during
-        /// this time. A larger value uses less CPU time. With 0, each sleep ends at its own 65 µs
-        /// step of the clock. Delayed items are not affected.
+        /// the same time: after eight or more have ended at once, no other ends during this time.
+        /// With 0, each sleep ends at its own 65 µs step of the clock.
         pub sleep_slack_us: u64 = 500,
         /// The interval in microseconds at which a pool with waiting work is checked for workers
-        /// that sleep. The pool is checked four times as often while some workers sleep, and half
-        /// as often while all of them run. A worker that sleeps is replaced.
+        /// that sleep, to replace them. The pool is checked four times as often while some workers
+        /// sleep, and half as often while all of them run.
         pub watch_tick_us: u64 = 1_000,
         /// The CPU time in microseconds after which the worker of an item no longer counts as one
         /// of its pool's running workers. Corresponds to the kernel's
@@ -177,16 +169,14 @@ with_defaults! {
         pub watchdog_thresh_ms: u64 = 30_000,
         /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
         /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
-        /// program must neither handle nor ignore the signal. The signal may end a worker's system
-        /// call early, with `EINTR`, if the call has a timeout, as with `nanosleep` and `poll`.
+        /// program must neither handle nor ignore the signal, which may end a system call with a
+        /// timeout early, with `EINTR`.
         pub stall_signal: u32 = 0,
         /// The minimum interval in milliseconds between checks for CPUs that went online or
-        /// offline. 0 disables the check. The registry checks only while work waits. A check reads
-        /// a few small files.
+        /// offline, which the registry makes only while work waits. 0 disables the check.
         pub topology_refresh_ms: u64 = 1_000,
         /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
-        /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to
-        /// the quota are detected in the same way as changes to the CPUs. See
+        /// quota of the process's cgroup, rounded up. See
         /// [`Topology::quota`](topology::Topology::quota).
         pub cpu_quota: bool = true,
         /// The CPUs that unbound queues may use when the registry is created. `None` means all.
@@ -194,45 +184,38 @@ with_defaults! {
         /// CPU list with `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
         pub unbound_cpus: Option<CpuSet> = None,
         /// The minimum interval in microseconds at which a worker records how long items of a queue
-        /// wait and run. 0 disables the measurement. The measurement reads the cycle counter once
-        /// for each batch that a worker takes, and once for each item that is queued to an empty
-        /// pool.
+        /// wait and run. 0 disables the measurement, which reads the cycle counter once for each
+        /// batch, and once for each item that is queued to an empty pool.
         pub wait_sample: u64 = 64,
-        /// If `true`, records how long `queue()` holds the pool lock, and the CPU time that waits
-        /// for it take. This costs two clock readings for each wake-up of a worker and for each
-        /// wait.
+        /// If `true`, records how long `queue()` holds the pool lock, and the CPU time of its
+        /// waits.
         if "baselines" pub lock_stat: bool = false,
-        /// If `true`, publishes the process's counters; see `observe::publish`. This tunable is
-        /// read only from the environment, and a registry ignores it.
+        /// If `true`, publishes the process's counters; see `observe::publish`. Read only from the
+        /// environment.
         pub publish: bool = false,
         /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins
-        /// continue on another stack after 16 KiB each. Only the pages of a stack that have been
-        /// touched use memory.
+        /// continue on another stack after 16 KiB each.
         pub stack_size: usize = 2 << 20,
         /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
         /// bytes. Only the program can set it.
         pub thread_name: Box<str> = "aw".into(),
-        /// A hook that each thread of a registry that may run user code calls first. These threads
-        /// are workers, rescuers, and threads that destroy queues. The hook delays the work of the
-        /// thread, and its panics are caught. Threads on which very deeply nested joins continue do
-        /// not call it. Only the program can set it.
+        /// A hook that each thread of a registry that may run user code calls first: workers,
+        /// rescuers, and threads that destroy queues. Its panics are caught. Threads on which very
+        /// deeply nested joins continue do not call it. Only the program can set it.
         pub on_thread_start: Option<ThreadHook> = None,
         /// A hook that each of these threads calls last, after all its work. `Registry::shutdown`
         /// waits for it. Only the program can set it.
         pub on_thread_stop: Option<ThreadHook> = None,
         /// If `true`, threads request a short extension of their time slice while they hold the
         /// lock of a pool or a slot of per-CPU data, and while they push to a mailbox. The first
-        /// registry with this tunable turns the extensions on for the whole process, and they stay
-        /// on. They apply to the thread that creates this registry and to threads that the library
-        /// starts later. The extensions require support by the kernel and the C library (Linux 7.0,
-        /// glibc 2.41). Without it, this tunable has no effect. Corresponds to the kernel's
-        /// `rseq_slice_ext=`.
+        /// registry with this tunable turns the extensions on for the whole process, for the thread
+        /// that creates it and threads that the library starts later. Requires Linux 7.0 and glibc
+        /// 2.41, or has no effect. Corresponds to the kernel's `rseq_slice_ext=`.
         pub rseq_slice_ext: bool = false,
         /// The way in which remote callers access per-CPU data whose builder does not set one.
         /// Corresponds to the kernel's `qpw=`.
         pub qpw: Qpw = Qpw::Queue,
-        /// The parameters of RCU's grace periods. They apply to the whole process and come only
-        /// from the environment. A registry ignores them.
+        /// The parameters of RCU's grace periods, which come only from the environment.
         pub rcu: Tunables = Tunables::default(),
     }
 }
@@ -242,9 +225,8 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
-    /// Returns [`ParamError::BadValue`], with the expected values, if the value is invalid. In both
-    /// cases nothing has changed.
+    /// Returns [`ParamError::UnknownKey`], with the most similar name, or
+    /// [`ParamError::BadValue`], with the expected values. In both cases nothing has changed.
     ///
     /// # Examples
     ///
@@ -268,8 +250,7 @@ impl Params {
 impl FromStr for Params {
     type Err = ParamError;
 
-    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults. The word
-    /// `strict` has no effect here.
+    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults.
     fn from_str(text: &str) -> Result<Self, ParamError> {
         let mut params = Self::default();
         params.set_all(text, Err)?;
@@ -286,7 +267,7 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 
 impl Params {
     /// Sets the tunables that `text` names. Passes the error of an invalid pair, which changes
-    /// nothing, to `on_error`. An error that this returns ends the parsing.
+    /// nothing, to `on_error`, whose own error ends the parsing.
     fn set_all(
         &mut self,
         text: &str,

@@ -8,9 +8,8 @@
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! With a fence on both sides, at least one load sees the other side's store. Either the waiter
-//! sees the condition, or the notifier sees the waiter and changes the epoch. The kernel does not
-//! let a thread sleep on an epoch that has changed.
+//! With a fence on both sides, either the waiter sees the condition, or the notifier sees the
+//! waiter and changes the epoch. The kernel lets no thread sleep on an epoch that has changed.
 
 use std::time::Duration;
 
@@ -90,8 +89,7 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes a system call if a thread waits. Do not call it while you hold a lock
-    /// that the woken threads acquire.
+    /// Never blocks. Makes a system call if a thread waits.
     #[inline]
     #[doc(alias = "wake_up_all")]
     pub fn notify_all(&self) {
@@ -151,8 +149,7 @@ impl EventCount {
     /// Blocks until `condition` returns `true`.
     #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
-        // FOREIGN(event-count): the caller's closure, on the calling thread. A panic propagates to
-        // it.
+        // FOREIGN(event-count): the caller's closure, on its thread, to which a panic propagates.
         while !condition() {
             let prepared = self.prepare();
             if condition() {

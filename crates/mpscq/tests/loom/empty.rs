@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sync::atomic::{AtomicBool, Ordering};
 use sync::twin::must_fail;
 
-use crate::support::{Item, Items, exhaustive, spawn};
+use crate::support::{Item, Items, exhaustive, pusher, spawn};
 
 /// Two producers push. Once the second one reports a complete push, a pop must not return *empty*.
 ///
@@ -13,12 +13,7 @@ use crate::support::{Item, Items, exhaustive, spawn};
 fn completed_push_is_never_called_empty() {
     let queue = Arc::new(Items::new());
     let completed = Arc::new(AtomicBool::new(false));
-    let first = spawn({
-        let queue = queue.clone();
-        move || {
-            queue.push(Item::new(0, 0));
-        }
-    });
+    let first = pusher(&queue, 0, 1);
     let second = spawn({
         let (queue, completed) = (queue.clone(), completed.clone());
         move || {

@@ -1,5 +1,7 @@
 //! Shared by the models: an item that detects races and leaks, and functions to run a model.
 
+use std::sync::Arc;
+
 use afterwork_mpscq::{Node, Queue};
 use sync::cell::UnsafeCell;
 
@@ -51,6 +53,16 @@ impl Got {
         self.next[item.from] += 1;
         self.total += 1;
     }
+}
+
+/// Starts a producer that pushes `nr_items` items.
+pub fn pusher(queue: &Arc<Items>, from: usize, nr_items: usize) -> loom::thread::JoinHandle<()> {
+    let queue = queue.clone();
+    spawn(move || {
+        for number in 0..nr_items {
+            queue.push(Item::new(from, number));
+        }
+    })
 }
 
 /// Explores without a bound.

@@ -3,7 +3,7 @@
 use afterwork_mpscq::{Chain, Pop, Stopped};
 use std::sync::Arc;
 
-use crate::support::{Got, Item, Items, bounded, exhaustive, spawn};
+use crate::support::{Got, Item, Items, bounded, exhaustive, pusher, spawn};
 use sync::models;
 
 /// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
@@ -11,19 +11,8 @@ use sync::models;
 pub fn singles(producers: &[usize], tries: usize) {
     let queue = Arc::new(Items::new());
     let total = producers.iter().sum();
-    let threads: Vec<_> = producers
-        .iter()
-        .copied()
-        .enumerate()
-        .map(|(from, nr_items)| {
-            let queue = queue.clone();
-            spawn(move || {
-                for number in 0..nr_items {
-                    queue.push(Item::new(from, number));
-                }
-            })
-        })
-        .collect();
+    let start = |(from, &nr_items)| pusher(&queue, from, nr_items);
+    let threads: Vec<_> = producers.iter().enumerate().map(start).collect();
     let mut got = Got::default();
     let mut consumer = queue.try_consumer().unwrap();
     for _ in 0..tries {
@@ -155,13 +144,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
 fn remaining_items_are_dropped_with_the_queue() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
-        let threads = [0, 1].map(|from| {
-            let queue = queue.clone();
-            spawn(move || {
-                queue.push(Item::new(from, 0));
-            })
-        });
-        for thread in threads {
+        for thread in [0, 1].map(|from| pusher(&queue, from, 1)) {
             thread.join().unwrap();
         }
     });

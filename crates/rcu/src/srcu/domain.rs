@@ -30,11 +30,10 @@ use crate::periods::Periods;
 ///
 /// # Panics
 ///
-/// If the domain was created before a `fork`, functions that wait for a grace period or queue a
-/// callback panic in the child. Guards can move between threads, so it is unknown which sections
-/// belong to threads that do not exist in the child. Sections may still begin and end there. To
-/// wait or to queue callbacks in the child, create new domains. In an item of a bottom-half queue,
-/// functions that wait for a grace period panic before they change anything.
+/// In a child of `fork`, functions that wait for a grace period or queue a callback panic for a
+/// domain of the parent, because its sections may belong to threads that do not exist. Sections may
+/// still begin and end there. In an item of a bottom-half queue, functions that wait for a grace
+/// period panic before they change anything.
 ///
 /// # Examples
 ///
@@ -75,8 +74,7 @@ pub(crate) struct Shared {
 pub(super) struct Front {
     /// A: the parity under which sections begin. Written by the driver.
     pub(super) parity: AtomicU32,
-    /// A: 0, or one more than the parity that a sleeping driver or a grace period that was put
-    /// aside waits for.
+    /// A: 0, or one more than the parity for which a driver sleeps or a grace period was put aside.
     pub(super) asked: Futex,
     /// The phase of the current grace period; see `gp.rs`. It is guarded by the right to drive.
     pub(super) phase: AtomicU32,
@@ -111,8 +109,7 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's
-    /// first section in a domain may allocate. Do not call it in a signal handler, which could have
-    /// interrupted an increment.
+    /// first section in a domain may allocate. Do not call it in a signal handler.
     #[doc(alias = "srcu_read_lock")]
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
@@ -142,8 +139,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Blocks until the slowest section has ended. If a thread has just stopped reading, a
-    /// membarrier adds about ten microseconds. It must not be called while this thread or task
+    /// Blocks until the slowest section has ended. It must not be called while this thread or task
     /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
@@ -154,11 +150,9 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// The same as [`synchronize`](Self::synchronize). It spins for at most a few tens of
-    /// microseconds.
+    /// The same as [`synchronize`](Self::synchronize). It spins for tens of microseconds at most.
     ///
-    /// Differs from Linux: here the plain form does not delay grace periods either, so this form
-    /// gains little.
+    /// Differs from Linux: the plain form does not delay grace periods either.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
         self.shared.synchronize(true);
@@ -234,26 +228,23 @@ impl Domain {
     /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the
     /// calls.
     ///
-    /// A few threads run the callbacks of all domains. The first call starts a thread, which exits
-    /// after a second without callbacks. A callback may block, even to wait for callbacks of other
-    /// domains: in that case, another thread takes over the other domains within about ten
-    /// milliseconds. A panic in a callback is caught and counted
-    /// ([`nr_panicked`](Self::nr_panicked)), and the other callbacks run. Dropping the last handle
-    /// does not wait for callbacks, but they still run. If a callback leaves a section of the
-    /// domain open, later callbacks never run.
+    /// A few threads run the callbacks of all domains, and exit after a second without callbacks. A
+    /// callback may block, even to wait for callbacks of other domains: another thread then takes
+    /// over the other domains within about ten milliseconds. A panic in a callback is caught and
+    /// counted ([`nr_panicked`](Self::nr_panicked)). Callbacks run even after the last handle was
+    /// dropped. If a callback leaves a section of the domain open, later callbacks never run.
     ///
     /// # Blocking
     ///
     /// Blocks briefly, on a lock. If more than `rcu.qhimark` callbacks of this domain are waiting,
     /// it blocks as [`rcu::call`](crate::call) does. Allocates if the closure captures more than
-    /// three words. It may be called in a section. If thread creation fails, the next `call` tries
-    /// again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
-    /// themselves.
+    /// three words. It may be called in a section. If thread creation fails, later calls try again,
+    /// and [`barrier`](Self::barrier) and the drop of the last handle run the callback.
     ///
     /// # Panics
     ///
-    /// Panics if called in a child of `fork` on a domain of the parent. In that case `callback` is
-    /// leaked, because a reader may still see the memory that it would free.
+    /// Panics if called in a child of `fork` on a domain of the parent. Then `callback` is leaked,
+    /// because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -294,8 +285,7 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// Panics if called in a callback of this domain, where it would wait for itself. Also panics
-    /// if called in a child of `fork` on a domain of the parent.
+    /// Panics if called in a callback of this domain, or in a child of `fork` for the parent's.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -427,9 +417,8 @@ impl Shared {
 
     #[cold]
     fn answer(&self, parity: Parity) {
-        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
-        // which was set before it. If our exchange comes first, it fails, or answers an earlier
-        // driver, which sleeps on the futex.
+        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`.
+        // If our exchange comes first, it fails, or answers an earlier driver on the futex.
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let Front { asked, .. } = &*self.front;
         if asked.word().compare_exchange(parity.word() + 1, 0, acquire, relaxed).is_ok() {
@@ -443,15 +432,13 @@ impl Shared {
         Parity::of(self.front.parity.load(Ordering::Relaxed))
     }
 
-    /// Panics if [`assert_own_process`](Self::assert_own_process) does, or in an item of a
-    /// bottom-half queue. A function that waits for sections or callbacks calls it before its first
-    /// change.
+    /// Panics as [`assert_own_process`](Self::assert_own_process) does, or in an item of a
+    /// bottom-half queue. Called before the first change of a function that waits.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
     }
 
-    /// Panics in a child of `fork` on a domain of the parent.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();

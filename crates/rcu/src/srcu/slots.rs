@@ -22,9 +22,8 @@
 //! ```
 //!
 //! A thread finds its line by its thread index, in chunks that double in size and never move. Only
-//! the thread with that index writes the line. The next thread with that index continues from the
-//! existing counts. A thread whose thread-locals have been destroyed has no index. It counts in a
-//! shared line, with read-modify-writes.
+//! the thread with that index writes the line. A thread whose thread-locals have been destroyed has
+//! no index, and counts in a shared line, with read-modify-writes.
 //!
 //! # Why no reader is missed
 //!
@@ -36,8 +35,7 @@
 //!   section sees the unlinking.
 //! - *The line has answered* since it was asked. Everything that its thread counted before the
 //!   answer is visible to the driver, and everything that the thread reads after the answer sees
-//!   the unlinking. The thread may have sections open, because the answer only publishes its
-//!   counts.
+//!   the unlinking. The thread may have sections open.
 //! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
 //!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
 //!   barrier and `OFF` after it. As a result, only the first grace period after a reader has
@@ -55,24 +53,20 @@
 //! second, and a visible section that has not ended makes the second sum greater by one.
 //!
 //! While our section runs, the sums of its parity are therefore never equal. The grace period has
-//! seen equal sums of *both* parities, each after H. The section is therefore over, regardless of
-//! the parity under which it was counted. The acquire of its unlock orders its accesses before the
-//! end of the grace period.
+//! seen equal sums of *both* parities, each after H, so the section is over. The acquire of its
+//! unlock orders its accesses before the end of the grace period.
 //!
 //! # Why there are two parities, and both are drained
 //!
-//! A reader may count under an old parity, because it may sleep between the load of the parity and
-//! the increment while any number of grace periods pass. A grace period that flips the parity and
-//! drains only the one that was current misses that reader (the *single flip*). The other parity is
-//! therefore also drained, and it is drained first.
+//! A reader may sleep between the load of the parity and the increment, while any number of grace
+//! periods pass. A grace period that drains only the parity that was current before its flip misses
+//! that reader (the *single flip*). The other parity is therefore also drained, before the flip.
 //!
-//! The flip only ensures progress. If new readers used the counters that are compared, a stream of
-//! overlapping sections could keep the sums unequal forever. After the flip, new readers count
-//! under the other parity, and at most one late reader per thread can still enter the old one. A
-//! domain whose sums are equal at once needs no flip.
+//! The flip only ensures progress, because a stream of overlapping sections could keep the sums of
+//! one parity unequal forever. After it, at most one late reader per thread can still enter the old
+//! one. A domain whose sums are equal at once needs no flip.
 //!
-//! The counters have 64 bits and do not wrap: at one section per nanosecond, that would take 584
-//! years.
+//! The counters have 64 bits and do not wrap.
 //!
 //! # Sleeping
 //! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy
@@ -207,8 +201,8 @@ impl Slots {
     }
 
     /// Scans the lines, and asks those that may be running. Returns `true` if each of them has
-    /// passed a barrier since. Otherwise the driver passes the heavy barrier, and calls
-    /// [`confirm`](Self::confirm). The driver has passed a full fence since its grace period began.
+    /// passed a barrier since the driver's full fence. Otherwise the driver passes the heavy
+    /// barrier, and calls [`confirm`](Self::confirm).
     pub(super) fn have_all_answered(&self) -> bool {
         if self.nr_active.get() == 0 {
             return true;
@@ -280,7 +274,6 @@ impl Slots {
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
-        // For each unlock that the first sum includes, the sum of locks includes its lock.
         self.are_equal(
             |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
             |line, order| line.locks[0].load(order).wrapping_add(line.locks[1].load(order)),
@@ -308,8 +301,7 @@ impl Slots {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
         }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
-        // This is never true, see the top of the file. A model's twin would end here instead of at
-        // its own check.
+        // This is never true, see the top of the file, except for a model's twin.
         if nr_open > u64::MAX / 2 && !cfg!(any(loom, shuttle)) {
             ended_too_often();
         }
@@ -414,8 +406,7 @@ fn count(counter: &AtomicU64, order: Ordering) {
     counter.store(counter.load(Ordering::Relaxed) + 1, order);
 }
 
-/// Aborts the process, because the sums of locks and unlocks would never be equal again, so no
-/// grace period of the domain would end.
+/// Aborts the process, because no grace period of the domain would end.
 #[cold]
 fn ended_too_often() -> ! {
     die("srcu_read_unlock: the domain has more unlocks than locks")
