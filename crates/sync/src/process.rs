@@ -11,32 +11,21 @@ pub fn id() -> u32 {
 }
 
 /// Returns the time at which the process `pid` started, in clock ticks since boot, or `None` if it
-/// does not exist. Together with the ID, which may be reused, the time identifies a process.
-///
-/// # Blocking
-///
-/// Reads a file of procfs.
+/// does not exist. Together with the ID, which may be reused, the time identifies a process. Reads
+/// a file of procfs.
 #[cfg(feature = "processes")]
 pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as shown by `ps`. Returns `None` if it does not exist.
-///
-/// # Blocking
-///
-/// Reads a file of procfs.
+/// Returns the name of the process `pid`, as shown by `ps`, if it exists. Reads a file of procfs.
 #[cfg(feature = "processes")]
 pub fn name(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the user that owns the process `pid`. Returns `None` if there is no such process.
-///
-/// # Blocking
-///
-/// Makes a system call on a file of procfs.
+/// Returns the user that owns the process `pid`, if it exists. Makes one system call.
 #[cfg(feature = "processes")]
 pub fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -49,11 +38,8 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes the process call `run` when it returns from `main` or calls `exit`, but not when it is
-/// killed.
-///
-/// `run` is also called in a forked child that ends in one of these ways. Other threads may still
-/// be running at that point.
+/// Makes the process, and its forked children, call `run` when they return from `main` or call
+/// `exit`, but not when they are killed. Other threads may still be running at that point.
 ///
 /// # Errors
 ///

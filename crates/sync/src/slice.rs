@@ -2,13 +2,12 @@
 //!
 //! If a thread is preempted in a critical section, the threads that need the section wait for a
 //! time slice or longer. Linux 7.0 and later can let such a thread run for a few microseconds more,
-//! so that it leaves the section first. The thread must have enabled this, and it must request it
-//! in each section.
+//! if the thread has enabled this and requests it in each section.
 //!
 //! # Protocol
 //!
-//! The field `slice_ctrl` of the thread's `struct rseq` has the bytes `request` and `granted`. Only
-//! the thread, and the kernel when it interrupts the thread, access them:
+//! The field `slice_ctrl` of the thread's `struct rseq` has two bytes, which only the thread, and
+//! the kernel when it interrupts the thread, access:
 //!
 //! | `request` | `granted` | state | next transition |
 //! |---|---|---|---|
@@ -73,10 +72,8 @@ pub struct Ctrl {
     pub granted: AtomicU8,
 }
 
-/// A critical section. It ends when this is dropped.
-///
-/// Declare it so that it begins after a lock is acquired, and is dropped after the lock is
-/// released. Without extensions it costs a load and a branch at each end.
+/// A critical section, until it is dropped. It begins after a lock is acquired, and ends after the
+/// lock is released. Without extensions it costs a load and a branch at each end.
 #[must_use]
 #[derive(Debug)]
 pub struct Section {

@@ -65,10 +65,6 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 }
 
 /// Starts a thread like [`spawn`], with a stack of `stack_size` bytes. A model ignores the size.
-///
-/// # Errors
-///
-/// Returns the same errors as [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -77,12 +73,7 @@ pub fn spawn_sized(
     start(name, Cpus::OfFirst, stack_size, body).map(JoinHandle)
 }
 
-/// Starts a thread like [`spawn`], but on the CPUs of the caller. The thread never runs on other
-/// CPUs.
-///
-/// # Errors
-///
-/// Returns the same errors as [`spawn`].
+/// Starts a thread like [`spawn`], which from its start on runs only on the CPUs of the caller.
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -113,11 +104,7 @@ pub fn stack_size() -> usize {
 }
 
 /// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
-/// in a model.
-///
-/// # Blocking
-///
-/// Never blocks. Takes microseconds. Later function calls fault the pages in again.
+/// in a model. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
     #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
@@ -125,15 +112,11 @@ pub fn give_stack_back() {
     }
 }
 
-/// Returns `true` if this thread was started by [`spawn`].
-#[cfg(not(any(loom, shuttle, sim)))]
+/// Returns `true` if [`spawn`] started this thread on the real machine.
 pub(crate) fn is_ours() -> bool {
-    crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true)
-}
-
-/// Returns `false`, because a model does not fork.
-#[cfg(any(loom, shuttle, sim))]
-pub(crate) fn is_ours() -> bool {
+    #[cfg(not(any(loom, shuttle, sim)))]
+    return crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true);
+    #[cfg(any(loom, shuttle, sim))]
     false
 }
 
@@ -146,14 +129,11 @@ impl JoinHandle {
         false
     }
 
-    /// Joins the thread if it has ended, otherwise returns the handle.
-    ///
-    /// On success, the destructors of its thread-locals have run, which
-    /// [`is_finished`](Self::is_finished) does not guarantee. A model always returns the handle.
+    /// Joins the thread if it has ended and its thread-locals have been destroyed.
     ///
     /// # Errors
     ///
-    /// Returns the handle if the thread has not ended.
+    /// Otherwise returns the handle, as a model always does.
     pub fn try_join(self) -> Result<(), Self> {
         #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
@@ -185,7 +165,7 @@ pub fn sleep(span: std::time::Duration) {
     let _ = (span, yield_now());
 }
 
-/// Returns the kernel's number for this thread, or 0 in a model.
+/// Returns this thread's number.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
@@ -201,7 +181,7 @@ pub fn current() -> ThreadId {
 pub const ENDED: ThreadId = ThreadId(1);
 
 /// Returns `true` if the thread exists in this process or if that cannot be determined. In a model,
-/// returns `true` unless it is `ENDED`.
+/// only `ENDED` does not exist.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;
@@ -228,9 +208,8 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99). Does nothing in a model.
-///
-/// It then preempts every ordinary thread on its CPUs, without a time limit.
+/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99), which preempts every
+/// ordinary thread on its CPUs, without a time limit. Does nothing in a model.
 ///
 /// # Errors
 ///
@@ -269,8 +248,7 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
 /// starts while boosted have `SCHED_OTHER` and a nice value of 0. Returns `false`
 ///
 /// - if the process lacks the permission (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
-/// - if `RLIMIT_RTTIME` is finite, because the kernel would then kill a process that computes for a
-///   long time at such a priority;
+/// - if `RLIMIT_RTTIME` is finite, because the kernel kills a process that exceeds it;
 /// - in a model.
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
@@ -364,8 +342,7 @@ pub(crate) mod policy {
         }
     }
 
-    /// Returns the policy of `thread`, where 0 means this thread. Returns `None` if the thread does
-    /// not exist.
+    /// Returns the policy of `thread`, where 0 means this thread, if the thread exists.
     pub fn of(thread: u32) -> Option<libc::c_int> {
         // SAFETY: the call takes a number and accesses no memory of the caller. It is a direct
         // system call, because musl's wrapper always fails.
@@ -381,8 +358,7 @@ pub(crate) mod policy {
     }
 }
 
-/// Returns the name of a thread of this process. Returns `None` in a model, or if the thread does
-/// not exist.
+/// Returns the name of a thread of this process, if it exists. Returns `None` in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
@@ -434,7 +410,7 @@ impl ShortName {
 }
 
 /// Returns the state of a thread of this process, such as "running", or "asleep in futex_do_wait"
-/// if the kernel reports the function. Returns `None` in a model, or if the thread does not exist.
+/// if the kernel reports the function. Returns `None` like [`name`].
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());
@@ -457,9 +433,8 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// Declares a thread-local value, which a model keeps separately for each of its threads.
-///
-/// The syntax is that of `std::thread_local!` without `const`; use `with` and `try_with`.
+/// Declares thread-local values, which a model keeps separately for each of its threads. The syntax
+/// is that of `std::thread_local!` without `const`; use `with` and `try_with`.
 #[macro_export]
 macro_rules! thread_local {
     ($($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr);* $(;)?) => {$(
