@@ -364,44 +364,6 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
     unsafe { on_queue("workqueue_set_max_active", queue, -EINVAL, set) }
 }
 
-/// Queues an item, on `cpu` unless it is negative.
-///
-/// # Safety
-///
-/// 1. `queue` is null or points to a queue. `work` is null or points to memory that is large enough
-///    for an item.
-/// 2. The item stays valid until its function has been called, or until it has been cancelled or
-///    flushed.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
-    // SAFETY: (1), (2).
-    let queue_it = |queue: &_, work| unsafe { RawWork::queue(work, queue, cpu_of(cpu)) };
-    // SAFETY: (1).
-    unsafe { queued("queue_work", queue, work, queue_it) }
-}
-
-/// Queues an item on a NUMA node. A negative number means the node of the caller.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_work_node(
-    node: c_int,
-    queue: *const Queue,
-    work: *mut RawWork,
-) -> bool {
-    let queue_it = |queue: &_, work| match u32::try_from(node) {
-        // SAFETY: (1), (2).
-        Ok(node) => unsafe { RawWork::queue_node(work, queue, node) },
-        // SAFETY: (1), (2).
-        Err(_) => unsafe { RawWork::queue(work, queue, None) },
-    };
-    // SAFETY: (1).
-    unsafe { queued("queue_work_node", queue, work, queue_it) }
-}
-
 /// An item that waits for a grace period: `struct rcu_work`.
 #[repr(C)]
 #[derive(Debug)]
@@ -580,46 +542,55 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
     })
 }
 
-/// Queues an item after a delay.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_delayed_work(
-    cpu: c_int,
-    queue: *const Queue,
-    work: *mut RawDelayed,
-    delay: c_ulong,
-) -> bool {
-    let (cpu, delay) = (cpu_of(cpu), delay_of(delay));
-    // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
-    let queue_it = |queue: &_, work| unsafe { RawDelayed::queue(work, queue, cpu, delay) };
-    // SAFETY: (1).
-    unsafe { queued("queue_delayed_work", queue, work, queue_it) }
+/// Defines functions that queue an item.
+macro_rules! that_queue {
+    ($(
+        $(#[$about:meta])*
+        $name:ident($place:ident; $($delay:ident: $delay_type:ty)?) = $kernel:literal: $type:ty
+            => |$queue:ident, $work:ident| $call:expr;
+    )*) => { $(
+        $(#[$about])*
+        ///
+        /// # Safety
+        ///
+        /// 1. `queue` is null or points to a queue. `work` is null or points to memory that is
+        ///    large enough for an item.
+        /// 2. The item stays valid until its function has been called, or until it has been
+        ///    cancelled or flushed. `destroy_workqueue` cancels timers before it frees the queue.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $place: c_int,
+            queue: *const Queue,
+            work: *mut $type,
+            $($delay: $delay_type)?
+        ) -> bool {
+            // SAFETY: (1), (2).
+            let call = |$queue: &Workqueue, $work| unsafe { $call };
+            // SAFETY: (1).
+            unsafe { queued($kernel, queue, work, call) }
+        }
+    )* };
 }
 
-/// Queues an item after a delay from now, whether it is already pending or not.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_mod_delayed_work(
-    cpu: c_int,
-    queue: *const Queue,
-    work: *mut RawDelayed,
-    delay: c_ulong,
-) -> bool {
-    let modify = |queue: &_, work| {
-        // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
-        let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
-        modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
-    };
-    // SAFETY: (1).
-    unsafe { queued("mod_delayed_work", queue, work, modify) }
+that_queue! {
+    /// Queues an item, on `cpu` unless it is negative.
+    aw_queue_work(cpu;) = "queue_work": RawWork
+        => |queue, work| RawWork::queue(work, queue, cpu_of(cpu));
+    /// Queues an item on a NUMA node. A negative number means the node of the caller.
+    aw_queue_work_node(node;) = "queue_work_node": RawWork
+        => |queue, work| match u32::try_from(node) {
+            Ok(node) => RawWork::queue_node(work, queue, node),
+            Err(_) => RawWork::queue(work, queue, None),
+        };
+    /// Queues an item after a delay, on `cpu` unless it is negative.
+    aw_queue_delayed_work(cpu; delay: c_ulong) = "queue_delayed_work": RawDelayed
+        => |queue, work| RawDelayed::queue(work, queue, cpu_of(cpu), delay_of(delay));
+    /// Queues an item after a delay from now, whether it is already pending or not.
+    aw_mod_delayed_work(cpu; delay: c_ulong) = "mod_delayed_work": RawDelayed
+        => |queue, work| {
+            let modified = RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay));
+            modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
+        };
 }
 
 /// Defines a function on one item that returns a `bool`.

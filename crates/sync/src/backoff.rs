@@ -10,9 +10,8 @@ const NR_YIELDS: u32 = 32;
 /// The duration of one sleep. It is about the cost of a wake-up, which the sleep replaces.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that needs a few more steps and does not wake the waiter.
-///
-/// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
+/// A wait for another thread that needs a few more steps and does not wake the waiter. It first
+/// yields the CPU, and then sleeps for short times, because a real-time thread that only yielded
 /// could keep a thread of lower priority off the CPU forever.
 #[derive(Debug, Default)]
 pub struct Backoff {
@@ -25,10 +24,6 @@ impl Backoff {
         Self { nr_pauses: 0 }
     }
 
-    /// Lets a little time pass before the next check.
-    ///
-    /// # Blocking
-    ///
     /// Blocks for at most 50 µs plus scheduling latency.
     pub fn pause(&mut self) {
         self.nr_pauses = self.nr_pauses.saturating_add(1);

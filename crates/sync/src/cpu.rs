@@ -57,8 +57,7 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// Returns the system's error. The call fails if the machine has more than 1024 CPUs, because the
-/// mask is too small.
+/// Returns the system's error, for example if the machine has more than 1024 CPUs.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -76,8 +75,8 @@ fn cpus_in(mask: Mask) -> CpuSet {
 ///
 /// # Errors
 ///
-/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise returns the
-/// system's error, for example if none of the CPUs is online or the thread does not exist.
+/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023, or the system's error,
+/// for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
@@ -103,11 +102,10 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 /// Returns the machine of this process: the one that was passed to [`set_topology`], otherwise the
 /// detected one. In a simulation, returns the simulated one.
 ///
-/// The first detection that has to ignore a fault of the machine writes one line on stderr.
-///
 /// # Errors
 ///
-/// Returns the same errors as [`Topology::detect`].
+/// Returns the same errors as [`Topology::detect`]. The first detection that has to ignore a fault
+/// of the machine writes one line on stderr.
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
@@ -155,8 +153,7 @@ fn given() -> Option<&'static Topology> {
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has a machine, set by this function or by
-/// [`topology()`].
+/// Returns `machine` if this function or [`topology()`] has determined the machine already.
 #[cfg(feature = "machine")]
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     let known = GIVEN.set(Some(machine));

@@ -64,22 +64,16 @@ macro_rules! futex {
                 Key(self.waiters.key((&raw const self.word).cast()))
             }
 
-            /// Sleeps while the low 32 bits of the word equal those of `expected`. May return
-            /// early.
-            ///
-            /// # Blocking
-            ///
-            /// Blocks until the key is woken, or forever.
+            /// Sleeps while the low 32 bits of the word equal those of `expected`, until the key is
+            /// woken. May return early.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);
             }
 
-            /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`. Never times out in a
-            /// model.
-            ///
-            /// A short timeout is punctual: while the thread sleeps, its timer slack, which is 50
-            /// us by default, is set to 1 ns. This costs three system calls of about 0.1 us each.
+            /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`, which never ends in a
+            /// model. A short timeout sets the thread's timer slack to 1 ns while it sleeps. This
+            /// costs three system calls of about 0.1 us each.
             #[cfg_attr(sim, track_caller)]
             pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
                 self.sleep(expected, Some(timeout));

@@ -27,10 +27,8 @@ pub fn spin_until(nr_spins: u32, mut done: impl FnMut() -> bool) -> bool {
     done()
 }
 
-/// Prefetches the cache line at `line` for a write. Any address is valid.
-///
-/// A store to a line of another CPU does not wait for the line, but the next locked instruction
-/// does.
+/// Prefetches the cache line at `line` for a write. Any address is valid. A store to a line of
+/// another CPU does not wait for the line, but the next locked instruction does.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {

@@ -6,12 +6,10 @@
 //! | I/O priority | that of the process's first thread, as set by ionice |
 //! | floating-point modes | the defaults, because compiled code relies on them |
 //!
-//! Only the first thread can read its slack and policy, so [`RECORD`] makes the loader call
-//! [`record`], which reads both, when the library is loaded. If another thread loads it, by
-//! `dlopen`, the system's defaults are used instead. If the system rejects a setting, the thread
-//! keeps the value of the starting thread.
-//!
-//! A thread that has nothing to reset makes four system calls, which only read settings.
+//! Only the first thread can read its slack and policy, so the loader calls [`record`] when the
+//! library is loaded. If another thread loads it, by `dlopen`, the system's defaults are used
+//! instead. If the system rejects a setting, the thread keeps the value of the starting thread. A
+//! thread that has nothing to reset makes four system calls.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -43,7 +43,7 @@ pub fn user() -> u32 {
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `OutOfMemory`, if the function cannot be registered.
+/// Returns `OutOfMemory` if the function cannot be registered.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
@@ -53,11 +53,8 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// Writes the line `afterwork: {why}` on stderr and aborts the process.
 ///
 /// Use it in a state in which continuing and unwinding would both corrupt memory. It does not
-/// allocate or lock. If several threads call it, only the first one writes its line.
-///
-/// # Blocking
-///
-/// Blocks while stderr does.
+/// allocate or lock, but blocks while stderr does. If several threads call it, only the first one
+/// writes its line.
 #[cold]
 pub fn die(why: &str) -> ! {
     /// The process, and the thread that is ending it. A child of `fork` inherits its parent's
@@ -77,11 +74,7 @@ pub fn die(why: &str) -> ! {
     std::process::abort()
 }
 
-/// Writes the line `afterwork: {why}` on stderr.
-///
-/// # Blocking
-///
-/// The same as [`die`].
+/// Writes the line `afterwork: {why}` on stderr. Blocks while stderr does.
 pub fn write_line(why: &str) {
     // A single call, so that lines of several threads are not mixed.
     let parts = ["afterwork: ", why, "\n"]

@@ -21,13 +21,9 @@
 //! A thread must not wait, or leave its outermost section, with `request` set. The kernel would
 //! extend the time slice of a thread that delays no other thread.
 //!
-//! # Threads
-//!
 //! [`turn_on`] enables extensions for its caller. The threads that this crate starts afterwards
-//! enable them at their start. The library does not change other threads: the kernel ignores their
-//! requests, unless the program has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
-//!
-//! A model, the simulated machine and Miri have no extensions.
+//! enable them at their start. The kernel ignores the requests of other threads, unless the program
+//! has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
 
 use std::{
     marker::PhantomData,

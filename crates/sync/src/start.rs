@@ -18,9 +18,7 @@
 //!
 //! If an attribute cannot be read or set, the new thread keeps the starting thread's value.
 //!
-//! # In a child of `fork`
-//!
-//! In a child, the C library starts the threads, because the standard library acquires a lock to
+//! In a child of `fork`, the C library starts the threads, because the standard library acquires a lock to
 //! start one, which a thread of the parent may have held at the fork.
 
 use std::{
@@ -59,11 +57,7 @@ pub enum Handle {
     Bare(Bare),
 }
 
-/// Starts a thread.
-///
-/// # Errors
-///
-/// Returns an error if thread creation fails, or if the name contains a NUL.
+/// Starts a thread. Returns an error if that fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,

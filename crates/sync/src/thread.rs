@@ -199,8 +199,8 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `PermissionDenied` if the value is below the current one and the
-/// process lacks the permission.
+/// Returns `PermissionDenied` if the value is below the current one and the process lacks the
+/// permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -213,8 +213,7 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `PermissionDenied` if the process lacks the permission, or
-/// `InvalidInput` if the priority is out of range.
+/// Returns `PermissionDenied`, or `InvalidInput` if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     match !IS_REAL || policy::set(0, libc::SCHED_FIFO, priority.into()) {
         true => Ok(()),
@@ -222,9 +221,8 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
     }
 }
 
-/// Checks that this process may set the nice value `nice` for its threads.
-///
-/// To check a value below its current one, this thread sets the value and restores the old one.
+/// Checks that this process may set the nice value `nice` for its threads. To check a value below
+/// its current one, this thread sets the value and restores the old one.
 ///
 /// # Errors
 ///
@@ -264,8 +262,7 @@ pub fn boost(thread: ThreadId) -> bool {
 ///
 /// # Blocking
 ///
-/// Blocks while another thread is inside a call of this function. `body` must not sleep, and must
-/// not call this function.
+/// Blocks while another thread is inside this function. `body` must not sleep or call it.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     let _named = hold_names();
