@@ -43,15 +43,12 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     if known != 0 {
         return known;
     }
-    let possible = Topology::detect_possible();
-    let possible = possible.or_else(|_| cpu::affinity()).ok();
+    let possible = Topology::detect_possible().or_else(|_| cpu::affinity()).ok();
     let last = possible.and_then(|cpus| cpus.last());
     let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
     // If another thread stored a number first, that number is used.
-    match aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => nr,
-        Err(first) => first,
-    }
+    let first = aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed);
+    first.map_or_else(|first| first, |_| nr)
 }
 
 /// The value of [`nr_cpu_ids`], for C, or 0 before the loader has called [`set_nr_cpu_ids`]. If a
@@ -128,14 +125,11 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         if data.is_null() {
             return;
         }
-        let what = "this is not per-CPU data, or it was freed";
-        if !data.addr().is_multiple_of(LINE) {
-            return misuse("free_percpu", &what, ());
-        }
         let before = data.cast::<Before>().wrapping_sub(1);
         // SAFETY: (1). The check detects other pointers only if the memory before them is readable.
-        if unsafe { (&raw const (*before).magic).read() } != MAGIC {
-            return misuse("free_percpu", &what, ());
+        let has_magic = || unsafe { (&raw const (*before).magic).read() } == MAGIC;
+        if !data.addr().is_multiple_of(LINE) || !has_magic() {
+            return misuse("free_percpu", &"this is not per-CPU data, or it was freed", ());
         }
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
@@ -155,7 +149,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// The number of polls before a waiter sleeps. This is an estimate: a section takes a few dozen
+/// The number of polls before a waiter sleeps, an estimate: a section takes a few dozen
 /// instructions.
 const NR_LOOKS: u32 = 100;
 

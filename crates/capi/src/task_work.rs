@@ -250,13 +250,13 @@ unsafe extern "C" fn aw_task_work_add(
         let Some(task) = (unsafe { known(NAME, task) }) else {
             return -EINVAL;
         };
-        // SAFETY: (2).
-        if unsafe { work.as_ref() }.is_none_or(|work| work.func.is_none()) {
-            return misuse(NAME, &"the callback is not initialized", -EINVAL);
-        }
         // SAFETY: (2). Only one thread at a time may add or cancel a callback.
-        if !unsafe { (*work).task }.is_null() {
-            return misuse(NAME, &"the callback was added already", -EINVAL);
+        match unsafe { work.as_ref() } {
+            Some(CallbackHead { func: Some(_), task, .. }) if task.is_null() => {}
+            Some(CallbackHead { func: Some(_), .. }) => {
+                return misuse(NAME, &"the callback was added already", -EINVAL);
+            }
+            _ => return misuse(NAME, &"the callback is not initialized", -EINVAL),
         }
         if !task.process.is_this() {
             return -ESRCH;
@@ -301,22 +301,18 @@ unsafe extern "C" fn aw_task_work_cancel_func(
     func: Option<TaskWorkFn>,
 ) -> *mut CallbackHead {
     within("task_work_cancel_func", || {
-        let wanted = func.map_or(0, |func| func as usize);
+        let address = |func: Option<TaskWorkFn>| func.map_or(0, |func| func as usize);
         // SAFETY: callbacks on a list are valid, and `take_out` holds the lock.
-        let calls = |at: *mut CallbackHead| unsafe { (*at).func }.map_or(0, |func| func as usize);
+        let is_wanted = |at: *mut CallbackHead| address(unsafe { (*at).func }) == address(func);
         // SAFETY: (1).
         let task = unsafe { known("task_work_cancel_func", task) };
-        task.map_or(ptr::null_mut(), |task| task.take_out(|at| calls(at) == wanted))
+        task.map_or(ptr::null_mut(), |task| task.take_out(is_wanted))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_run() {
-    within("task_work_run", || {
-        if let Some(task) = mine() {
-            task.run();
-        }
-    });
+    within("task_work_run", || mine().map_or((), Task::run));
 }
 
 /// Returns `true` if this thread has callbacks.

@@ -275,12 +275,10 @@ unsafe extern "C" fn aw_alloc_workqueue(
         // SAFETY: (1).
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let described = || described(&name, flags, max_active);
-        let first = described().map(|builder| {
-            if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 { builder.highpri() } else { builder }
-        });
+        let is_highpri = flags & (WQ_HIGHPRI | WQ_BH) == WQ_HIGHPRI;
+        let first = described().map(|builder| if is_highpri { builder.highpri() } else { builder });
         let built = match first.map(Builder::build) {
-            // If the process may not raise priorities, the queue has ordinary workers, like the
-            // system queues.
+            // If the process may not raise priorities, the workers are ordinary.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -381,9 +379,8 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item.
-///    The memory stays valid until the item's function has been called or the item has been
-///    flushed.
+/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item,
+///    which stays valid until the item's function has been called or the item has been flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     let hold = |inner: &_, work: NonNull<RcuWork>| {
@@ -424,8 +421,7 @@ unsafe extern "C-unwind" fn grace_period_is_over(head: *mut rcu::Head) {
     queue.nr_held.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until the item is idle. This includes the runs of all earlier enqueues and their grace
-/// periods.
+/// Waits until the item is idle, after the runs of all earlier enqueues and their grace periods.
 ///
 /// # Safety
 ///
@@ -499,7 +495,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item that calls `func` on each CPU that the process may use, and waits for all of them.
+/// Runs an item with `func` on each CPU that the process may use, and waits for all of them.
 ///
 /// # Safety
 ///
@@ -524,18 +520,18 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
             // SAFETY: (1).
             works.push((cpu, unsafe { RawWork::new(func) }));
         }
-        let at = |work: &mut RawWork| NonNull::from(work);
         for (cpu, work) in &mut works {
             // SAFETY: the item does not move before it is flushed below.
-            let _ = unsafe { RawWork::queue(at(work), queue, Some(*cpu)) };
+            let _ = unsafe { RawWork::queue(work.into(), queue, Some(*cpu)) };
         }
         for (_, work) in &mut works {
+            let work = NonNull::from(work);
             // SAFETY: as above.
-            if let Err(error) = unsafe { RawWork::flush(at(work)) } {
+            if let Err(error) = unsafe { RawWork::flush(work) } {
                 misuse(NAME, &error, ());
                 // The item is freed below, so it must not remain queued.
                 // SAFETY: as above.
-                let _ = unsafe { RawWork::cancel_sync(at(work)) };
+                let _ = unsafe { RawWork::cancel_sync(work) };
             }
         }
         0
@@ -672,7 +668,7 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes worker threads call `hook` when they have finished their work. Returns the previous hook.
+/// Makes threads that run items call `hook` when they stop. Returns the previous hook.
 ///
 /// # Safety
 ///

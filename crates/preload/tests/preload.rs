@@ -12,12 +12,8 @@ use std::{
 fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O2"]).args(flags).arg(source).arg("-o").arg(&program).args([
-        "-lurcu-memb",
-        "-lurcu-cds",
-        "-lpthread",
-    ]);
-    let done = command.output();
+    command.args(["-std=gnu11", "-O2"]).args(flags).arg(source).arg("-o").arg(&program);
+    let done = command.args(["-lurcu-memb", "-lurcu-cds", "-lpthread"]).output();
     if done.is_ok_and(|output| output.status.success()) {
         return Some(program);
     }
