@@ -1,8 +1,8 @@
 //! `afterwork/urcu.h`: liburcu's names.
 //!
 //! All flavors share grace periods. The readers of `memb`, `mb` and `bp` use sections
-//! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). Helper threads exist only as objects
-//! that are stored and returned. One thread runs all callbacks.
+//! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). Helper threads exist only as
+//! objects that are stored and returned. One thread runs all callbacks.
 
 use std::{
     cell::Cell,

@@ -31,8 +31,8 @@ const WQ_HIGHPRI: c_uint = 1 << 4;
 const WQ_CPU_INTENSIVE: c_uint = 1 << 5;
 const WQ_PERCPU: c_uint = 1 << 8;
 const ORDERED: c_uint = 1 << 17;
-/// The flags of the header. `WQ_FREEZABLE` (bit 2), `WQ_SYSFS` (6) and `WQ_POWER_EFFICIENT` (7) have
-/// no effect.
+/// The flags of the header. `WQ_FREEZABLE` (bit 2), `WQ_SYSFS` (6) and `WQ_POWER_EFFICIENT` (7)
+/// have no effect.
 const ALL: c_uint = 0x1ff | ORDERED;
 
 const WORK_BUSY_PENDING: c_uint = 1 << 0;

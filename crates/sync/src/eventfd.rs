@@ -62,8 +62,8 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // If the call fails, the count is at its maximum of 2^64 - 2, so the eventfd is readable, as
-        // required; or another thread has just closed it.
+        // If the call fails, the count is at its maximum of 2^64 - 2, so the eventfd is readable,
+        // as required; or another thread has just closed it.
         // SAFETY: the call reads `one`, which outlives it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true

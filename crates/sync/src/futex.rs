@@ -212,26 +212,15 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
-    /// The sleepers. The reference count is the model's, so that a model detects a word that is
-    /// never freed.
+    /// The kernel's side of a futex. The reference count is the model's, so that a model detects a
+    /// word that is never freed.
     #[derive(Clone, Debug)]
-    struct Sleepers {
+    pub struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex, which compares and starts the sleep in one atomic step.
-    #[derive(Debug)]
-    pub struct Waiters(Sleepers);
-
-    #[derive(Clone, Debug)]
-    pub struct Key(Sleepers);
-
-    impl std::ops::Deref for Sleepers {
-        type Target = (Mutex<()>, Condvar);
-        fn deref(&self) -> &Self::Target {
-            &self.shared
-        }
-    }
+    pub use Sleepers as Key;
+    pub use Sleepers as Waiters;
 
     impl Drop for Sleepers {
         fn drop(&mut self) {
@@ -242,16 +231,16 @@ mod model {
         }
     }
 
-    impl Waiters {
+    impl Sleepers {
         pub fn new() -> Self {
-            let sleepers = Arc::new((Mutex::new(()), Condvar::new()));
-            Self(Sleepers { shared: ManuallyDrop::new(sleepers) })
+            Self { shared: ManuallyDrop::new(Arc::new((Mutex::new(()), Condvar::new()))) }
         }
 
         pub fn key(&self, _word: *const u32) -> Key {
-            Key(self.0.clone())
+            self.clone()
         }
 
+        /// Compares the word and starts the sleep in one atomic step.
         pub fn wait(
             &self,
             _word: *const u32,
@@ -259,19 +248,19 @@ mod model {
             load: impl Fn() -> u32,
             _timeout: Option<Duration>,
         ) {
-            let guard = self.0.0.lock().unwrap();
+            let (lock, condition) = &**self.shared;
+            let guard = lock.lock().unwrap();
             if load() == expected {
-                drop(self.0.1.wait(guard).unwrap());
+                drop(condition.wait(guard).unwrap());
             }
         }
-    }
 
-    impl Key {
         pub fn wake(&self, count: u32) {
-            let _guard = self.0.0.lock().unwrap();
+            let (lock, condition) = &**self.shared;
+            let _guard = lock.lock().unwrap();
             match count {
-                1 => self.0.1.notify_one(),
-                _ => self.0.1.notify_all(),
+                1 => condition.notify_one(),
+                _ => condition.notify_all(),
             }
         }
     }

@@ -18,8 +18,8 @@
 //!
 //! If an attribute cannot be read or set, the new thread keeps the starting thread's value.
 //!
-//! In a child of `fork`, the C library starts the threads, because the standard library acquires a lock to
-//! start one, which a thread of the parent may have held at the fork.
+//! In a child of `fork`, the C library starts the threads, because the standard library acquires a
+//! lock to start one, which a thread of the parent may have held at the fork.
 
 use std::{
     cell::Cell,

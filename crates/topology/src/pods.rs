@@ -84,7 +84,8 @@ impl Pods {
         &self.pods[index]
     }
 
-    /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed. Costs one array access.
+    /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed. Costs one array
+    /// access.
     #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<usize> {
         match self.pod_of.get(cpu.index()) {
