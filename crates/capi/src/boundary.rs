@@ -52,8 +52,7 @@ extern "C" fn silence() {
     }));
 }
 
-/// Reports misuse of the function `name`. Ends the process in a debug build. Otherwise returns
-/// `answer`.
+/// Reports misuse of the function `name`. Ends the process in a debug build, or returns `answer`.
 #[cold]
 pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
     let line = format!("{name}: {what}");

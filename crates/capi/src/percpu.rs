@@ -85,8 +85,7 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null if there is no memory or if an argument is
-/// invalid.
+/// Allocates zeroed data for each CPU. Returns null without memory or for an invalid argument.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {
@@ -149,8 +148,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// The number of polls before a waiter sleeps, an estimate: a section takes a few dozen
-/// instructions.
+/// The polls before a waiter sleeps, an estimate: a section takes a few dozen instructions.
 const NR_LOOKS: u32 = 100;
 
 /// A lock with the layout of C's `pw_lock_t`. A lock of all zeroes is unlocked.
@@ -232,8 +230,7 @@ of_lock! {
     };
 }
 
-/// Returns 1 if the caller must run work for another CPU itself, and 0 if it must queue the work
-/// there.
+/// Returns 1 if the caller must run work for another CPU itself, 0 if it must queue it there.
 #[unsafe(no_mangle)]
 extern "C" fn aw_pw_runs_here() -> c_int {
     /// 0 if the answer is not known yet, otherwise one more than the answer.

@@ -139,8 +139,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. The thread must not hold
-/// any values that it has read.
+/// Makes this thread offline, so that grace periods do not wait for it. It must not hold read
+/// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {

@@ -163,8 +163,7 @@ pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
     MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
 }
 
-/// Returns this thread's helper. If it has none, returns the helper of its CPU, or the default one
-/// if the CPU has none.
+/// Returns this thread's helper, or else the helper of its CPU, or else the default one.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     let mine = aw_get_thread_call_rcu_data();
@@ -192,8 +191,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
         place.swap(helper, Ordering::AcqRel);
         return 0;
     }
-    // If our exchange comes first, other threads find our helper. If another exchange comes first,
-    // ours fails.
+    // If our exchange comes first, others find our helper. If another comes first, ours fails.
     let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
     match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
         Ok(_) => 0,

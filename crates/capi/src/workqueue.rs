@@ -317,8 +317,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
             // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
             if let Err(error) = inner.shutdown(Duration::MAX) {
-                // The process cannot continue, because items, timers and callers would use a freed
-                // queue.
+                // The process cannot continue: items, timers and callers would use a freed queue.
                 die(&format!("{NAME}: {error}"));
             }
             raw::take_back_timers(inner);

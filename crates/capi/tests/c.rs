@@ -27,8 +27,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Compiles `sources` and links them with the static library. Returns `None` if there is no
-/// compiler.
+/// Compiles `sources` and links them with the static library, if there is a compiler.
 fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> {
     Some(compiled_by(tool("cc")?, name, sources, flags))
 }

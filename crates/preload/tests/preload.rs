@@ -32,8 +32,7 @@ fn link() -> PathBuf {
     let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
     let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
     let ours = beside.filter(|file| file.file_name().to_str().is_some_and(is_ours));
-    // There may be several archives, because Cargo's names contain a hash. The newest is the right
-    // one.
+    // Cargo's names contain a hash, so there may be several archives. The newest is right.
     let archive = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
     let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");

@@ -1,5 +1,4 @@
-//! Atomic words. The cost of an access depends on its cache line. All accesses have one total
-//! order.
+//! Atomic words. An access costs what its cache line costs. All accesses have one total order.
 
 // The methods are documented in core.
 #![allow(missing_docs)]

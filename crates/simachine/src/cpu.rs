@@ -1,6 +1,5 @@
 //! The scheduler, which is fair, like CFS. The task with the least virtual run time runs next, a
-//! woken task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks from
-//! others.
+//! woken task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks.
 
 use std::cmp::Reverse;
 
@@ -126,8 +125,7 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task and charges the CPU `waker` for it. Without a waker, wakes the task at
-    /// the time `at`.
+    /// Wakes a sleeping task and charges the CPU `waker` for it, or wakes it at the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;

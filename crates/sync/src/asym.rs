@@ -10,8 +10,7 @@
 //!
 //! If the system call is missing or rejected, both are full fences, as in a model. If the kernel
 //! rejects it *after* the registration in [`init`], for example because the process entered a
-//! sandbox late, earlier calls to `light` were not fences. The process then aborts, with a line on
-//! stderr.
+//! sandbox late, earlier calls to `light` were not fences. The process then aborts.
 
 use crate::atomic::{Ordering, fence};
 

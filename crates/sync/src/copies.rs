@@ -66,13 +66,12 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used, and reports another one. Blocks while another thread opens or closes a
+/// Marks this copy as used, and reports another one. Blocks while a thread opens or closes a
 /// library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
-    // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
-    // no model shows this.
+    // the other's word. The copy whose fence comes second finds the mark. No model has two copies.
     fence(Ordering::SeqCst);
     let Copies { here, there } = Copies::find();
     if let Some(there) = there {
@@ -193,8 +192,7 @@ unsafe fn notes(start: *const u8, len: usize) -> impl Iterator<Item = *const Not
             let head = unsafe { note.cast::<Head>().read_unaligned() };
             let padded = |len: u32| (len as usize).next_multiple_of(4);
             at += size_of::<Head>() + padded(head.name_len) + padded(head.content_len);
-            // SAFETY: (1), and the sizes in the head, which is read first, show that the note ends
-            // within the bytes.
+            // SAFETY: (1), and the sizes in the head show that the note ends within the bytes.
             if at <= len && head == HEAD && unsafe { note.read_unaligned() }.name == NAME {
                 return Some(note);
             }

@@ -139,8 +139,7 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 #[cfg(feature = "machine")]
 static GIVEN: SetOnce<Option<Topology>> = SetOnce::new();
 
-/// Returns the machine that the program has set. If there is none, [`set_topology`] fails from now
-/// on.
+/// Returns the machine that the program has set. From now on, [`set_topology`] fails.
 #[cfg(feature = "machine")]
 fn given() -> Option<&'static Topology> {
     if GIVEN.get().is_none() {
@@ -261,8 +260,7 @@ mod real {
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
-        // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
-        // moves.
+        // SAFETY: (1). The load is volatile, because the kernel changes the word.
         unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
     }
 

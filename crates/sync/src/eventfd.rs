@@ -55,8 +55,8 @@ impl EventFd {
         tag_of(&self.fd) != self.tag
     }
 
-    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost. Never
-    /// blocks. Makes two system calls.
+    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost. Like
+    /// [`clear`](Self::clear), makes two system calls and never blocks.
     pub fn wake(&self) -> bool {
         if self.is_lost() {
             return false;
@@ -69,8 +69,7 @@ impl EventFd {
         true
     }
 
-    /// Makes the eventfd unreadable again. Returns `true` if it was readable. Never blocks. Makes
-    /// two system calls.
+    /// Makes the eventfd unreadable again. Returns `true` if it was readable. Never blocks.
     pub fn clear(&self) -> bool {
         if self.is_lost() {
             return false;

@@ -125,8 +125,7 @@ mod backend {
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
 
-    // SAFETY: a key is an address by which the kernel finds sleepers. Nothing is read or written
-    // through it.
+    // SAFETY: a key is an address by which the kernel finds sleepers. It is never dereferenced.
     unsafe impl Send for Key {}
     // SAFETY: as above.
     unsafe impl Sync for Key {}
@@ -176,8 +175,7 @@ mod backend {
     }
 }
 
-/// Sleeps while the word is `expected`, for at most `timeout`. Returns the result of the system
-/// call.
+/// Sleeps while the word is `expected`, for at most `timeout`. Returns the system call's result.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn sleep_on(
     word: *const u32,

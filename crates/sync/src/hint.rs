@@ -1,7 +1,6 @@
 //! Hints for the CPU.
 
-/// Hints to the CPU that this is a spin loop. Yields in a model, because a model's loop would
-/// otherwise never end.
+/// Hints to the CPU that this is a spin loop. Yields in a model, so that the loop ends.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(sim)]

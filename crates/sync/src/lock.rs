@@ -19,8 +19,7 @@ use shuttle::sync as backend;
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::sync as backend;
 
-/// A mutual-exclusion lock. It stays usable after its holder panics. Signal handlers must not
-/// acquire it.
+/// A mutual-exclusion lock, usable after its holder panics. Signal handlers must not acquire it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(backend::Mutex<T>);
 
@@ -38,8 +37,7 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]. Always returns `false` in a release build and
-/// in a model.
+/// Returns `true` if this thread holds a [`Mutex`], but never in a release build or a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     COUNTS && NR_HELD.get() > 0

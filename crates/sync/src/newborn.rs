@@ -45,12 +45,10 @@ extern "C" fn record() {
     }
 }
 
-/// Resets the settings of this thread, which has just started. `first` is the ID of the process's
-/// first thread.
+/// Resets the settings of this new thread. `first` is the ID of the process's first thread.
 pub(crate) fn reset(first: libc::pid_t) {
     reset_arithmetic();
-    // Prevents the linker from dropping `RECORD` from a static library, because nothing else refers
-    // to it.
+    // Prevents the linker from dropping `RECORD`: nothing else refers to it.
     #[cfg(not(miri))]
     std::hint::black_box(&RECORD);
     let wanted = SLACK_NS.load(Relaxed);
@@ -112,8 +110,7 @@ impl MemoryPolicy {
 /// `IOPRIO_WHO_PROCESS`: the number in the I/O priority calls is a thread ID.
 const OF_THREAD: libc::c_int = 1;
 
-/// Returns the I/O priority and class of `thread` (0 is this one), or a negative number if the call
-/// fails.
+/// Returns the I/O priority and class of `thread` (0 is this one), or a negative number.
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
     // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };

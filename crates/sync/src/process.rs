@@ -53,16 +53,13 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// Writes the line `afterwork: {why}` on stderr and aborts the process.
 ///
 /// Use it in a state in which continuing and unwinding would both corrupt memory. It does not
-/// allocate or lock, but blocks while stderr does. If several threads call it, only the first one
-/// writes its line.
+/// allocate or lock, but blocks while stderr does. Only the first caller writes its line.
 #[cold]
 pub fn die(why: &str) -> ! {
-    /// The process, and the thread that is ending it. A child of `fork` inherits its parent's
-    /// value.
+    /// The process, and the thread that is ending it. A child of `fork` inherits the value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
     let here = u64::from(id()) << 32 | u64::from(crate::thread::current().0);
-    // Both ends are this exchange: a later thread finds the first one and sleeps until the process
-    // ends.
+    // Both ends are this exchange: a later thread finds the first one, and sleeps.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
@@ -79,8 +76,7 @@ pub fn write_line(why: &str) {
     // A single call, so that lines of several threads are not mixed.
     let parts = ["afterwork: ", why, "\n"]
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: the call reads the three parts. A failure is ignored, because there is nowhere to
-    // report it.
+    // SAFETY: the call reads the three parts. There is nowhere to report a failure.
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 

@@ -25,8 +25,7 @@ use std::{
 
 use crate::fault;
 
-/// The futex is within this many bytes of the file's start. This is the kernel's smallest page
-/// size.
+/// The futex is in the first page. This is the kernel's smallest page size.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.

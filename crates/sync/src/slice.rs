@@ -49,8 +49,8 @@ const PR_RSEQ_SLICE_EXTENSION_SET: libc::c_ulong = 2;
 const PR_RSEQ_SLICE_EXT_ENABLE: libc::c_ulong = 1;
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 
-/// The offset of `slice_ctrl` from the thread pointer, and the calls of the kernel for the calling
-/// thread. A test replaces them.
+/// The offset of `slice_ctrl` from the thread pointer, and the kernel's calls, which a test
+/// replaces.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Kernel {
@@ -132,8 +132,7 @@ pub fn is_on() -> bool {
     KERNEL.get().is_some()
 }
 
-/// Makes sections request extensions from now on, if the kernel and the C library support them.
-/// Returns `true` if they do.
+/// Makes sections request extensions. Returns `false` if the kernel or the C library has none.
 pub fn turn_on() -> bool {
     is_on() || Area::find().and_then(Kernel::of).is_some_and(turn_on_with)
 }
@@ -148,8 +147,7 @@ pub fn turn_on_with(kernel: Kernel) -> bool {
     is_enabled
 }
 
-/// Enables extensions for this thread, if they are on. A thread that the kernel refuses runs
-/// without them.
+/// Enables extensions for this thread, if they are on and the kernel permits it.
 #[doc(hidden)]
 pub fn enable_thread() {
     if let Some(kernel) = KERNEL.get() {
@@ -199,8 +197,7 @@ impl Kernel {
         let is_nested = ctrl.is_inside();
         if !is_nested {
             ctrl.request.store(1, Ordering::Relaxed);
-            // The compiler keeps the section behind the store. The other end is an interrupt of
-            // this thread.
+            // The compiler keeps the section behind the store. The other end is an interrupt.
             compiler_fence(Ordering::SeqCst);
         }
         !is_nested
@@ -214,8 +211,7 @@ impl Kernel {
         // The compiler keeps the section before the store, as in `request`.
         compiler_fence(Ordering::SeqCst);
         ctrl.request.store(0, Ordering::Relaxed);
-        // If an interrupt comes before the store, the load finds its grant. If it comes after, it
-        // finds no request.
+        // An interrupt before the store leaves its grant to the load; a later one finds no request.
         compiler_fence(Ordering::SeqCst);
         if ctrl.granted.load(Ordering::Relaxed) != 0 {
             (self.slice_yield)();

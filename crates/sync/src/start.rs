@@ -104,8 +104,7 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it has ended and its thread-locals have been destroyed. Otherwise
-    /// returns the handle.
+    /// Joins the thread if it has ended and its thread-locals have been destroyed.
     pub fn try_join(self) -> Result<(), Self> {
         // Miri does not support the call below, and tolerates detached threads.
         if cfg!(miri) {
@@ -242,13 +241,11 @@ impl Drop for Signals {
 }
 
 /// Records whether the first thread is starting a thread, and which signals it blocked before. The
-/// first thread blocks all signals during the start, so other threads cannot read its usual mask
-/// from procfs.
+/// first thread blocks all signals during the start, so procfs does not show its usual mask.
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has another
-    /// number.
+    /// A: the process whose first thread is starting a thread, or 0. A child has another number.
     process: AtomicU32,
 }
 
@@ -288,8 +285,7 @@ fn set_blocked(signals: Mask) -> Mask {
     before
 }
 
-/// Gives this thread the attributes of the first thread. `theirs` is the mask of the starting
-/// thread.
+/// Gives this thread the first thread's attributes. `theirs` is the mask of the starting thread.
 fn settle(cpus: Cpus, theirs: Mask) {
     let first = std::process::id();
     if cpus == Cpus::OfFirst {

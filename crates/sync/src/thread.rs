@@ -14,8 +14,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always returns `false` in loom, which stops at the
-/// first panic.
+/// Returns `true` if this thread is unwinding, but not in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -94,8 +93,8 @@ fn start(
     backend::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
-/// thread.
+/// Returns the stack size of this thread, or 2 MiB if this crate did not start it on a real
+/// machine.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -275,8 +274,7 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
     NAMES.lock()
 }
 
-/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section in which the
-/// thread was boosted.
+/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the boosted section.
 pub fn unboost(thread: ThreadId) {
     if IS_REAL {
         policy::unboost(thread.0);

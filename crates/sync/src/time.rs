@@ -56,8 +56,7 @@ pub fn ns_of(at: Instant) -> u64 {
     ns_after(at.saturating_duration_since(Instant::now()))
 }
 
-/// Returns the moment `span` from now on the clock of [`now_ns`]. A moment that is too far away
-/// becomes the maximum.
+/// Returns the moment `span` from now on the clock of [`now_ns`], or the maximum.
 pub fn ns_after(span: Duration) -> u64 {
     now_ns().saturating_add(nanos(span))
 }

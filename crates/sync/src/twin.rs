@@ -81,8 +81,7 @@ pub fn torn_down() -> bool {
 mod model {
     use std::cell::Cell;
 
-    // Both models run all of their threads on the OS thread of the test, so this value belongs to
-    // one test.
+    // Both models run all of their threads on the OS thread of the test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
     // A set of bits, one for each armed name that the code has passed to `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });

@@ -84,8 +84,7 @@ impl Pods {
         &self.pods[index]
     }
 
-    /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed. Costs one array
-    /// access.
+    /// Returns the index of a CPU's pod, if the CPU is allowed. Costs one array access.
     #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<usize> {
         match self.pod_of.get(cpu.index()) {
@@ -109,8 +108,8 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The parts to which a CPU belongs, from the coarsest to the finest. Parts that a scope does not
-/// use have their default value.
+/// The parts to which a CPU belongs, from the coarsest to the finest. Unused parts have their
+/// default value.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,

@@ -5,8 +5,7 @@ use std::fmt;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// An irregularity of a machine that detection worked around. It explains why a pod is smaller than
-/// expected.
+/// An irregularity that detection worked around. It explains why a pod is smaller than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
@@ -25,8 +24,8 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a subset of
-    /// siblings that are.
+    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a part that
+    /// is.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,

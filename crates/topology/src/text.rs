@@ -91,8 +91,7 @@ pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
 
 /// Quotes the first word of a text on one line, shortened if it is long.
 pub(crate) fn excerpt(text: &str) -> String {
-    /// Maximum length of an excerpt: long enough to recognize a word, and short enough to keep a
-    /// message on one line.
+    /// Maximum length of an excerpt: enough to recognize a word, in a message of one line.
     const MAX_CHARS: usize = 24;
 
     let Some(first) = text.chars().next() else {

@@ -66,8 +66,7 @@ fn sound_machine_is_sound() {
     assert!(topology.quirks().is_empty());
 }
 
-/// For each line of `cases` (a file, a text and the expected error), writes the text to the file
-/// and checks the error.
+/// Writes each text of `cases` to its file, and checks the error. A line has file, text and error.
 fn assert_complaints(cases: &str) {
     for case in cases.trim().lines() {
         let mut parts = case.trim().split(" | ");
@@ -153,8 +152,7 @@ fn missing_file_or_cpu_is_named() {
     }
 }
 
-/// Directories replace files, because permissions do not stop root, and many containers run tests
-/// as root.
+/// Directories replace files, because permissions do not stop root.
 #[test]
 fn unreadable_file_or_directory_is_named() {
     let directory: fn(&Path) = |path| fs::create_dir(path).unwrap();
