@@ -14,8 +14,7 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Runs `body`, which is the implementation of the C function `name`. If it panics, the process
-/// ends with a line about the panic.
+/// Runs `body`, which implements the C function `name`. A panic ends the process with one line.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))

@@ -20,8 +20,7 @@ use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
-/// The alignment of a part. It prevents the parts of two CPUs from sharing a cache line, or a pair
-/// of lines that is fetched together.
+/// The alignment of a part: two cache lines, which CPUs may fetch together.
 const LINE: usize = 128;
 /// Distinguishes per-CPU data from other memory.
 const MAGIC: usize = 0xf770_6572_6370_7521;
@@ -36,8 +35,7 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest possible CPU number. It never changes, because the layout of
-/// the parts depends on it.
+/// Returns one more than the highest possible CPU number, which determines the parts for good.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {

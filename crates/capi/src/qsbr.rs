@@ -74,8 +74,7 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback while this thread is registered and online, like liburcu's threads. In the
-/// callback, sections do nothing.
+/// Runs a callback while this thread is an online reader, like liburcu's threads.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {

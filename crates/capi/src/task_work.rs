@@ -66,8 +66,8 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task. The thread holds a reference to it. Null before the first request, and
-    /// after the destructor has run.
+    /// This thread's reference to its task, or null before the first request and after the
+    /// destructor.
     static MINE: Cell<*const Task> = Cell::new(ptr::null());
     /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
@@ -95,8 +95,7 @@ fn mine() -> Option<&'static Task> {
     task.filter(|task| task.process.is_this())
 }
 
-/// Creates this thread's task. Returns `None` if the thread is ending. After a fork, the child gets
-/// a new task, and leaks its parent's.
+/// Creates this thread's task, unless it is ending. A child of `fork` leaks its parent's task.
 #[cold]
 fn make() -> Option<&'static Task> {
     AT_EXIT.try_with(|_| ()).ok()?;

@@ -225,8 +225,8 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: `aw_create_call_rcu_data` created the helper. This thread alone took it, above,
-        // and all sections that found it have ended.
+        // SAFETY: the helper came from a box. This thread alone took it, and all readers have
+        // ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }

@@ -1,8 +1,8 @@
 //! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table on top
 //! of the library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Without `liburcu-dev`, C++, sanitizers or valgrind, the tests that need them are skipped, and a
-//! message names the missing tool.
+//! Tests that need a missing tool (`liburcu-dev`, C++, sanitizers, valgrind) name it and are
+//! skipped.
 
 mod support;
 

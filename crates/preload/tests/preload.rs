@@ -1,5 +1,4 @@
-//! Runs programs that use liburcu, with this library in its place. The tests are skipped without
-//! `liburcu-dev` or a C compiler.
+//! Runs programs that use liburcu, with this library in its place, if `liburcu-dev` is installed.
 
 use std::{
     env, fs,

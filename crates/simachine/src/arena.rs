@@ -30,8 +30,7 @@ pub fn holds(addr: usize) -> bool {
     (HEAP_AT..HEAP_AT + HEAP_BYTES).contains(&addr)
 }
 
-/// Maps fresh memory at an address range that is reserved for the simulation. Returns `false` if
-/// that fails, or if the range is in use.
+/// Maps fresh memory at an address range of the simulation. Returns `false` if that fails.
 pub fn map(start: usize, bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let flags = flags | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;

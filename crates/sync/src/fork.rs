@@ -14,8 +14,7 @@
 //! would continue to serve queues, pages and domains of the parent. The child therefore exits with
 //! a line on stderr and the status [`CAME_BACK`] ([`end_child`]).
 //!
-//! Handlers run in the C library's `fork`. They do not run for the bare system call or for
-//! `posix_spawn`, whose child only calls `exec`.
+//! Handlers run in the C library's `fork`, but not for the bare system call or `posix_spawn`.
 
 // These are not the model's atomics, because no model forks.
 use std::{

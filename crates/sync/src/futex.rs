@@ -33,8 +33,7 @@ impl Key {
     }
 }
 
-/// Declares a word to sleep on. The kernel compares the 32 bits at the word's address, which are
-/// the low ones on little-endian machines.
+/// Declares a word to sleep on. The kernel compares the 32 bits at its address, the low ones.
 macro_rules! futex {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
@@ -64,8 +63,8 @@ macro_rules! futex {
                 Key(self.waiters.key((&raw const self.word).cast()))
             }
 
-            /// Sleeps while the low 32 bits of the word equal those of `expected`, until the key is
-            /// woken. May return early.
+            /// Sleeps while the low 32 bits equal those of `expected`, until woken. May return
+            /// early.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);
@@ -186,8 +185,7 @@ pub(crate) fn sleep_on(
     let timeout = timeout.map(crate::time::timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let operation = libc::FUTEX_WAIT | flags;
-    // SAFETY: the kernel checks whether the word is readable. `timeout` points to a timespec on
-    // this stack, or is null.
+    // SAFETY: the kernel checks whether the word is readable. `timeout` is on this stack, or null.
     unsafe { libc::syscall(libc::SYS_futex, word, operation, expected, timeout) }
 }
 
@@ -210,8 +208,8 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
-    /// The kernel's side of a futex. The reference count is the model's, so that a model detects a
-    /// word that is never freed.
+    /// The kernel's side of a futex. A model detects, by its own reference count, a word that
+    /// leaks.
     #[derive(Clone, Debug)]
     pub struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,

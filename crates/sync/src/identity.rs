@@ -5,8 +5,7 @@ use std::{
     num::{NonZeroU32, NonZeroU64},
 };
 
-/// The value of [`SEAT`] if this thread has released its number, or requested one while its
-/// thread-locals were being destroyed.
+/// The value of [`SEAT`] while this thread's thread-locals are being destroyed.
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {

@@ -28,8 +28,7 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     len != 0 && unsafe { libc::madvise(first, len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// The size in bytes of the stack that is in use below a frame: the red zone, and the frames of the
-/// functions that this module calls.
+/// The stack in use below a frame, in bytes: the red zone, and the frames of called functions.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 

@@ -179,8 +179,7 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if the thread exists in this process or if that cannot be determined. In a model,
-/// only `ENDED` does not exist.
+/// Returns `false` if the thread does not exist in this process, like `ENDED` in a model.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;

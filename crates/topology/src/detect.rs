@@ -11,8 +11,7 @@ use crate::quota::CpuQuota;
 use crate::topology::{Topology, some_allowed};
 use crate::{bounds, cgroup, sysfs};
 
-/// Maximum number of times that detection restarts because CPUs were added or removed while it
-/// read. Even two changes in a row are unlikely.
+/// Maximum number of restarts because of added or removed CPUs. Even two in a row are unlikely.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {

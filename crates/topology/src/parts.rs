@@ -41,8 +41,7 @@ pub struct Llc {
     pub size: Option<u64>,
 }
 
-/// The source of the information about which CPUs share a last-level cache. Some machines, usually
-/// small virtual ones, report no caches.
+/// The source of the information about which CPUs share a cache. Some small machines report none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
     /// The machine reports the sharing. The level is usually 2 or 3.

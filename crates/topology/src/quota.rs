@@ -26,8 +26,7 @@ impl CpuQuota {
         (quota_us > 0 && period_us > 0).then_some(Self { quota_us, period_us })
     }
 
-    /// Returns the number of busy CPUs that use up the quota, rounded up because rounding down
-    /// would waste a part of the quota.
+    /// Returns the number of busy CPUs that use up the quota, rounded up so that none is wasted.
     #[must_use]
     pub fn nr_cpus(self) -> u32 {
         u32::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(u32::MAX)
