@@ -14,8 +14,7 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Runs `body`, which is the implementation of the C function `name`. If it panics, the process
-/// ends with a line about the panic.
+/// Runs `body`, which implements the C function `name`. A panic ends the process with one line.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
@@ -52,8 +51,7 @@ extern "C" fn silence() {
     }));
 }
 
-/// Reports misuse of the function `name`. Ends the process in a debug build. Otherwise returns
-/// `answer`.
+/// Reports misuse of the function `name`. Ends the process in a debug build, or returns `answer`.
 #[cold]
 pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
     let line = format!("{name}: {what}");

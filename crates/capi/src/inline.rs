@@ -64,16 +64,15 @@ impl Drop for AtExit {
     fn drop(&mut self) {
         let reader = READER.try_with(Cell::take).unwrap_or(ptr::null_mut());
         if !reader.is_null() {
-            // SAFETY: this is the thread's variable, by (1) of `adopt`. It stays valid until the
-            // thread ends.
+            // SAFETY: this is the thread's variable, by (1) of `adopt`, valid until the thread
+            // ends.
             unsafe { reader.write(Place::STAND_IN) };
         }
         qsbr::leave_at_exit();
     }
 }
 
-/// Ensures that C's variable is reset when this thread ends. Returns `false` if the thread is
-/// already ending.
+/// Ensures that C's variable is reset when this thread ends. Returns `false` if it is ending.
 pub(crate) fn watch_exit() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }

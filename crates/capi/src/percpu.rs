@@ -20,8 +20,7 @@ use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
-/// The alignment of a part. It prevents the parts of two CPUs from sharing a cache line, or a pair
-/// of lines that is fetched together.
+/// The alignment of a part: two cache lines, which CPUs may fetch together.
 const LINE: usize = 128;
 /// Distinguishes per-CPU data from other memory.
 const MAGIC: usize = 0xf770_6572_6370_7521;
@@ -36,22 +35,18 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest possible CPU number. It never changes, because the layout of
-/// the parts depends on it.
+/// Returns one more than the highest possible CPU number, which determines the parts for good.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    let possible = Topology::detect_possible();
-    let possible = possible.or_else(|_| cpu::affinity()).ok();
+    let possible = Topology::detect_possible().or_else(|_| cpu::affinity()).ok();
     let last = possible.and_then(|cpus| cpus.last());
     let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
     // If another thread stored a number first, that number is used.
-    match aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => nr,
-        Err(first) => first,
-    }
+    let first = aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed);
+    first.map_or_else(|first| first, |_| nr)
 }
 
 /// The value of [`nr_cpu_ids`], for C, or 0 before the loader has called [`set_nr_cpu_ids`]. If a
@@ -88,8 +83,7 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null if there is no memory or if an argument is
-/// invalid.
+/// Allocates zeroed data for each CPU. Returns null without memory or for an invalid argument.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {
@@ -128,14 +122,11 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         if data.is_null() {
             return;
         }
-        let what = "this is not per-CPU data, or it was freed";
-        if !data.addr().is_multiple_of(LINE) {
-            return misuse("free_percpu", &what, ());
-        }
         let before = data.cast::<Before>().wrapping_sub(1);
         // SAFETY: (1). The check detects other pointers only if the memory before them is readable.
-        if unsafe { (&raw const (*before).magic).read() } != MAGIC {
-            return misuse("free_percpu", &what, ());
+        let has_magic = || unsafe { (&raw const (*before).magic).read() } == MAGIC;
+        if !data.addr().is_multiple_of(LINE) || !has_magic() {
+            return misuse("free_percpu", &"this is not per-CPU data, or it was freed", ());
         }
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
@@ -155,8 +146,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// The number of polls before a waiter sleeps. This is an estimate: a section takes a few dozen
-/// instructions.
+/// The polls before a waiter sleeps, an estimate: a section takes a few dozen instructions.
 const NR_LOOKS: u32 = 100;
 
 /// A lock with the layout of C's `pw_lock_t`. A lock of all zeroes is unlocked.
@@ -238,8 +228,7 @@ of_lock! {
     };
 }
 
-/// Returns 1 if the caller must run work for another CPU itself, and 0 if it must queue the work
-/// there.
+/// Returns 1 if the caller must run work for another CPU itself, 0 if it must queue it there.
 #[unsafe(no_mangle)]
 extern "C" fn aw_pw_runs_here() -> c_int {
     /// 0 if the answer is not known yet, otherwise one more than the answer.

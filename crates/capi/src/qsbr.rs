@@ -74,8 +74,7 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback while this thread is registered and online, like liburcu's threads. In the
-/// callback, sections do nothing.
+/// Runs a callback while this thread is an online reader, like liburcu's threads.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -139,8 +138,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. The thread must not hold
-/// any values that it has read.
+/// Makes this thread offline, so that grace periods do not wait for it. It must not hold read
+/// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {

@@ -32,8 +32,7 @@ impl Called {
     }
 }
 
-/// Runs `body`, which waits for a grace period, on behalf of the function `name`. In a section,
-/// reports misuse instead.
+/// Runs `body`, which waits for a grace period, for the function `name`, or reports misuse.
 pub(crate) fn waits(name: &str, body: impl FnOnce()) {
     within(name, || match raw::is_reading() {
         true => {

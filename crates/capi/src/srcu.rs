@@ -44,8 +44,7 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // and we call `make`.
     // Test: the_suite_passes
     let domain = srcu.domain.load(Ordering::Acquire);
-    // SAFETY: the pointer is null, or `make` leaked its domain, which stays valid until the
-    // cleanup.
+    // SAFETY: the pointer is null, or `make` leaked its domain, valid until the cleanup.
     Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
 }
 
@@ -69,8 +68,7 @@ unsafe fn with_domain<R>(
 fn make(srcu: &Srcu) -> &Domain {
     let ours = Box::into_raw(Box::new(Domain::new()));
     let null = ptr::null_mut();
-    // ORDER(srcu-made): the other end; see `known`. A failed exchange acquires another thread's
-    // domain.
+    // ORDER(srcu-made): the other end; see `known`. A failed exchange acquires the other domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
         // SAFETY: the domain was leaked above.

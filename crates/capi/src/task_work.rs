@@ -66,8 +66,8 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task. The thread holds a reference to it. Null before the first request, and
-    /// after the destructor has run.
+    /// This thread's reference to its task, or null before the first request and after the
+    /// destructor.
     static MINE: Cell<*const Task> = Cell::new(ptr::null());
     /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
@@ -95,8 +95,7 @@ fn mine() -> Option<&'static Task> {
     task.filter(|task| task.process.is_this())
 }
 
-/// Creates this thread's task. Returns `None` if the thread is ending. After a fork, the child gets
-/// a new task, and leaks its parent's.
+/// Creates this thread's task, unless it is ending. A child of `fork` leaks its parent's task.
 #[cold]
 fn make() -> Option<&'static Task> {
     AT_EXIT.try_with(|_| ()).ok()?;
@@ -250,13 +249,13 @@ unsafe extern "C" fn aw_task_work_add(
         let Some(task) = (unsafe { known(NAME, task) }) else {
             return -EINVAL;
         };
-        // SAFETY: (2).
-        if unsafe { work.as_ref() }.is_none_or(|work| work.func.is_none()) {
-            return misuse(NAME, &"the callback is not initialized", -EINVAL);
-        }
         // SAFETY: (2). Only one thread at a time may add or cancel a callback.
-        if !unsafe { (*work).task }.is_null() {
-            return misuse(NAME, &"the callback was added already", -EINVAL);
+        match unsafe { work.as_ref() } {
+            Some(CallbackHead { func: Some(_), task, .. }) if task.is_null() => {}
+            Some(CallbackHead { func: Some(_), .. }) => {
+                return misuse(NAME, &"the callback was added already", -EINVAL);
+            }
+            _ => return misuse(NAME, &"the callback is not initialized", -EINVAL),
         }
         if !task.process.is_this() {
             return -ESRCH;
@@ -301,22 +300,18 @@ unsafe extern "C" fn aw_task_work_cancel_func(
     func: Option<TaskWorkFn>,
 ) -> *mut CallbackHead {
     within("task_work_cancel_func", || {
-        let wanted = func.map_or(0, |func| func as usize);
+        let address = |func: Option<TaskWorkFn>| func.map_or(0, |func| func as usize);
         // SAFETY: callbacks on a list are valid, and `take_out` holds the lock.
-        let calls = |at: *mut CallbackHead| unsafe { (*at).func }.map_or(0, |func| func as usize);
+        let is_wanted = |at: *mut CallbackHead| address(unsafe { (*at).func }) == address(func);
         // SAFETY: (1).
         let task = unsafe { known("task_work_cancel_func", task) };
-        task.map_or(ptr::null_mut(), |task| task.take_out(|at| calls(at) == wanted))
+        task.map_or(ptr::null_mut(), |task| task.take_out(is_wanted))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_run() {
-    within("task_work_run", || {
-        if let Some(task) = mine() {
-            task.run();
-        }
-    });
+    within("task_work_run", || mine().map_or((), Task::run));
 }
 
 /// Returns `true` if this thread has callbacks.

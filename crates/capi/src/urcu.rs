@@ -1,9 +1,8 @@
 //! `afterwork/urcu.h`: liburcu's names.
 //!
-//! All flavors use this library's RCU. The readers of `memb`, `mb` and `bp` use sections
-//! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). A grace period waits for all of
-//! them. Helper threads exist only as objects that are stored and returned. One thread runs all
-//! callbacks.
+//! All flavors share grace periods. The readers of `memb`, `mb` and `bp` use sections
+//! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). Helper threads exist only as
+//! objects that are stored and returned. One thread runs all callbacks.
 
 use std::{
     cell::Cell,
@@ -164,8 +163,7 @@ pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
     MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
 }
 
-/// Returns this thread's helper. If it has none, returns the helper of its CPU, or the default one
-/// if the CPU has none.
+/// Returns this thread's helper, or else the helper of its CPU, or else the default one.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     let mine = aw_get_thread_call_rcu_data();
@@ -193,8 +191,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
         place.swap(helper, Ordering::AcqRel);
         return 0;
     }
-    // If our exchange comes first, other threads find our helper. If another exchange comes first,
-    // ours fails.
+    // If our exchange comes first, others find our helper. If another comes first, ours fails.
     let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
     match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
         Ok(_) => 0,
@@ -228,14 +225,14 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created the helper. This thread
-        // alone took it, above, and all sections that found it have ended.
+        // SAFETY: the helper came from a box. This thread alone took it, and all readers have
+        // ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }
 
-/// Returns the thread that runs callbacks. It is the same for all helpers. Waits for a grace
-/// period. Returns 0 if it cannot wait.
+/// Returns the thread that runs callbacks, the same for all helpers. Waits for a grace period.
+/// Returns 0 if it cannot wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
     let thread = Arc::new(AtomicU64::new(0));
@@ -262,8 +259,7 @@ pub struct AtFork {
 
 /// A: the handler of the hash tables, or null. All tables have the same handler.
 static AT_FORK: AtomicPtr<AtFork> = AtomicPtr::new(ptr::null_mut());
-/// A: the number of tables that have registered the handler. liburcu-cds calls the functions that
-/// change this under its own lock.
+/// A: the number of tables that have registered the handler. liburcu-cds changes it under a lock.
 static NR_AT_FORK: AtomicU32 = AtomicU32::new(0);
 
 /// Registers `handler`, which the three functions below call.

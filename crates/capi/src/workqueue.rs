@@ -31,8 +31,8 @@ const WQ_HIGHPRI: c_uint = 1 << 4;
 const WQ_CPU_INTENSIVE: c_uint = 1 << 5;
 const WQ_PERCPU: c_uint = 1 << 8;
 const ORDERED: c_uint = 1 << 17;
-/// The flags of the header. `WQ_FREEZABLE` (bit 2), `WQ_SYSFS` (6) and `WQ_POWER_EFFICIENT` (7) have
-/// no effect.
+/// The flags of the header. `WQ_FREEZABLE` (bit 2), `WQ_SYSFS` (6) and `WQ_POWER_EFFICIENT` (7)
+/// have no effect.
 const ALL: c_uint = 0x1ff | ORDERED;
 
 const WORK_BUSY_PENDING: c_uint = 1 << 0;
@@ -275,12 +275,10 @@ unsafe extern "C" fn aw_alloc_workqueue(
         // SAFETY: (1).
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let described = || described(&name, flags, max_active);
-        let first = described().map(|builder| {
-            if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 { builder.highpri() } else { builder }
-        });
+        let is_highpri = flags & (WQ_HIGHPRI | WQ_BH) == WQ_HIGHPRI;
+        let first = described().map(|builder| if is_highpri { builder.highpri() } else { builder });
         let built = match first.map(Builder::build) {
-            // If the process may not raise priorities, the queue has ordinary workers, like the
-            // system queues.
+            // If the process may not raise priorities, the workers are ordinary.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -319,8 +317,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
             // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
             if let Err(error) = inner.shutdown(Duration::MAX) {
-                // The process cannot continue, because items, timers and callers would use a freed
-                // queue.
+                // The process cannot continue: items, timers and callers would use a freed queue.
                 die(&format!("{NAME}: {error}"));
             }
             raw::take_back_timers(inner);
@@ -364,44 +361,6 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
     unsafe { on_queue("workqueue_set_max_active", queue, -EINVAL, set) }
 }
 
-/// Queues an item, on `cpu` unless it is negative.
-///
-/// # Safety
-///
-/// 1. `queue` is null or points to a queue. `work` is null or points to memory that is large enough
-///    for an item.
-/// 2. The item stays valid until its function has been called, or until it has been cancelled or
-///    flushed.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
-    // SAFETY: (1), (2).
-    let queue_it = |queue: &_, work| unsafe { RawWork::queue(work, queue, cpu_of(cpu)) };
-    // SAFETY: (1).
-    unsafe { queued("queue_work", queue, work, queue_it) }
-}
-
-/// Queues an item on a NUMA node. A negative number means the node of the caller.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_work_node(
-    node: c_int,
-    queue: *const Queue,
-    work: *mut RawWork,
-) -> bool {
-    let queue_it = |queue: &_, work| match u32::try_from(node) {
-        // SAFETY: (1), (2).
-        Ok(node) => unsafe { RawWork::queue_node(work, queue, node) },
-        // SAFETY: (1), (2).
-        Err(_) => unsafe { RawWork::queue(work, queue, None) },
-    };
-    // SAFETY: (1).
-    unsafe { queued("queue_work_node", queue, work, queue_it) }
-}
-
 /// An item that waits for a grace period: `struct rcu_work`.
 #[repr(C)]
 #[derive(Debug)]
@@ -419,9 +378,8 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item.
-///    The memory stays valid until the item's function has been called or the item has been
-///    flushed.
+/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item,
+///    which stays valid until the item's function has been called or the item has been flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     let hold = |inner: &_, work: NonNull<RcuWork>| {
@@ -462,8 +420,7 @@ unsafe extern "C-unwind" fn grace_period_is_over(head: *mut rcu::Head) {
     queue.nr_held.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until the item is idle. This includes the runs of all earlier enqueues and their grace
-/// periods.
+/// Waits until the item is idle, after the runs of all earlier enqueues and their grace periods.
 ///
 /// # Safety
 ///
@@ -537,7 +494,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item that calls `func` on each CPU that the process may use, and waits for all of them.
+/// Runs an item with `func` on each CPU that the process may use, and waits for all of them.
 ///
 /// # Safety
 ///
@@ -562,64 +519,73 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
             // SAFETY: (1).
             works.push((cpu, unsafe { RawWork::new(func) }));
         }
-        let at = |work: &mut RawWork| NonNull::from(work);
         for (cpu, work) in &mut works {
             // SAFETY: the item does not move before it is flushed below.
-            let _ = unsafe { RawWork::queue(at(work), queue, Some(*cpu)) };
+            let _ = unsafe { RawWork::queue(work.into(), queue, Some(*cpu)) };
         }
         for (_, work) in &mut works {
+            let work = NonNull::from(work);
             // SAFETY: as above.
-            if let Err(error) = unsafe { RawWork::flush(at(work)) } {
+            if let Err(error) = unsafe { RawWork::flush(work) } {
                 misuse(NAME, &error, ());
                 // The item is freed below, so it must not remain queued.
                 // SAFETY: as above.
-                let _ = unsafe { RawWork::cancel_sync(at(work)) };
+                let _ = unsafe { RawWork::cancel_sync(work) };
             }
         }
         0
     })
 }
 
-/// Queues an item after a delay.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_queue_delayed_work(
-    cpu: c_int,
-    queue: *const Queue,
-    work: *mut RawDelayed,
-    delay: c_ulong,
-) -> bool {
-    let (cpu, delay) = (cpu_of(cpu), delay_of(delay));
-    // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
-    let queue_it = |queue: &_, work| unsafe { RawDelayed::queue(work, queue, cpu, delay) };
-    // SAFETY: (1).
-    unsafe { queued("queue_delayed_work", queue, work, queue_it) }
+/// Defines functions that queue an item.
+macro_rules! that_queue {
+    ($(
+        $(#[$about:meta])*
+        $name:ident($place:ident; $($delay:ident: $delay_type:ty)?) = $kernel:literal: $type:ty
+            => |$queue:ident, $work:ident| $call:expr;
+    )*) => { $(
+        $(#[$about])*
+        ///
+        /// # Safety
+        ///
+        /// 1. `queue` is null or points to a queue. `work` is null or points to memory that is
+        ///    large enough for an item.
+        /// 2. The item stays valid until its function has been called, or until it has been
+        ///    cancelled or flushed. `destroy_workqueue` cancels timers before it frees the queue.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $place: c_int,
+            queue: *const Queue,
+            work: *mut $type,
+            $($delay: $delay_type)?
+        ) -> bool {
+            // SAFETY: (1), (2).
+            let call = |$queue: &Workqueue, $work| unsafe { $call };
+            // SAFETY: (1).
+            unsafe { queued($kernel, queue, work, call) }
+        }
+    )* };
 }
 
-/// Queues an item after a delay from now, whether it is already pending or not.
-///
-/// # Safety
-///
-/// 1. The same as (1) of [`aw_queue_work`].
-/// 2. The same as (2) of [`aw_queue_work`].
-#[unsafe(no_mangle)]
-unsafe extern "C" fn aw_mod_delayed_work(
-    cpu: c_int,
-    queue: *const Queue,
-    work: *mut RawDelayed,
-    delay: c_ulong,
-) -> bool {
-    let modify = |queue: &_, work| {
-        // SAFETY: (1), (2). `destroy_workqueue` cancels timers before it frees the queue.
-        let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
-        modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
-    };
-    // SAFETY: (1).
-    unsafe { queued("mod_delayed_work", queue, work, modify) }
+that_queue! {
+    /// Queues an item, on `cpu` unless it is negative.
+    aw_queue_work(cpu;) = "queue_work": RawWork
+        => |queue, work| RawWork::queue(work, queue, cpu_of(cpu));
+    /// Queues an item on a NUMA node. A negative number means the node of the caller.
+    aw_queue_work_node(node;) = "queue_work_node": RawWork
+        => |queue, work| match u32::try_from(node) {
+            Ok(node) => RawWork::queue_node(work, queue, node),
+            Err(_) => RawWork::queue(work, queue, None),
+        };
+    /// Queues an item after a delay, on `cpu` unless it is negative.
+    aw_queue_delayed_work(cpu; delay: c_ulong) = "queue_delayed_work": RawDelayed
+        => |queue, work| RawDelayed::queue(work, queue, cpu_of(cpu), delay_of(delay));
+    /// Queues an item after a delay from now, whether it is already pending or not.
+    aw_mod_delayed_work(cpu; delay: c_ulong) = "mod_delayed_work": RawDelayed
+        => |queue, work| {
+            let modified = RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay));
+            modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
+        };
 }
 
 /// Defines a function on one item that returns a `bool`.
@@ -701,7 +667,7 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes worker threads call `hook` when they have finished their work. Returns the previous hook.
+/// Makes threads that run items call `hook` when they stop. Returns the previous hook.
 ///
 /// # Safety
 ///

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
 
 use support::{
     SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
-    root, shared, shown, succeeds, tool, tools, under_valgrind,
+    root, runs, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
 /// The compilers for C. The tests use those that are installed.
@@ -27,8 +27,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Compiles `sources` and links them with the static library. Returns `None` if there is no
-/// compiler.
+/// Compiles `sources` and links them with the static library, if there is a compiler.
 fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> {
     Some(compiled_by(tool("cc")?, name, sources, flags))
 }
@@ -63,11 +62,31 @@ fn suite() -> Vec<PathBuf> {
     files("tests/c", "c")
 }
 
+/// Returns the source of a separate program.
+fn apart(name: &str) -> PathBuf {
+    root().join("tests/c/apart").join(name)
+}
+
+/// Compiles and runs a separate program.
+fn passes_apart(name: &str) {
+    if let Some(program) = compiled(name, &[apart(&format!("{name}.c"))], &[]) {
+        runs(program);
+    }
+}
+
+/// Checks the syntax of a text under the flags for headers.
+fn compiles(compiler: &str, standard: &str, name: &str, text: &str) {
+    let source = place(name);
+    fs::write(&source, text).unwrap();
+    let mut command = Command::new(compiler);
+    command.args([standard, "-fsyntax-only", &include()]).args(STRICT).arg(&source);
+    succeeds(&mut command);
+}
+
 #[test]
 fn the_suite_passes() {
     for compiler in tools(C) {
-        let program = compiled_by(compiler, "suite", &suite(), &[]);
-        let said = succeeds(&mut Command::new(program));
+        let said = runs(compiled_by(compiler, "suite", &suite(), &[]));
         assert!(said.contains(" 0 failed"), "{said}");
         eprint!("{compiler}: {said}");
     }
@@ -76,7 +95,7 @@ fn the_suite_passes() {
 #[test]
 fn the_suite_passes_under_address_sanitizer() {
     for program in sanitized(C, "suite", &suite()) {
-        eprint!("{}", succeeds(&mut Command::new(program)));
+        eprint!("{}", runs(program));
     }
 }
 
@@ -90,32 +109,19 @@ fn the_suite_passes_under_valgrind() {
 #[test]
 fn the_suite_passes_with_the_shared_library() {
     let Some(compiler) = tool("cc") else { return };
-    let program = shared(compiler, "suite", &suite(), &["-O1"]);
-    succeeds(&mut Command::new(program));
+    runs(shared(compiler, "suite", &suite(), &["-O1"]));
 }
 
 #[test]
 fn each_header_compiles_alone_in_c11_and_in_cpp17() {
-    let compilers = [
-        ("cc", "-std=c11", "c"),
-        ("c++", "-std=c++17", "cpp"),
-        ("clang", "-std=c11", "c"),
-        ("clang++", "-std=c++17", "cpp"),
-    ];
-    for (compiler, standard, extension) in compilers {
-        let Some(compiler) = tool(compiler) else {
-            continue;
-        };
-        for header in files("include/afterwork", "h") {
-            let name = header.file_name().unwrap().to_str().unwrap();
-            let source = place(&format!("{compiler}-{name}.{extension}"));
-            let text = format!(
-                "#include <afterwork/{name}>\n#include <afterwork/{name}>\nint main(void) {{ return 0; }}\n"
-            );
-            fs::write(&source, text).unwrap();
-            let mut command = Command::new(compiler);
-            command.args([standard, "-fsyntax-only", &include()]).args(STRICT).arg(&source);
-            succeeds(&mut command);
+    for header in files("include/afterwork", "h") {
+        let name = header.file_name().unwrap().to_str().unwrap();
+        let twice = format!("#include <afterwork/{name}>\n").repeat(2);
+        let text = twice + "int main(void) { return 0; }\n";
+        for (compilers, standard, extension) in [(C, "-std=c11", "c"), (CPP, "-std=c++17", "cpp")] {
+            for compiler in tools(compilers) {
+                compiles(compiler, standard, &format!("{compiler}-{name}.{extension}"), &text);
+            }
         }
     }
 }
@@ -124,28 +130,19 @@ fn each_header_compiles_alone_in_c11_and_in_cpp17() {
 fn second_has_a_thousand_jiffies_on_any_system() {
     let Some(compiler) = tool("cc") else { return };
     let (ours, systems) = ("#include <afterwork/workqueue.h>\n", "#include <sys/param.h>\n");
-    for (name, text) in [("hz-ours-first", [ours, systems]), ("hz-systems-first", [systems, ours])]
-    {
-        let source = place(&format!("{name}.c"));
-        let assert =
-            "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
-        fs::write(&source, text.concat() + assert).unwrap();
-        let mut command = Command::new(compiler);
-        command.args(["-std=c11", "-fsyntax-only", &include()]).args(STRICT).arg(&source);
-        succeeds(&mut command);
-    }
+    let assert = "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
+    compiles(compiler, "-std=c11", "hz-ours-first.c", &[ours, systems, assert].concat());
+    compiles(compiler, "-std=c11", "hz-systems-first.c", &[systems, ours, assert].concat());
 }
 
 #[test]
 fn a_program_may_define_names_of_the_kernel() {
     for compiler in tools(C) {
         let sources = [apart("own_names.c")];
-        let program = compiled_by(compiler, "own-names", &sources, &[]);
-        succeeds(&mut Command::new(program));
+        runs(compiled_by(compiler, "own-names", &sources, &[]));
         // A program that is linked at a fixed address has copies of a shared library's objects.
         for flags in [["-fPIE", "-pie"], ["-fno-pie", "-no-pie"], ["-fPIC", "-pie"]] {
-            let program = shared(compiler, "own-names", &sources, &flags);
-            succeeds(&mut Command::new(program));
+            runs(shared(compiler, "own-names", &sources, &flags));
         }
     }
 }
@@ -169,38 +166,32 @@ fn srcu_works_with_the_names_of_liburcu() {
     let source = [apart("beside_urcu.c")];
     // This includes our headers in either order, with liburcu's own header before SRCU.
     let ours = format!("{}/include/afterwork/urcu.h", root().display());
-    let after = root().join("include/afterwork/liburcu");
-    let program = compiled("beside-ours", &source, &["-include", &ours]).unwrap();
-    succeeds(&mut Command::new(program));
-    let mapped = format!("-I{}", after.display());
-    let program = compiled("beside-mapped", &source, &["-DSRCU_AFTER", &mapped]).unwrap();
-    succeeds(&mut Command::new(program));
-    let text = "#include <afterwork/srcu.h>\n#include <afterwork/urcu.h>\n";
+    let mapped = format!("-I{}/include/afterwork/liburcu", root().display());
     let before = place("before-ours.h");
-    fs::write(&before, text).unwrap();
+    fs::write(&before, "#include <afterwork/srcu.h>\n#include <afterwork/urcu.h>\n").unwrap();
     let before = before.display().to_string();
-    let program = compiled("beside-before", &source, &["-include", &before]).unwrap();
-    succeeds(&mut Command::new(program));
+    for (name, flags) in [
+        ("beside-ours", ["-include", &ours]),
+        ("beside-mapped", ["-DSRCU_AFTER", &mapped]),
+        ("beside-before", ["-include", &before]),
+    ] {
+        runs(compiled(name, &source, &flags).unwrap());
+    }
     if has_liburcu(compiler) {
         let linked = "-Wl,--push-state,--no-as-needed,-lurcu,--pop-state";
         let flags = ["-DSRCU_AFTER", "-Wall", "-Wextra", "-Werror", linked];
-        let program = shared(compiler, "beside-liburcu", &source, &flags);
-        succeeds(&mut Command::new(program));
+        runs(shared(compiler, "beside-liburcu", &source, &flags));
     }
 }
 
 #[test]
 fn a_worker_calls_hooks_of_c_when_it_starts_and_stops() {
-    if let Some(program) = compiled("hooks", &[apart("hooks.c")], &[]) {
-        succeeds(&mut Command::new(program));
-    }
+    passes_apart("hooks");
 }
 
 #[test]
 fn functions_on_each_cpu_run_on_the_cpus_of_the_process() {
-    if let Some(program) = compiled("each", &[apart("each.c")], &[]) {
-        succeeds(&mut Command::new(program));
-    }
+    passes_apart("each");
 }
 
 #[test]
@@ -208,17 +199,12 @@ fn a_program_in_cpp_defers_work() {
     let sources = files("tests/c", "cpp");
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "cpp", &sources, &[]);
-        succeeds(&mut Command::new(&program));
+        runs(&program);
         under_valgrind(&program);
     }
     for program in sanitized(CPP, "cpp", &sources) {
-        succeeds(&mut Command::new(program));
+        runs(program);
     }
-}
-
-/// Returns the source of a separate program.
-fn apart(name: &str) -> PathBuf {
-    root().join("tests/c/apart").join(name)
 }
 
 #[test]
@@ -229,7 +215,7 @@ fn each_allocation_and_each_thread_may_fail() {
     ];
     let walk = [apart("oom.c"), apart("refuse.c")];
     if let Some(program) = compiled("oom", &walk, WRAPPED) {
-        eprint!("{}", succeeds(&mut Command::new(program)));
+        eprint!("{}", runs(program));
     }
     // A release build continues if a case misuses a queue that it failed to create.
     if !cfg!(debug_assertions) {
@@ -248,14 +234,10 @@ fn each_allocation_and_each_thread_may_fail() {
 
 #[test]
 fn escaping_exception_ends_the_process_with_a_message() {
-    let places = [
-        ("item", "function of a work item"),
-        ("delayed item", "function of a work item"),
-        ("rcu work", "function of a work item"),
-        ("on cpu", "function of a work item"),
-        ("on each cpu", "function of a work item"),
+    const ITEM: &str = "function of a work item";
+    let items = ["item", "delayed item", "rcu work", "on cpu", "on each cpu", "per-CPU work"];
+    let others = [
         ("blocking", "function of afterwork_blocking"),
-        ("per-CPU work", "function of a work item"),
         ("callback", "callback of call_rcu"),
         ("srcu callback", "callback of call_srcu"),
         ("task work", "callback of task_work_add"),
@@ -263,7 +245,7 @@ fn escaping_exception_ends_the_process_with_a_message() {
     ];
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
-        for (place, named) in places {
+        for (place, named) in items.map(|item| (item, ITEM)).into_iter().chain(others) {
             // An exception or the exit of the thread leaves the function.
             for way in ["throw", "exit"] {
                 let mut command = Command::new(&program);
@@ -275,16 +257,12 @@ fn escaping_exception_ends_the_process_with_a_message() {
 
 #[test]
 fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
-    if let Some(program) = compiled("unread", &[apart("unread.c")], &[]) {
-        succeeds(&mut Command::new(program));
-    }
+    passes_apart("unread");
 }
 
 #[test]
 fn a_program_sets_the_cpus_of_the_library() {
-    if let Some(program) = compiled("cpus", &[apart("cpus.c")], &[]) {
-        succeeds(&mut Command::new(program));
-    }
+    passes_apart("cpus");
 }
 
 #[test]
@@ -330,14 +308,8 @@ fn the_library_is_opened_and_closed_at_run_time() {
     let Some(compiler) = tool("cc") else { return };
     let program = place("plugin");
     let mut command = Command::new(compiler);
-    command
-        .args(["-std=gnu11", "-g", "-O1", &include()])
-        .args(["-Wall", "-Wextra", "-Werror"])
-        .arg(apart("plugin.c"))
-        .arg("-o")
-        .arg(&program)
-        .arg("-ldl");
-    succeeds(&mut command);
+    command.args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", &include()]);
+    succeeds(command.arg(apart("plugin.c")).arg("-o").arg(&program).arg("-ldl"));
     succeeds(Command::new(program).arg(library("so")));
 }
 
@@ -375,17 +347,13 @@ fn shared_library_exports_exactly_the_symbols_of_the_headers() {
         let text = fs::read_to_string(header).unwrap();
         // A declaration begins at the start of its line. Among the lines with a symbol and a
         // parenthesis, only inline functions begin there as well.
-        let prototypes = text.lines().filter(|line| {
-            let is_data = line.starts_with("extern ") && line.ends_with(';');
-            (is_data || line.ends_with(");"))
-                && !line.starts_with(['\t', '#', ' '])
-                && line.contains(" ")
-        });
-        for line in prototypes {
-            // The line that declares an object ends with the name of its symbol.
-            let is_data = line.starts_with("extern ");
-            let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
-            declared.extend(names(name));
+        for line in text.lines().filter(|line| !line.starts_with(['\t', '#', ' '])) {
+            if line.starts_with("extern ") && line.ends_with(';') {
+                // The line that declares an object ends with the name of its symbol.
+                declared.extend(names(line));
+            } else if line.ends_with(");") && line.contains(' ') {
+                declared.extend(names(line.split('(').next().unwrap_or(line)));
+            }
         }
     }
     let mut command = Command::new("nm");
@@ -393,9 +361,9 @@ fn shared_library_exports_exactly_the_symbols_of_the_headers() {
     let listed = succeeds(&mut command);
     let exported: BTreeSet<String> = listed
         .lines()
-        .filter_map(|line| line.split(' ').next())
-        .map(|name| name.split('@').next().unwrap_or(name).to_string())
-        .filter(|name| name != "rust_eh_personality")
+        .filter_map(|line| line.split([' ', '@']).next())
+        .filter(|&name| name != "rust_eh_personality")
+        .map(str::to_string)
         .collect();
     assert!(declared.len() > 40, "{declared:?}");
     assert_eq!(exported, declared);
@@ -407,11 +375,11 @@ fn the_examples_run() {
         let name = source.file_stem().unwrap().to_str().unwrap().to_string();
         let sources = [source];
         if let Some(program) = compiled(&name, &sources, &[]) {
-            eprint!("{}", succeeds(&mut Command::new(&program)));
+            eprint!("{}", runs(&program));
             under_valgrind(&program);
         }
         for program in sanitized(C, &name, &sources) {
-            succeeds(&mut Command::new(program));
+            runs(program);
         }
     }
 }
@@ -425,11 +393,11 @@ fn the_snippets_of_the_book_compile_and_run() {
         for (nth, part) in text.split("```c\n").skip(1).enumerate() {
             let snippet = part.split("```").next().unwrap_or_default();
             nr_found += 1;
-            let stem = page.replace(['/', '.'], "-");
-            let source = place(&format!("{stem}-{nth}.c"));
+            let name = format!("{}-{nth}", page.replace(['/', '.'], "-"));
+            let source = place(&format!("{name}.c"));
             fs::write(&source, snippet).unwrap();
-            if let Some(program) = compiled(&format!("{stem}-{nth}"), &[source], &[]) {
-                eprint!("{}", succeeds(&mut Command::new(program)));
+            if let Some(program) = compiled(&name, &[source], &[]) {
+                eprint!("{}", runs(program));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table on top
 //! of the library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Without `liburcu-dev`, C++, sanitizers or valgrind, the tests that need them are skipped, and a
-//! message names the missing tool.
+//! Tests that need a missing tool (`liburcu-dev`, C++, sanitizers, valgrind) name it and are
+//! skipped.
 
 mod support;
 
@@ -14,7 +14,7 @@ use std::{
 
 use support::{
     SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
-    root, shared, succeeds, tool, under_valgrind,
+    root, runs, shared, succeeds, tool, tools, under_valgrind,
 };
 
 /// The flavors, each with the compiler flag that selects it.
@@ -29,6 +29,13 @@ const EXAMPLES: &str = "/usr/share/doc/liburcu-dev/examples";
 
 fn is_there(program: &str) -> bool {
     tool(program).is_some()
+}
+
+/// Calls `test` with each of `compilers` that is there, and with each flavor and its flag.
+fn for_each_flavor(compilers: &[&str], test: impl Fn(&str, &str, &str)) {
+    for compiler in tools(compilers) {
+        FLAVORS.iter().for_each(|(flavor, choice)| test(compiler, flavor, choice));
+    }
 }
 
 fn has_liburcu() -> bool {
@@ -66,70 +73,53 @@ fn suite() -> PathBuf {
 
 #[test]
 fn each_flavor_passes_the_suite() {
-    let compilers = [("cc", "-std=gnu11"), ("clang", "-std=gnu11")];
-    for (compiler, standard) in compilers.into_iter().filter(|it| is_there(it.0)) {
-        for (flavor, choice) in FLAVORS {
-            let flags = [&[standard, choice], STRICT].concat();
-            let program = compiled(compiler, &format!("{compiler}-{flavor}"), &suite(), &flags);
-            let said = succeeds(&mut Command::new(program));
-            eprint!("{compiler}, {flavor}: {said}");
-            assert!(said.contains(" 0 failed"), "{said}");
-        }
-    }
+    for_each_flavor(&["cc", "clang"], |compiler, flavor, choice| {
+        let flags = [&["-std=gnu11", choice], STRICT].concat();
+        let said = runs(compiled(compiler, &format!("{compiler}-{flavor}"), &suite(), &flags));
+        eprint!("{compiler}, {flavor}: {said}");
+        assert!(said.contains(" 0 failed"), "{said}");
+    });
 }
 
 #[test]
 fn the_suite_is_a_program_in_cpp_as_well() {
-    for compiler in ["c++", "clang++"].into_iter().filter(|it| is_there(it)) {
-        for (flavor, choice) in FLAVORS {
-            let flags = [&["-xc++", "-std=c++17", "-fsyntax-only", choice], STRICT].concat();
-            let mut command = Command::new(compiler);
-            command.args(&flags).args([&include(), "-DAW_DEBUG=0"]).arg(suite());
-            succeeds(&mut command);
-            eprintln!("{compiler}, {flavor}: compiles");
-        }
-    }
+    for_each_flavor(&["c++", "clang++"], |compiler, flavor, choice| {
+        let flags = [&["-xc++", "-std=c++17", "-fsyntax-only", choice], STRICT].concat();
+        let mut command = Command::new(compiler);
+        succeeds(command.args(&flags).args([&include(), "-DAW_DEBUG=0"]).arg(suite()));
+        eprintln!("{compiler}, {flavor}: compiles");
+    });
 }
 
 #[test]
 fn escaping_exception_ends_the_process_with_a_message() {
     let source = root().join("tests/urcu/throws.cpp");
-    for compiler in ["c++", "clang++"].into_iter().filter(|it| is_there(it)) {
-        for (flavor, choice) in FLAVORS {
-            let flags = [&["-std=c++17", choice], STRICT].concat();
-            let name = format!("{compiler}-throws-{flavor}");
-            let program = compiled(compiler, &name, &source, &flags);
-            for place in ["call_rcu", "defer_rcu"] {
-                aborts_with_one_line(Command::new(&program).arg(place), place);
-            }
+    for_each_flavor(&["c++", "clang++"], |compiler, flavor, choice| {
+        let flags = [&["-std=c++17", choice], STRICT].concat();
+        let name = format!("{compiler}-throws-{flavor}");
+        let program = compiled(compiler, &name, &source, &flags);
+        for place in ["call_rcu", "defer_rcu"] {
+            aborts_with_one_line(Command::new(&program).arg(place), place);
         }
-    }
+    });
 }
 
 #[test]
 fn the_suite_passes_under_address_sanitizer() {
-    if !has_sanitizers("cc") {
-        return;
-    }
-    for (flavor, choice) in FLAVORS {
-        let flags = [&["-std=gnu11", choice], SANITIZE].concat();
-        let program = compiled("cc", &format!("asan-{flavor}"), &suite(), &flags);
-        succeeds(&mut Command::new(program));
+    if has_sanitizers("cc") {
+        for_each_flavor(&["cc"], |compiler, flavor, choice| {
+            let flags = [&["-std=gnu11", choice], SANITIZE].concat();
+            runs(compiled(compiler, &format!("asan-{flavor}"), &suite(), &flags));
+        });
     }
 }
 
 #[test]
 fn called_and_inlined_sections_are_the_same() {
-    if !is_there("cc") {
-        return;
-    }
-    // This links the shared library, so that the inlined C code uses the library's thread-local
-    // variable.
-    for (flavor, choice) in FLAVORS {
-        let name = format!("urcu-{flavor}");
-        let program = shared("cc", &name, &[suite()], &["-O2", choice]);
-        succeeds(&mut Command::new(program));
-    }
+    // With the shared library, the inlined C code uses the library's thread-local variable.
+    for_each_flavor(&["cc"], |compiler, flavor, choice| {
+        runs(shared(compiler, &format!("urcu-{flavor}"), &[suite()], &["-O2", choice]));
+    });
 }
 
 #[test]
@@ -148,8 +138,7 @@ fn additional_names_of_liburcu_exist() {
             let mut command = Command::new(compiler);
             succeeds(command.args(&flags).args([include(), debug()]).arg(&source));
         } else {
-            let program = compiled(compiler, &format!("{compiler}-names"), &source, &flags);
-            succeeds(&mut Command::new(program));
+            runs(compiled(compiler, &format!("{compiler}-names"), &source, &flags));
         }
     }
 }
@@ -162,7 +151,7 @@ fn liburcus_hash_table_runs_over_the_library() {
     let source = root().join("examples/liburcu/hash.c");
     let flags = [&["-std=gnu11", "-lurcu-cds"], STRICT].concat();
     let program = compiled("cc", "hash", &source, &flags);
-    eprint!("{}", succeeds(&mut Command::new(&program)));
+    eprint!("{}", runs(&program));
     under_valgrind(&program);
 }
 
@@ -185,10 +174,9 @@ fn liburcu_examples_run_unchanged() {
             }
             let flags = ["-std=gnu11", &headers, "-lurcu-cds"];
             let program = compiled("cc", &format!("{folder}-{name}"), &source, &flags);
-            succeeds(&mut Command::new(&program));
+            runs(&program);
             let mut command = Command::new("nm");
-            command.args(["-D", "--undefined-only"]).arg(&program);
-            let wanted = succeeds(&mut command);
+            let wanted = succeeds(command.args(["-D", "--undefined-only"]).arg(&program));
             let theirs = |line: &&str| line.contains(" urcu_");
             assert_eq!(wanted.lines().find(theirs), None, "{name} uses their RCU");
             nr_run += 1;

@@ -7,10 +7,9 @@
 //! ```
 //!
 //! The library is for programs that *call* liburcu's read side. A program that has inlined it
-//! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, `urcu_memb_gp` and
-//! `urcu_memb_reader`, which no other library can maintain, so they are missing here. The file has
-//! the name under which the loader knows liburcu, so that liburcu itself is not loaded. The loader
-//! then rejects such a program, and names the missing symbol.
+//! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, which no other library can
+//! maintain, so they are missing here. The file has the name under which the loader knows liburcu,
+//! so the loader rejects such a program, and names the missing symbol.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_int, c_ulong, c_void};
@@ -144,29 +143,19 @@ pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
 ///
 /// # Safety
 ///
-/// 1. The same as for `atomic`.
+/// 1. Only these functions access the pointer at `place` during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_dereference_sym2(place: *mut *mut c_void) -> *mut c_void {
     // Pairs with the Release of `rcu_set_pointer_sym`.
     // SAFETY: (1).
-    unsafe { atomic(place) }.load(Ordering::Acquire)
-}
-
-/// Returns the pointer at `place` as an atomic.
-///
-/// # Safety
-///
-/// 1. Only these functions access the pointer at `place` while the result is in use.
-unsafe fn atomic<'a>(place: *mut *mut c_void) -> &'a AtomicPtr<c_void> {
-    // SAFETY: (1).
-    unsafe { AtomicPtr::from_ptr(place) }
+    unsafe { AtomicPtr::from_ptr(place) }.load(Ordering::Acquire)
 }
 
 /// Stores a pointer, so that readers of the pointer see all earlier writes.
 ///
 /// # Safety
 ///
-/// 1. The same as for `atomic`.
+/// 1. The same as for [`rcu_dereference_sym2`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_set_pointer_sym(
     place: *mut *mut c_void,
@@ -174,7 +163,7 @@ pub unsafe extern "C" fn rcu_set_pointer_sym(
 ) -> *mut c_void {
     // Pairs with the fence of `rcu_dereference_sym`.
     // SAFETY: (1).
-    unsafe { atomic(place) }.store(value, Ordering::Release);
+    unsafe { AtomicPtr::from_ptr(place) }.store(value, Ordering::Release);
     value
 }
 
@@ -182,7 +171,7 @@ pub unsafe extern "C" fn rcu_set_pointer_sym(
 ///
 /// # Safety
 ///
-/// 1. The same as for `atomic`.
+/// 1. The same as for [`rcu_dereference_sym2`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_xchg_pointer_sym(
     place: *mut *mut c_void,
@@ -190,14 +179,14 @@ pub unsafe extern "C" fn rcu_xchg_pointer_sym(
 ) -> *mut c_void {
     // liburcu promises a full barrier.
     // SAFETY: (1).
-    unsafe { atomic(place) }.swap(value, Ordering::SeqCst)
+    unsafe { AtomicPtr::from_ptr(place) }.swap(value, Ordering::SeqCst)
 }
 
 /// Exchanges a pointer if it is `old`, with a full barrier. Returns its previous value.
 ///
 /// # Safety
 ///
-/// 1. The same as for `atomic`.
+/// 1. The same as for [`rcu_dereference_sym2`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rcu_cmpxchg_pointer_sym(
     place: *mut *mut c_void,
@@ -207,6 +196,6 @@ pub unsafe extern "C" fn rcu_cmpxchg_pointer_sym(
     // liburcu promises a full barrier.
     let order = Ordering::SeqCst;
     // SAFETY: (1).
-    let seen = unsafe { atomic(place) }.compare_exchange(old, value, order, order);
+    let seen = unsafe { AtomicPtr::from_ptr(place) }.compare_exchange(old, value, order, order);
     seen.unwrap_or_else(|now| now)
 }

@@ -1,5 +1,4 @@
-//! Runs programs that use liburcu, with this library in its place. The tests are skipped without
-//! `liburcu-dev` or a C compiler.
+//! Runs programs that use liburcu, with this library in its place, if `liburcu-dev` is installed.
 
 use std::{
     env, fs,
@@ -12,12 +11,8 @@ use std::{
 fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O2"]).args(flags).arg(source).arg("-o").arg(&program).args([
-        "-lurcu-memb",
-        "-lurcu-cds",
-        "-lpthread",
-    ]);
-    let done = command.output();
+    command.args(["-std=gnu11", "-O2"]).args(flags).arg(source).arg("-o").arg(&program);
+    let done = command.args(["-lurcu-memb", "-lurcu-cds", "-lpthread"]).output();
     if done.is_ok_and(|output| output.status.success()) {
         return Some(program);
     }
@@ -36,8 +31,7 @@ fn link() -> PathBuf {
     let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
     let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
     let ours = beside.filter(|file| file.file_name().to_str().is_some_and(is_ours));
-    // There may be several archives, because Cargo's names contain a hash. The newest is the right
-    // one.
+    // Cargo's names contain a hash, so there may be several archives. The newest is right.
     let archive = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
     let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");

@@ -1,7 +1,7 @@
 //! An allocator whose addresses depend on the program alone, so that equal seeds give equal runs.
 //!
 //! Each task allocates from its own chunks and frees to its own lists, like the arenas and caches
-//! of the C library. Two tasks therefore share a cache line only if they would share it there.
+//! of the C library, so that the same cache lines are shared.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, null_mut};
@@ -14,8 +14,7 @@ const HEAP_BYTES: usize = 64 << 30;
 const NR_OWNERS: usize = 4096;
 /// The amount of memory that a task reserves at a time for small blocks.
 const CHUNK_BYTES: usize = 16 << 10;
-/// The number of classes in steps of 16 bytes, up to 1 KiB. Above that, there is one class for each
-/// power of two.
+/// The number of classes in steps of 16 bytes. Above them, there is one for each power of two.
 const NR_SMALL: usize = 64;
 const NR_CLASSES: usize = NR_SMALL + 1 + 30;
 
@@ -31,8 +30,7 @@ pub fn holds(addr: usize) -> bool {
     (HEAP_AT..HEAP_AT + HEAP_BYTES).contains(&addr)
 }
 
-/// Maps fresh memory at an address range that is reserved for the simulation. Returns `false` if
-/// that fails, or if the range is in use.
+/// Maps fresh memory at an address range of the simulation. Returns `false` if that fails.
 pub fn map(start: usize, bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let flags = flags | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;

@@ -1,5 +1,4 @@
-//! Atomic words. The cost of an access depends on its cache line. All accesses have one total
-//! order.
+//! Atomic words. An access costs what its cache line costs. All accesses have one total order.
 
 // The methods are documented in core.
 #![allow(missing_docs)]
@@ -15,8 +14,7 @@ pub fn fence(_order: Ordering) {
     super::memory::fence();
 }
 
-/// Returns the access that a store makes. On x86-64 a `SeqCst` store is an exchange; on other
-/// machines it costs about as much.
+/// Returns the access that a store makes. A `SeqCst` store is, or costs as much as, an exchange.
 fn store_access(order: Ordering) -> Access {
     if order == Ordering::SeqCst { Access::Rmw } else { Access::Store }
 }

@@ -1,7 +1,7 @@
-//! The scheduler: which task runs on a CPU, which tasks wait for it, and where a woken task runs.
-//!
-//! The scheduler is fair, like CFS. The task with the least virtual run time runs next, a woken
-//! task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks from others.
+//! The scheduler, which is fair, like CFS. The task with the least virtual run time runs next, a
+//! woken task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks.
+
+use std::cmp::Reverse;
 
 use super::{
     engine::Engine,
@@ -28,11 +28,9 @@ impl Engine {
 
     pub fn cpu_time(&self, task: usize) -> u64 {
         let task = &self.tasks[task];
-        let turn = match task.state {
-            State::Running => self.cpus[task.cpu].now.saturating_sub(task.on_since),
-            _ => 0,
-        };
-        task.ran + turn
+        let is_running = task.state == State::Running;
+        let end = if is_running { self.cpus[task.cpu].now } else { task.on_since };
+        task.ran + end.saturating_sub(task.on_since)
     }
 
     fn load(&self, cpu: usize) -> usize {
@@ -94,11 +92,9 @@ impl Engine {
         let everywhere: Mask = (0..self.cpus.len()).collect();
         for domain in [self.llc_of[c], self.node_of[c], everywhere] {
             let may = |task: &usize| self.tasks[*task].allowed.has(c);
-            let full =
-                domain.iter().filter(|&from| from != c && self.cpus[from].runq.iter().any(may));
-            let longest =
-                full.map(|from| (self.cpus[from].runq.len(), std::cmp::Reverse(from))).max();
-            let Some((_, std::cmp::Reverse(from))) = longest else {
+            let has_one = |&from: &usize| from != c && self.cpus[from].runq.iter().any(may);
+            let longest = |&from: &usize| (self.cpus[from].runq.len(), Reverse(from));
+            let Some(from) = domain.iter().filter(has_one).max_by_key(longest) else {
                 continue;
             };
             let at = self.cpus[from].runq.iter().position(may).expect("found above");
@@ -129,8 +125,7 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task and charges the CPU `waker` for it. Without a waker, wakes the task at
-    /// the time `at`.
+    /// Wakes a sleeping task and charges the CPU `waker` for it, or wakes it at the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -239,11 +234,9 @@ impl Engine {
         if its > self.tasks[task].vruntime + self.costs.wakeup_gran {
             self.cpus[c].resched = true;
             if waker != Some(c) {
-                if let Some(me) = waker {
-                    self.cpus[me].now += self.costs.ipi_send;
-                }
-                let now = waker.map_or(at, |me| self.cpus[me].now);
-                self.interrupt(c, now + self.costs.ipi_busy);
+                let send = waker.map_or(0, |_| self.costs.ipi_send);
+                waker.inspect(|&me| self.cpus[me].now += send);
+                self.interrupt(c, now + send + self.costs.ipi_busy);
             }
         }
     }
@@ -295,8 +288,7 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task that the current task starts: the least loaded CPU. If
-    /// several are equally loaded, a near one is preferred.
+    /// Returns the CPU for a new task: the least loaded one, preferably near the current task.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

@@ -23,8 +23,8 @@ use super::{
     timers::Timers,
 };
 
-/// A task that makes this number of accesses without changing anything is considered to be in an
-/// endless loop. The library's own waits spin only for microseconds.
+/// A task that makes this number of accesses without changing anything is in an endless loop. The
+/// library's own waits spin only for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
 /// The number of turns between two checks of the budget, which take a few milliseconds.
@@ -54,11 +54,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine with default options.
-    ///
-    /// # Panics
-    ///
-    /// If it has more than 1024 CPUs.
+    /// Creates a machine with default options. Panics if it has more than 1024 CPUs.
     pub fn new(topology: Topology, costs: Costs) -> Self {
         assert!(topology.nr_cpus() <= MAX_CPUS, "more than {MAX_CPUS} CPUs");
         Self {
@@ -377,8 +373,7 @@ impl Engine {
 ///
 /// # Errors
 ///
-/// If all threads wait and no wake-up is pending, if a thread spins forever, if `main` panics, or
-/// if the budget is exceeded.
+/// See [`Failure`].
 pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
     run_boxed(machine, Box::new(main))
 }

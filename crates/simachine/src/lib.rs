@@ -15,8 +15,8 @@
 //! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Equal seeds
 //! give equal runs.
 //!
-//! The simulation is a scalability profiler: it shows which line saturates first, and which threads
-//! wait for it. Its absolute figures depend on the costs, many of which are guesses.
+//! The simulation shows which line saturates first, and which threads wait for it. Its absolute
+//! figures depend on the costs, many of which are guesses.
 //!
 //! # Limits
 //!
@@ -30,10 +30,8 @@
 // suspend the task. Accesses that bypass the facade enter through `plain.rs`. The engine
 // (`engine.rs`) then gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the
 // scheduler, and `placement.rs` decides where a woken task runs. `futex.rs`, `timers.rs` and
-// `life.rs` implement system calls. `task.rs` contains a thread's state, `tls.rs` its
-// thread-locals, and `kernel.rs` the additional operations for models of kernel code. `lock.rs`,
-// `once.rs` and `thread.rs` replace their counterparts in the standard library. `arena.rs`
-// allocates memory at addresses that do not depend on the host. `report.rs` builds the report.
+// `life.rs` implement system calls. `lock.rs`, `once.rs` and `thread.rs` replace their counterparts
+// in the standard library.
 
 #![cfg(sim)]
 

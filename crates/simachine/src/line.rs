@@ -5,8 +5,8 @@
 //! transfer. Two details determine whether contended words behave as on a real machine:
 //!
 //! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when
-//!   it becomes free. If it reserved the line at request time, each CPU in turn would get it for one
-//!   access, and a CAS loop would collapse.
+//!   it becomes free. If it reserved the line at request time, each CPU in turn would get it for
+//!   one access, and a CAS loop would collapse.
 //! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so that several of
 //!   its accesses share one transfer.
 

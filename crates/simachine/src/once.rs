@@ -36,11 +36,7 @@ impl<T> OnceLock<T> {
         unsafe { (*self.value.get()).as_ref() }
     }
 
-    /// Writes the value.
-    ///
-    /// # Errors
-    ///
-    /// If the cell has a value, or another task is writing one.
+    /// Writes the value, unless the cell has one, or another task is writing one.
     pub fn set(&self, value: T) -> Result<(), T> {
         if self.is_taken.swap(true, Relaxed) {
             return Err(value);

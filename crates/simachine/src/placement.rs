@@ -1,10 +1,8 @@
-//! Decides where a woken thread runs. The decision depends only on its inputs, so the engine and a
-//! property test can call the same function.
+//! Decides where a woken thread runs, by rules that summarize Linux's `select_task_rq_fair`.
 //!
-//! The rules summarize Linux's `select_task_rq_fair`. The previous CPU is chosen if it is idle.
-//! Otherwise the target is the less loaded of the waker's CPU and the previous CPU. The scheduler
-//! chooses an idle core that shares the target's cache; failing that, an idle CPU that shares it;
-//! failing that, the target itself.
+//! The previous CPU is chosen if it is idle. Otherwise the target is the less loaded of the waker's
+//! CPU and the previous CPU. The scheduler chooses an idle core that shares the target's cache;
+//! failing that, an idle CPU that shares it; failing that, the target itself.
 
 use super::mask::Mask;
 

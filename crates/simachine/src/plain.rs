@@ -33,8 +33,7 @@ use super::{
 const IMAGE_END: usize = 1 << 32;
 const SEQ_CST: c_int = 5;
 
-/// Returns the source location that all these accesses share. Only the stacks of the waiters
-/// distinguish the accesses.
+/// Returns the source location that all these accesses share.
 fn site() -> Site {
     Location::caller()
 }

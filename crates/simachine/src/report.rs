@@ -1,5 +1,4 @@
-//! The report of a run: counts, locks, the lines with the longest waits, and the reason for a
-//! failure.
+//! The report of a run: counts, locks, the lines with the longest waits, the reason for a failure.
 
 use std::backtrace::Backtrace;
 use std::cmp::Reverse;

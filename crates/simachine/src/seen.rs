@@ -1,5 +1,4 @@
-//! Records whether plain accesses are visible (`plain.rs` detects this), and describes source
-//! locations.
+//! Records whether plain accesses are visible (see `plain.rs`), and describes source locations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,7 @@
 //! Thread-locals of simulated threads.
 //!
-//! As in the standard library, a thread-local is initialized at its first use and destroyed when
-//! the thread ends. A thread-local without a destructor stays usable. Outside a simulation, the OS
-//! thread owns the thread-locals.
+//! As in the standard library, a thread-local without a destructor stays usable while others are
+//! destroyed. Outside a simulation, the OS thread owns the thread-locals.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -35,9 +34,8 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
-/// Returns the index of a key. The first use of the key assigns it. No task can be suspended
-/// between the check and the assignment, because this function is never compiled into an
-/// instrumented crate.
+/// Returns the index of a key, which its first use assigns. No task can be suspended in between,
+/// because this function is never compiled into an instrumented crate.
 #[inline(never)]
 fn placed(place: &AtomicUsize) -> usize {
     if place.load(Ordering::Relaxed) == 0 {
@@ -52,20 +50,12 @@ impl<T: 'static> LocalKey<T> {
         Self { init, place: AtomicUsize::new(0) }
     }
 
-    /// Calls `f` with this thread's value.
-    ///
-    /// # Panics
-    ///
-    /// If the value has been destroyed.
+    /// Calls `f` with this thread's value. Panics if the value has been destroyed.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.try_with(f).expect("a thread-local that has been destroyed")
     }
 
-    /// Calls `f` with this thread's value.
-    ///
-    /// # Errors
-    ///
-    /// If the value has been destroyed.
+    /// Calls `f` with this thread's value, unless the value has been destroyed.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let place = placed(&self.place);
         let has_destructor = std::mem::needs_drop::<T>();
@@ -78,8 +68,8 @@ impl<T: 'static> LocalKey<T> {
             _ => Ok(std::ptr::null()),
         })?;
         let value = if found.is_null() { self.make(place, has_destructor) } else { found };
-        // SAFETY: the value is boxed, has this key's type, and is dropped only at the end of this
-        // thread.
+        // SAFETY: the value is boxed, has this key's type, and is dropped only when this thread
+        // ends.
         Ok(f(unsafe { &*value }))
     }
 
@@ -87,9 +77,7 @@ impl<T: 'static> LocalKey<T> {
     fn make(&self, place: usize, has_destructor: bool) -> *const T {
         let made = Cell::new(Some(Box::new((self.init)()) as Box<dyn Any>));
         with_slots(|slots, _| {
-            while slots.len() <= place {
-                slots.push(Slot::Unmade);
-            }
+            slots.resize_with(slots.len().max(place + 1), || Slot::Unmade);
             let value = made.take().expect("called once");
             let at = std::ptr::from_ref::<dyn Any>(&*value).cast();
             slots[place] = Slot::Made { value, has_destructor };
@@ -131,17 +119,13 @@ pub fn destroy_all() {
     with(|e| e.task().locals_are_gone = true);
     loop {
         let value = with_slots(|slots, _| {
-            let due = slots
-                .iter_mut()
-                .find(|slot| matches!(slot, Slot::Made { has_destructor: true, .. }))?;
-            match std::mem::replace(due, Slot::Destroyed) {
-                Slot::Made { value, .. } => Some(value),
-                _ => None,
-            }
+            let is_due = |slot: &&mut Slot| matches!(slot, Slot::Made { has_destructor: true, .. });
+            let due = slots.iter_mut().find(is_due)?;
+            Some(std::mem::replace(due, Slot::Destroyed))
         });
-        match value {
-            Some(value) => drop(value),
-            None => return,
+        if value.is_none() {
+            return;
         }
+        drop(value);
     }
 }

@@ -9,16 +9,13 @@
 //! that runs a thread of this process, for 11 to 20 µs on a virtual machine.
 //!
 //! If the system call is missing or rejected, both are full fences, as in a model. If the kernel
-//! rejects it *after* the registration succeeded, for example because the process entered a sandbox
-//! late, earlier calls to `light` were not fences. The process then aborts, with a line on stderr.
+//! rejects it *after* the registration in [`init`], for example because the process entered a
+//! sandbox late, earlier calls to `light` were not fences. The process then aborts.
 
 use crate::atomic::{Ordering, fence};
 
-/// Orders this thread's earlier stores before its later loads, as seen across a [`heavy`].
-///
-/// # Blocking
-///
-/// Never blocks. It is a compiler barrier if `membarrier` works, otherwise a full fence.
+/// Orders this thread's earlier stores before its later loads, as seen across a [`heavy`]. Never
+/// blocks.
 #[inline(always)]
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
@@ -37,9 +34,6 @@ pub fn light() {
 /// # Blocking
 ///
 /// Blocks for microseconds, in a system call that interrupts the other CPUs.
-///
-/// Aborts the process if the kernel rejects the system call after it accepted the registration in
-/// [`init`].
 pub fn heavy() {
     // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a
     // thread's `light` comes before its interrupt, its stores are visible to our loads below. If it
@@ -68,10 +62,8 @@ pub fn heavy_quiet() -> bool {
     true
 }
 
-/// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
-///
-/// Call it before [`heavy`]. Earlier calls to `light` are full fences, so a protocol may already be
-/// running.
+/// Registers this process for expedited membarriers, before the first [`heavy`]. Returns `true` if
+/// [`light`] is now free. Earlier calls to `light` are full fences.
 pub fn init() -> bool {
     // Registers the fork handlers, so that a thread that forks waits for the registration below.
     crate::fork::Process::this();

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use crate::thread;
 
-/// The number of yields before a sleep. This is a guess: about the number of threads that share a
-/// CPU.
+/// The number of yields before a sleep. A guess: the threads that share a CPU.
 const NR_YIELDS: u32 = 32;
 /// The duration of one sleep. It is about the cost of a wake-up, which the sleep replaces.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that needs a few more steps and does not wake the waiter.
-///
-/// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
+/// A wait for another thread that needs a few more steps and does not wake the waiter. It first
+/// yields the CPU, and then sleeps for short times, because a real-time thread that only yielded
 /// could keep a thread of lower priority off the CPU forever.
 #[derive(Debug, Default)]
 pub struct Backoff {
@@ -25,10 +23,6 @@ impl Backoff {
         Self { nr_pauses: 0 }
     }
 
-    /// Lets a little time pass before the next check.
-    ///
-    /// # Blocking
-    ///
     /// Blocks for at most 50 µs plus scheduling latency.
     pub fn pause(&mut self) {
         self.nr_pauses = self.nr_pauses.saturating_add(1);
@@ -48,8 +42,7 @@ mod tests {
     use crate::cpu;
 
     /// Both threads are on one CPU. The low-priority thread runs while the other one sleeps.
-    /// Otherwise it would run only when the kernel throttles real-time threads, after millions of
-    /// pauses.
+    /// Otherwise it would run only when the kernel throttles the other, after millions of pauses.
     #[test]
     fn real_time_waiter_yields_to_an_ordinary_thread() {
         let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -43,8 +43,7 @@ impl<T: ?Sized> UnsafeCell<T> {
 /// Holds a constant value in memory that another thread may free while a reference still exists.
 ///
 /// An example is a method whose last step gives up its own object. A `&T` argument asserts that its
-/// memory stays valid until the function returns, except for the memory of cells, which include
-/// atomics.
+/// memory stays valid until the function returns, except for that of cells and atomics.
 #[repr(transparent)]
 pub struct Fixed<T>(core::cell::UnsafeCell<T>);
 

@@ -5,9 +5,9 @@
 //! copy's grace periods. Nothing fails at once, so the second copy to be used writes a line on
 //! stderr.
 //!
-//! Each copy has a word that is set once the copy is in use, and an ELF note with the distance to
-//! that word. The loader lists all loaded files, and the headers of a file lead to its notes. No
-//! symbol is looked up, because a program does not export the symbols of its static libraries.
+//! Each copy has a word, and an ELF note with the distance to that word. The loader lists all
+//! loaded files, and the headers of a file lead to its notes. No symbol is looked up, because a
+//! program does not export the symbols of its static libraries.
 //!
 //! ```text
 //! copy, at its first use:  own word = USED;  for each other word that is not UNUSED:
@@ -66,17 +66,12 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. If another copy is in use and no copy has reported that, writes a line
-/// on stderr.
-///
-/// # Blocking
-///
-/// Blocks while another thread opens or closes a library.
+/// Marks this copy as used, and reports another one. Blocks while a thread opens or closes a
+/// library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
-    // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
-    // no model shows this.
+    // the other's word. The copy whose fence comes second finds the mark. No model has two copies.
     fence(Ordering::SeqCst);
     let Copies { here, there } = Copies::find();
     if let Some(there) = there {
@@ -197,8 +192,7 @@ unsafe fn notes(start: *const u8, len: usize) -> impl Iterator<Item = *const Not
             let head = unsafe { note.cast::<Head>().read_unaligned() };
             let padded = |len: u32| (len as usize).next_multiple_of(4);
             at += size_of::<Head>() + padded(head.name_len) + padded(head.content_len);
-            // SAFETY: (1), and the sizes in the head, which is read first, show that the note ends
-            // within the bytes.
+            // SAFETY: (1), and the sizes in the head show that the note ends within the bytes.
             if at <= len && head == HEAD && unsafe { note.read_unaligned() }.name == NAME {
                 return Some(note);
             }

@@ -57,8 +57,7 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// Returns the system's error. The call fails if the machine has more than 1024 CPUs, because the
-/// mask is too small.
+/// Returns the system's error, for example if the machine has more than 1024 CPUs.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -76,8 +75,8 @@ fn cpus_in(mask: Mask) -> CpuSet {
 ///
 /// # Errors
 ///
-/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise returns the
-/// system's error, for example if none of the CPUs is online or the thread does not exist.
+/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023, or the system's error,
+/// for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
@@ -103,11 +102,10 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 /// Returns the machine of this process: the one that was passed to [`set_topology`], otherwise the
 /// detected one. In a simulation, returns the simulated one.
 ///
-/// The first detection that has to ignore a fault of the machine writes one line on stderr.
-///
 /// # Errors
 ///
-/// Returns the same errors as [`Topology::detect`].
+/// Returns the same errors as [`Topology::detect`]. The first detection that has to ignore a fault
+/// of the machine writes one line on stderr.
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
@@ -141,8 +139,7 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 #[cfg(feature = "machine")]
 static GIVEN: SetOnce<Option<Topology>> = SetOnce::new();
 
-/// Returns the machine that the program has set. If there is none, [`set_topology`] fails from now
-/// on.
+/// Returns the machine that the program has set. From now on, [`set_topology`] fails.
 #[cfg(feature = "machine")]
 fn given() -> Option<&'static Topology> {
     if GIVEN.get().is_none() {
@@ -155,8 +152,7 @@ fn given() -> Option<&'static Topology> {
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has a machine, set by this function or by
-/// [`topology()`].
+/// Returns `machine` if this function or [`topology()`] has determined the machine already.
 #[cfg(feature = "machine")]
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     let known = GIVEN.set(Some(machine));
@@ -264,8 +260,7 @@ mod real {
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
-        // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
-        // moves.
+        // SAFETY: (1). The load is volatile, because the kernel changes the word.
         unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
     }
 

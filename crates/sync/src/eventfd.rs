@@ -17,10 +17,9 @@ use crate::fault;
 /// The number of different tags, which are the real-time signals from 33 on.
 const NR_TAGS: u32 = 32;
 
-/// An eventfd, which is readable from the first wake until it is cleared.
-///
-/// It is non-blocking and closed on exec, and does not exist in models. If the program closes the
-/// descriptor, the eventfd is *lost*: it does not affect a file that reuses the number.
+/// An eventfd, which is readable from the first wake until it is cleared. It does not exist in
+/// models. If the program closes the descriptor, the eventfd is *lost*: it does not affect a file
+/// that reuses the number.
 #[derive(Debug)]
 pub struct EventFd {
     fd: ManuallyDrop<OwnedFd>,
@@ -56,28 +55,21 @@ impl EventFd {
         tag_of(&self.fd) != self.tag
     }
 
-    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. Makes two system calls.
+    /// Makes the eventfd readable, and wakes its waiters. Returns `false` if it is lost. Like
+    /// [`clear`](Self::clear), makes two system calls and never blocks.
     pub fn wake(&self) -> bool {
         if self.is_lost() {
             return false;
         }
         let one = 1_u64;
-        // If the call fails, the count is at its maximum of 2^64 - 2, so the eventfd is readable, as
-        // required; or another thread has just closed it.
+        // If the call fails, the count is at its maximum of 2^64 - 2, so the eventfd is readable,
+        // as required; or another thread has just closed it.
         // SAFETY: the call reads `one`, which outlives it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }
 
-    /// Makes the eventfd unreadable again. Returns `true` if it was readable.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. Makes two system calls.
+    /// Makes the eventfd unreadable again. Returns `true` if it was readable. Never blocks.
     pub fn clear(&self) -> bool {
         if self.is_lost() {
             return false;

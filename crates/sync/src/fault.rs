@@ -8,8 +8,7 @@
 pub enum Point {
     /// Starting a thread: `EAGAIN`.
     Thread,
-    /// The registration for expedited membarriers, and each membarrier that waits for a grace period
-    /// of the kernel.
+    /// The registration for expedited membarriers, and each membarrier that is not expedited.
     Membarrier,
     /// Creating an eventfd: `EMFILE`.
     Eventfd,

@@ -14,8 +14,7 @@
 //! would continue to serve queues, pages and domains of the parent. The child therefore exits with
 //! a line on stderr and the status [`CAME_BACK`] ([`end_child`]).
 //!
-//! Handlers run in the C library's `fork`. They do not run for the bare system call or for
-//! `posix_spawn`, whose child only calls `exec`.
+//! Handlers run in the C library's `fork`, but not for the bare system call or `posix_spawn`.
 
 // These are not the model's atomics, because no model forks.
 use std::{
@@ -32,8 +31,7 @@ pub struct Handler {
     /// Called by the thread that is about to fork, while other threads run and no lock is held.
     /// Initializes the module's once-initialized values, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Acquires the locks that the child
-    /// needs.
+    /// Called by the same thread after every handler has settled. Acquires the child's locks.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
     pub child: fn(),
@@ -91,8 +89,7 @@ pub fn is_child() -> bool {
 /// The exit status of a child that returned from foreign code to a thread of the library.
 pub const CAME_BACK: i32 = 1;
 
-/// Ends a child that returned from foreign code to a thread that serves its parent. Runs no exit
-/// handlers.
+/// Ends a child that returned from foreign code to a thread of its parent. Runs no exit handlers.
 #[cold]
 pub fn end_child() -> ! {
     #[cfg(any(loom, shuttle))]
@@ -290,8 +287,7 @@ mod backend {
     /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers. A
     /// child does not wait for a thread of its parent.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
-    /// The handlers, filled from the front. The array is larger than the number of modules that
-    /// register one.
+    /// The handlers, filled from the front. Fewer modules than this register one.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
     /// The locks that the forking thread holds. Only one thread forks at a time, because `before`
@@ -325,8 +321,7 @@ mod backend {
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
-            // SAFETY: functions live as long as the process, and `extern "C"` functions do not
-            // unwind.
+            // SAFETY: the functions live as long as the process, and do not unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
             // This fails only if memory is exhausted. Forks are then not detected.
             debug_assert_eq!(refused, 0);
@@ -358,8 +353,7 @@ mod backend {
 
     fn handlers() -> impl Iterator<Item = &'static Handler> {
         HANDLERS.iter().filter_map(|place| {
-            // SAFETY: the pointer is null or is the argument of `register`, which lives as long as
-            // the process.
+            // SAFETY: the pointer is null or is the argument of `register`, a static.
             unsafe { place.load(Ordering::Acquire).as_ref() }
         })
     }

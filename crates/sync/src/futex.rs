@@ -33,8 +33,7 @@ impl Key {
     }
 }
 
-/// Declares a word to sleep on. The kernel compares the 32 bits at the word's address, which are
-/// the low ones on little-endian machines.
+/// Declares a word to sleep on. The kernel compares the 32 bits at its address, the low ones.
 macro_rules! futex {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
@@ -64,22 +63,16 @@ macro_rules! futex {
                 Key(self.waiters.key((&raw const self.word).cast()))
             }
 
-            /// Sleeps while the low 32 bits of the word equal those of `expected`. May return
+            /// Sleeps while the low 32 bits equal those of `expected`, until woken. May return
             /// early.
-            ///
-            /// # Blocking
-            ///
-            /// Blocks until the key is woken, or forever.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);
             }
 
-            /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`. Never times out in a
-            /// model.
-            ///
-            /// A short timeout is punctual: while the thread sleeps, its timer slack, which is 50
-            /// us by default, is set to 1 ns. This costs three system calls of about 0.1 us each.
+            /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`, which never ends in a
+            /// model. A short timeout sets the thread's timer slack to 1 ns while it sleeps. This
+            /// costs three system calls of about 0.1 us each.
             #[cfg_attr(sim, track_caller)]
             pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
                 self.sleep(expected, Some(timeout));
@@ -131,8 +124,7 @@ mod backend {
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
 
-    // SAFETY: a key is an address by which the kernel finds sleepers. Nothing is read or written
-    // through it.
+    // SAFETY: a key is an address by which the kernel finds sleepers. It is never dereferenced.
     unsafe impl Send for Key {}
     // SAFETY: as above.
     unsafe impl Sync for Key {}
@@ -182,8 +174,7 @@ mod backend {
     }
 }
 
-/// Sleeps while the word is `expected`, for at most `timeout`. Returns the result of the system
-/// call.
+/// Sleeps while the word is `expected`, for at most `timeout`. Returns the system call's result.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn sleep_on(
     word: *const u32,
@@ -194,8 +185,7 @@ pub(crate) fn sleep_on(
     let timeout = timeout.map(crate::time::timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let operation = libc::FUTEX_WAIT | flags;
-    // SAFETY: the kernel checks whether the word is readable. `timeout` points to a timespec on
-    // this stack, or is null.
+    // SAFETY: the kernel checks whether the word is readable. `timeout` is on this stack, or null.
     unsafe { libc::syscall(libc::SYS_futex, word, operation, expected, timeout) }
 }
 
@@ -218,26 +208,15 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
-    /// The sleepers. The reference count is the model's, so that a model detects a word that is
-    /// never freed.
+    /// The kernel's side of a futex. A model detects, by its own reference count, a word that
+    /// leaks.
     #[derive(Clone, Debug)]
-    struct Sleepers {
+    pub struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex, which compares and starts the sleep in one atomic step.
-    #[derive(Debug)]
-    pub struct Waiters(Sleepers);
-
-    #[derive(Clone, Debug)]
-    pub struct Key(Sleepers);
-
-    impl std::ops::Deref for Sleepers {
-        type Target = (Mutex<()>, Condvar);
-        fn deref(&self) -> &Self::Target {
-            &self.shared
-        }
-    }
+    pub use Sleepers as Key;
+    pub use Sleepers as Waiters;
 
     impl Drop for Sleepers {
         fn drop(&mut self) {
@@ -248,16 +227,16 @@ mod model {
         }
     }
 
-    impl Waiters {
+    impl Sleepers {
         pub fn new() -> Self {
-            let sleepers = Arc::new((Mutex::new(()), Condvar::new()));
-            Self(Sleepers { shared: ManuallyDrop::new(sleepers) })
+            Self { shared: ManuallyDrop::new(Arc::new((Mutex::new(()), Condvar::new()))) }
         }
 
         pub fn key(&self, _word: *const u32) -> Key {
-            Key(self.0.clone())
+            self.clone()
         }
 
+        /// Compares the word and starts the sleep in one atomic step.
         pub fn wait(
             &self,
             _word: *const u32,
@@ -265,19 +244,19 @@ mod model {
             load: impl Fn() -> u32,
             _timeout: Option<Duration>,
         ) {
-            let guard = self.0.0.lock().unwrap();
+            let (lock, condition) = &**self.shared;
+            let guard = lock.lock().unwrap();
             if load() == expected {
-                drop(self.0.1.wait(guard).unwrap());
+                drop(condition.wait(guard).unwrap());
             }
         }
-    }
 
-    impl Key {
         pub fn wake(&self, count: u32) {
-            let _guard = self.0.0.lock().unwrap();
+            let (lock, condition) = &**self.shared;
+            let _guard = lock.lock().unwrap();
             match count {
-                1 => self.0.1.notify_one(),
-                _ => self.0.1.notify_all(),
+                1 => condition.notify_one(),
+                _ => condition.notify_all(),
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Hints for the CPU.
 
-/// Hints to the CPU that this is a spin loop. Yields in a model, because a model's loop would
-/// otherwise never end.
+/// Hints to the CPU that this is a spin loop. Yields in a model, so that the loop ends.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(sim)]
@@ -27,10 +26,8 @@ pub fn spin_until(nr_spins: u32, mut done: impl FnMut() -> bool) -> bool {
     done()
 }
 
-/// Prefetches the cache line at `line` for a write. Any address is valid.
-///
-/// A store to a line of another CPU does not wait for the line, but the next locked instruction
-/// does.
+/// Prefetches the cache line at `line` for a write. Any address is valid. A store to a line of
+/// another CPU does not wait for the line, but the next locked instruction does.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {

@@ -5,8 +5,7 @@ use std::{
     num::{NonZeroU32, NonZeroU64},
 };
 
-/// The value of [`SEAT`] if this thread has released its number, or requested one while its
-/// thread-locals were being destroyed.
+/// The value of [`SEAT`] while this thread's thread-locals are being destroyed.
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
@@ -16,10 +15,8 @@ crate::thread_local! {
     static SEAT: Cell<u32> = Cell::new(0)
 }
 
-/// Returns a number that no other thread of this process has, had or will have.
-///
-/// Costs a load after the thread's first call. The kernel's number,
-/// [`thread::current`](crate::thread::current), may be reused by a later thread.
+/// Returns a number that no other thread of this process has, had or will have, unlike
+/// [`thread::current`](crate::thread::current). Costs a load after the thread's first call.
 #[inline]
 pub fn mine() -> NonZeroU64 {
     MINE.with(|mine| NonZeroU64::new(mine.get()).unwrap_or_else(|| first(mine)))

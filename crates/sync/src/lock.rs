@@ -1,8 +1,7 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds. Code that calls foreign code asserts that no
-//! lock is held ([`assert_none_held`]), and the allocator of a test detects allocations while a
-//! lock is held ([`is_any_held`]).
+//! A debug build counts the locks that a thread holds. Code that calls foreign code asserts that
+//! there are none ([`assert_none_held`]), and so does the allocator of a test ([`is_any_held`]).
 
 use std::{
     cell::Cell,
@@ -20,12 +19,7 @@ use shuttle::sync as backend;
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::sync as backend;
 
-/// A mutual-exclusion lock. It stays usable after its holder panics.
-///
-/// # Blocking
-///
-/// [`lock`](Self::lock) blocks while another thread holds the lock. Signal handlers must not call
-/// it.
+/// A mutual-exclusion lock, usable after its holder panics. Signal handlers must not acquire it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(backend::Mutex<T>);
 
@@ -43,8 +37,7 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]. Always returns `false` in a release build and
-/// in a model.
+/// Returns `true` if this thread holds a [`Mutex`], but never in a release build or a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     COUNTS && NR_HELD.get() > 0
@@ -86,7 +79,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Acquires the lock.
+    /// Acquires the lock. Blocks while another thread holds it.
     #[inline]
     #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {

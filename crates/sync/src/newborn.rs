@@ -6,12 +6,10 @@
 //! | I/O priority | that of the process's first thread, as set by ionice |
 //! | floating-point modes | the defaults, because compiled code relies on them |
 //!
-//! Only the first thread can read its slack and policy, so [`RECORD`] makes the loader call
-//! [`record`], which reads both, when the library is loaded. If another thread loads it, by
-//! `dlopen`, the system's defaults are used instead. If the system rejects a setting, the thread
-//! keeps the value of the starting thread.
-//!
-//! A thread that has nothing to reset makes four system calls, which only read settings.
+//! Only the first thread can read its slack and policy, so the loader calls [`record`] when the
+//! library is loaded. If another thread loads it, by `dlopen`, the system's defaults are used
+//! instead. If the system rejects a setting, the thread keeps the value of the starting thread. A
+//! thread that has nothing to reset makes four system calls.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -47,12 +45,10 @@ extern "C" fn record() {
     }
 }
 
-/// Resets the settings of this thread, which has just started. `first` is the ID of the process's
-/// first thread.
+/// Resets the settings of this new thread. `first` is the ID of the process's first thread.
 pub(crate) fn reset(first: libc::pid_t) {
     reset_arithmetic();
-    // Prevents the linker from dropping `RECORD` from a static library, because nothing else refers
-    // to it.
+    // Prevents the linker from dropping `RECORD`: nothing else refers to it.
     #[cfg(not(miri))]
     std::hint::black_box(&RECORD);
     let wanted = SLACK_NS.load(Relaxed);
@@ -114,8 +110,7 @@ impl MemoryPolicy {
 /// `IOPRIO_WHO_PROCESS`: the number in the I/O priority calls is a thread ID.
 const OF_THREAD: libc::c_int = 1;
 
-/// Returns the I/O priority and class of `thread` (0 is this one), or a negative number if the call
-/// fails.
+/// Returns the I/O priority and class of `thread` (0 is this one), or a negative number.
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
     // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };

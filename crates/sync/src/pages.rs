@@ -28,13 +28,11 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     len != 0 && unsafe { libc::madvise(first, len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// The size in bytes of the stack that is in use below a frame: the red zone, and the frames of the
-/// functions that this module calls.
+/// The stack in use below a frame, in bytes: the red zone, and the frames of called functions.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
-/// Returns the unused pages of this thread's stack to the system. The process's first thread must
-/// not call it.
+/// Returns the unused pages of this thread's stack, which is not the first one, to the system.
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {
@@ -70,8 +68,7 @@ fn this_stack() -> Option<Range<*mut u8>> {
     }
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: if the first call succeeds, it initializes the attributes; the last call destroys
-    // them.
+    // SAFETY: the first call initializes the attributes if it succeeds; the last one destroys them.
     let refused = unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;

@@ -11,32 +11,21 @@ pub fn id() -> u32 {
 }
 
 /// Returns the time at which the process `pid` started, in clock ticks since boot, or `None` if it
-/// does not exist. Together with the ID, which may be reused, the time identifies a process.
-///
-/// # Blocking
-///
-/// Reads a file of procfs.
+/// does not exist. Together with the ID, which may be reused, the time identifies a process. Reads
+/// a file of procfs.
 #[cfg(feature = "processes")]
 pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as shown by `ps`. Returns `None` if it does not exist.
-///
-/// # Blocking
-///
-/// Reads a file of procfs.
+/// Returns the name of the process `pid`, as shown by `ps`, if it exists. Reads a file of procfs.
 #[cfg(feature = "processes")]
 pub fn name(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the user that owns the process `pid`. Returns `None` if there is no such process.
-///
-/// # Blocking
-///
-/// Makes a system call on a file of procfs.
+/// Returns the user that owns the process `pid`, if it exists. Makes one system call.
 #[cfg(feature = "processes")]
 pub fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -49,15 +38,12 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes the process call `run` when it returns from `main` or calls `exit`, but not when it is
-/// killed.
-///
-/// `run` is also called in a forked child that ends in one of these ways. Other threads may still
-/// be running at that point.
+/// Makes the process, and its forked children, call `run` when they return from `main` or call
+/// `exit`, but not when they are killed. Other threads may still be running at that point.
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `OutOfMemory`, if the function cannot be registered.
+/// Returns `OutOfMemory` if the function cannot be registered.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
@@ -67,19 +53,13 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// Writes the line `afterwork: {why}` on stderr and aborts the process.
 ///
 /// Use it in a state in which continuing and unwinding would both corrupt memory. It does not
-/// allocate or lock. If several threads call it, only the first one writes its line.
-///
-/// # Blocking
-///
-/// Blocks while stderr does.
+/// allocate or lock, but blocks while stderr does. Only the first caller writes its line.
 #[cold]
 pub fn die(why: &str) -> ! {
-    /// The process, and the thread that is ending it. A child of `fork` inherits its parent's
-    /// value.
+    /// The process, and the thread that is ending it. A child of `fork` inherits the value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
     let here = u64::from(id()) << 32 | u64::from(crate::thread::current().0);
-    // Both ends are this exchange: a later thread finds the first one and sleeps until the process
-    // ends.
+    // Both ends are this exchange: a later thread finds the first one, and sleeps.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
@@ -91,17 +71,12 @@ pub fn die(why: &str) -> ! {
     std::process::abort()
 }
 
-/// Writes the line `afterwork: {why}` on stderr.
-///
-/// # Blocking
-///
-/// The same as [`die`].
+/// Writes the line `afterwork: {why}` on stderr. Blocks while stderr does.
 pub fn write_line(why: &str) {
     // A single call, so that lines of several threads are not mixed.
     let parts = ["afterwork: ", why, "\n"]
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: the call reads the three parts. A failure is ignored, because there is nowhere to
-    // report it.
+    // SAFETY: the call reads the three parts. There is nowhere to report a failure.
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 

@@ -5,8 +5,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-/// The shortest span for which the slack is not changed. The default slack is at most a hundredth
-/// of such a span.
+/// The shortest span for which the slack is not changed: 100 times the default slack.
 const LONG: Duration = Duration::from_millis(5);
 
 /// The minimum slack. Setting zero would select the default.
@@ -20,10 +19,8 @@ pub(crate) struct Punctual {
 }
 
 impl Punctual {
-    /// Sets the minimum slack if the current one would matter for a sleep of `span`.
-    ///
-    /// Returns `None` if the slack does not matter, if the kernel rejects the change, or on a
-    /// real-time thread, which has no slack.
+    /// Sets the minimum slack for a sleep of `span`. Returns `None` if the slack does not matter,
+    /// if the kernel rejects the change, or on a real-time thread, which has no slack.
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;
@@ -35,16 +32,14 @@ impl Punctual {
 
 impl Drop for Punctual {
     fn drop(&mut self) {
-        // If the kernel rejects this value, which it accepted before, the thread keeps the minimum
-        // slack.
+        // If the kernel rejects its earlier value, the thread keeps the minimum slack.
         set_slack(self.slack_ns);
     }
 }
 
 // The C library's `prctl` would truncate the slack to 32 bits.
 
-/// Returns this thread's slack, which is 0 for a real-time thread. Returns `None` if the kernel
-/// does not report it.
+/// Returns this thread's slack, if the kernel reports it. A real-time thread has 0.
 pub(crate) fn slack_ns() -> Option<u64> {
     // SAFETY: the call only returns a number.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };

@@ -5,8 +5,7 @@
 pub struct Area {
     /// The offset from the thread pointer, the same in all threads.
     pub offset: isize,
-    /// `__rseq_size`: the number of bytes that kernel and C library use, or 32 in glibc 2.35 to
-    /// 2.39, where it means 20.
+    /// `__rseq_size`: the bytes in use. In glibc 2.35 to 2.39 it is 32, which means 20.
     pub size: u32,
 }
 

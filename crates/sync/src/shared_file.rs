@@ -6,8 +6,7 @@
 //! truncated, the kernel returns an error.
 //!
 //! A program that becomes a daemon may close all descriptors that it did not open itself, and reuse
-//! their numbers. The writer therefore compares the inode before each use of the descriptor, and
-//! before closing it.
+//! their numbers. The writer therefore compares the inode before it uses or closes the descriptor.
 //!
 //! The writer keeps the file locked, so that other processes detect a stale file.
 
@@ -26,11 +25,15 @@ use std::{
 
 use crate::fault;
 
-/// The futex is within this many bytes of the file's start. This is the kernel's smallest page
-/// size.
+/// The futex is in the first page. This is the kernel's smallest page size.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.
+///
+/// # Errors
+///
+/// Unless a method states more, its error is the system's. The methods that use the descriptor also
+/// fail if the program has closed it.
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
@@ -78,7 +81,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns `AlreadyExists` if the path exists, even as a symbolic link, or the system's error.
+    /// Returns `AlreadyExists` if the path exists, even as a symbolic link.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -100,7 +103,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the path is a symbolic link or not a regular file, or the system's error.
+    /// Returns an error if the path is a symbolic link or not a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe waits for its other end.
@@ -134,19 +137,11 @@ impl SharedFile {
     /// Locks the file until this value is dropped or the process ends. Returns `false` if another
     /// process has the lock. A child of `fork` shares it until it [closes](Self::close_in_child)
     /// the file.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn lock(&self) -> io::Result<bool> {
         self.flock(libc::LOCK_EX | libc::LOCK_NB)
     }
 
     /// Returns `true` if a living process holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn is_locked(&self) -> io::Result<bool> {
         if !self.flock(libc::LOCK_SH | libc::LOCK_NB)? {
             return Ok(true);
@@ -202,37 +197,17 @@ impl SharedFile {
     }
 
     /// Removes the file `path`. Processes that have opened it can still use it.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn remove(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
 
     /// Returns the current length of the file.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 
-    /// Returns `true` if the file is empty at present.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
-    pub fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
     /// Returns the user that owns the file, and its permission bits.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
         let metadata = self.metadata()?;
         Ok((metadata.uid(), metadata.mode() & 0o7777))
@@ -244,10 +219,6 @@ impl SharedFile {
     }
 
     /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut nr_read = 0;
         while nr_read < buffer.len() {
@@ -262,21 +233,12 @@ impl SharedFile {
     }
 
     /// Writes all of `bytes` at `offset`. The file grows if needed.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error, for example if there is no space left or the size limit is
-    /// exceeded.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
     }
 
     /// Sets the length of the file.
-    ///
-    /// # Errors
-    ///
-    /// Returns the system's error.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.set_len(len))
@@ -286,8 +248,7 @@ impl SharedFile {
     ///
     /// # Blocking
     ///
-    /// Blocks until a process notifies the futex at `offset`, for at most `timeout`. May return
-    /// early.
+    /// Blocks until a process notifies the futex, for at most `timeout`. May return early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Notified {
         let result = crate::futex::sleep_on(self.word(offset), 0, expected, timeout);
         let gone = [libc::EFAULT, libc::EINVAL, libc::ENOSYS];
@@ -301,7 +262,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is too short, or the system's error of the write.
+    /// Returns an error if the file is too short.
     pub fn notify(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));

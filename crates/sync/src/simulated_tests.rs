@@ -49,8 +49,7 @@ fn in_threads(nr_threads: usize, body: impl Fn(usize) + Send + Sync + 'static) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Runs `body` on a thread on each CPU at the same time. Returns the time from the first start to
-/// the last end.
+/// Runs `body` on all CPUs at the same time. Returns the time from the first start to the last end.
 fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
     let nr_cpus = machine.topology.nr_cpus();
     let span = Arc::new([Plain::new(u64::MAX), Plain::new(0)]);
@@ -105,8 +104,7 @@ fn a_ping_pong_costs_two_transfers_each_way() {
     assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
 }
 
-/// An owner can add to a line from its arrival until the next request arrives, half a transfer
-/// later.
+/// An owner can add to a line until the next request arrives, half a transfer later.
 fn fetch_add_form() -> f64 {
     TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
 }
@@ -118,8 +116,7 @@ fn concurrent_additions_share_transfers() {
     }
 }
 
-/// This is the twin: a ledger that reserves a line at request time needs a transfer for each
-/// addition.
+/// Twin: a ledger that reserves a line at request time needs a transfer for each addition.
 #[test]
 fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     let mut naive = machine(2);
@@ -128,8 +125,7 @@ fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     assert!(each > 3.0 * fetch_add_form(), "the twin looks like the original: {each:.1} ns");
 }
 
-/// For any number of CPUs, one exchange completes every two transfers: one to read, and one to
-/// write.
+/// One exchange completes every two transfers: one to read, and one to write.
 #[test]
 fn a_loop_of_exchanges_does_not_collapse() {
     let nr_added = 300;
@@ -144,8 +140,7 @@ fn a_loop_of_exchanges_does_not_collapse() {
     }
 }
 
-/// For a fair lock with a fixed service time and random arrivals, the mean wait is rho * D / (2 *
-/// (1 - rho)).
+/// With a fixed service time and random arrivals, the mean wait is rho * D / (2 * (1 - rho)).
 #[test]
 fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
@@ -233,8 +228,7 @@ fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
     assert_eq!(DROPS.get(), 6);
 }
 
-/// With more threads than CPUs, each thread gets its share, sleeps end on time, and timed waits
-/// time out.
+/// With more threads than CPUs, each thread gets its share, and sleeps and timed waits end on time.
 #[test]
 fn threads_share_a_cpu_and_sleeps_end_on_time() {
     run(machine(1), || {
@@ -350,8 +344,7 @@ fn plain_access_pays_only_for_a_moving_cache_line() {
         });
         other.unwrap().join().unwrap();
         assert_eq!(took_ps(&|| __tsan_read8(at())), costs.llc_dirty);
-        // The first call of `load` costs nothing, because it counts as the instruction of the load
-        // above.
+        // The first call of `load` counts as the instruction of the load above.
         let load = || {
             // SAFETY: the word is never freed.
             unsafe { __tsan_atomic64_load(WORD.0.as_ptr(), 0) };

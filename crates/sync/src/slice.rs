@@ -2,13 +2,12 @@
 //!
 //! If a thread is preempted in a critical section, the threads that need the section wait for a
 //! time slice or longer. Linux 7.0 and later can let such a thread run for a few microseconds more,
-//! so that it leaves the section first. The thread must have enabled this, and it must request it
-//! in each section.
+//! if the thread has enabled this and requests it in each section.
 //!
 //! # Protocol
 //!
-//! The field `slice_ctrl` of the thread's `struct rseq` has the bytes `request` and `granted`. Only
-//! the thread, and the kernel when it interrupts the thread, access them:
+//! The field `slice_ctrl` of the thread's `struct rseq` has two bytes, which only the thread, and
+//! the kernel when it interrupts the thread, access:
 //!
 //! | `request` | `granted` | state | next transition |
 //! |---|---|---|---|
@@ -22,13 +21,9 @@
 //! A thread must not wait, or leave its outermost section, with `request` set. The kernel would
 //! extend the time slice of a thread that delays no other thread.
 //!
-//! # Threads
-//!
 //! [`turn_on`] enables extensions for its caller. The threads that this crate starts afterwards
-//! enable them at their start. The library does not change other threads: the kernel ignores their
-//! requests, unless the program has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
-//!
-//! A model, the simulated machine and Miri have no extensions.
+//! enable them at their start. The kernel ignores the requests of other threads, unless the program
+//! has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
 
 use std::{
     marker::PhantomData,
@@ -54,8 +49,8 @@ const PR_RSEQ_SLICE_EXTENSION_SET: libc::c_ulong = 2;
 const PR_RSEQ_SLICE_EXT_ENABLE: libc::c_ulong = 1;
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 
-/// The offset of `slice_ctrl` from the thread pointer, and the calls of the kernel for the calling
-/// thread. A test replaces them.
+/// The offset of `slice_ctrl` from the thread pointer, and the kernel's calls, which a test
+/// replaces.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Kernel {
@@ -73,10 +68,8 @@ pub struct Ctrl {
     pub granted: AtomicU8,
 }
 
-/// A critical section. It ends when this is dropped.
-///
-/// Declare it so that it begins after a lock is acquired, and is dropped after the lock is
-/// released. Without extensions it costs a load and a branch at each end.
+/// A critical section, until it is dropped. It begins after a lock is acquired, and ends after the
+/// lock is released. Without extensions it costs a load and a branch at each end.
 #[must_use]
 #[derive(Debug)]
 pub struct Section {
@@ -139,8 +132,7 @@ pub fn is_on() -> bool {
     KERNEL.get().is_some()
 }
 
-/// Makes sections request extensions from now on, if the kernel and the C library support them.
-/// Returns `true` if they do.
+/// Makes sections request extensions. Returns `false` if the kernel or the C library has none.
 pub fn turn_on() -> bool {
     is_on() || Area::find().and_then(Kernel::of).is_some_and(turn_on_with)
 }
@@ -155,8 +147,7 @@ pub fn turn_on_with(kernel: Kernel) -> bool {
     is_enabled
 }
 
-/// Enables extensions for this thread, if they are on. A thread that the kernel refuses runs
-/// without them.
+/// Enables extensions for this thread, if they are on and the kernel permits it.
 #[doc(hidden)]
 pub fn enable_thread() {
     if let Some(kernel) = KERNEL.get() {
@@ -206,8 +197,7 @@ impl Kernel {
         let is_nested = ctrl.is_inside();
         if !is_nested {
             ctrl.request.store(1, Ordering::Relaxed);
-            // The compiler keeps the section behind the store. The other end is an interrupt of
-            // this thread.
+            // The compiler keeps the section behind the store. The other end is an interrupt.
             compiler_fence(Ordering::SeqCst);
         }
         !is_nested
@@ -221,8 +211,7 @@ impl Kernel {
         // The compiler keeps the section before the store, as in `request`.
         compiler_fence(Ordering::SeqCst);
         ctrl.request.store(0, Ordering::Relaxed);
-        // If an interrupt comes before the store, the load finds its grant. If it comes after, it
-        // finds no request.
+        // An interrupt before the store leaves its grant to the load; a later one finds no request.
         compiler_fence(Ordering::SeqCst);
         if ctrl.granted.load(Ordering::Relaxed) != 0 {
             (self.slice_yield)();

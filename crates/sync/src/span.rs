@@ -1,8 +1,7 @@
 //! Measures time without counting pauses in which the process was stopped.
 //!
 //! A clock keeps running while a laptop is suspended, a process is stopped or a virtual machine is
-//! migrated. At most [`MOST`] counts between two readings, so a pause of any length counts as one
-//! second.
+//! migrated. At most [`MOST`] counts between two readings, so any pause counts as one second.
 
 use core::time::Duration;
 

@@ -18,10 +18,8 @@
 //!
 //! If an attribute cannot be read or set, the new thread keeps the starting thread's value.
 //!
-//! # In a child of `fork`
-//!
-//! In a child, the C library starts the threads, because the standard library acquires a lock to
-//! start one, which a thread of the parent may have held at the fork.
+//! In a child of `fork`, the C library starts the threads, because the standard library acquires a
+//! lock to start one, which a thread of the parent may have held at the fork.
 
 use std::{
     cell::Cell,
@@ -59,11 +57,7 @@ pub enum Handle {
     Bare(Bare),
 }
 
-/// Starts a thread.
-///
-/// # Errors
-///
-/// Returns an error if thread creation fails, or if the name contains a NUL.
+/// Starts a thread. Returns an error if that fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,
@@ -110,8 +104,7 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it has ended and its thread-locals have been destroyed. Otherwise
-    /// returns the handle.
+    /// Joins the thread if it has ended and its thread-locals have been destroyed.
     pub fn try_join(self) -> Result<(), Self> {
         // Miri does not support the call below, and tolerates detached threads.
         if cfg!(miri) {
@@ -248,13 +241,11 @@ impl Drop for Signals {
 }
 
 /// Records whether the first thread is starting a thread, and which signals it blocked before. The
-/// first thread blocks all signals during the start, so other threads cannot read its usual mask
-/// from procfs.
+/// first thread blocks all signals during the start, so procfs does not show its usual mask.
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has another
-    /// number.
+    /// A: the process whose first thread is starting a thread, or 0. A child has another number.
     process: AtomicU32,
 }
 
@@ -294,8 +285,7 @@ fn set_blocked(signals: Mask) -> Mask {
     before
 }
 
-/// Gives this thread the attributes of the first thread. `theirs` is the mask of the starting
-/// thread.
+/// Gives this thread the first thread's attributes. `theirs` is the mask of the starting thread.
 fn settle(cpus: Cpus, theirs: Mask) {
     let first = std::process::id();
     if cpus == Cpus::OfFirst {

@@ -14,8 +14,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always returns `false` in loom, which stops at the
-/// first panic.
+/// Returns `true` if this thread is unwinding, but not in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -65,10 +64,6 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 }
 
 /// Starts a thread like [`spawn`], with a stack of `stack_size` bytes. A model ignores the size.
-///
-/// # Errors
-///
-/// Returns the same errors as [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -77,12 +72,7 @@ pub fn spawn_sized(
     start(name, Cpus::OfFirst, stack_size, body).map(JoinHandle)
 }
 
-/// Starts a thread like [`spawn`], but on the CPUs of the caller. The thread never runs on other
-/// CPUs.
-///
-/// # Errors
-///
-/// Returns the same errors as [`spawn`].
+/// Starts a thread like [`spawn`], which from its start on runs only on the CPUs of the caller.
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -103,8 +93,8 @@ fn start(
     backend::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
-/// thread.
+/// Returns the stack size of this thread, or 2 MiB if this crate did not start it on a real
+/// machine.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -113,11 +103,7 @@ pub fn stack_size() -> usize {
 }
 
 /// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
-/// in a model.
-///
-/// # Blocking
-///
-/// Never blocks. Takes microseconds. Later function calls fault the pages in again.
+/// in a model. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
     #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
@@ -125,15 +111,11 @@ pub fn give_stack_back() {
     }
 }
 
-/// Returns `true` if this thread was started by [`spawn`].
-#[cfg(not(any(loom, shuttle, sim)))]
+/// Returns `true` if [`spawn`] started this thread on the real machine.
 pub(crate) fn is_ours() -> bool {
-    crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true)
-}
-
-/// Returns `false`, because a model does not fork.
-#[cfg(any(loom, shuttle, sim))]
-pub(crate) fn is_ours() -> bool {
+    #[cfg(not(any(loom, shuttle, sim)))]
+    return crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true);
+    #[cfg(any(loom, shuttle, sim))]
     false
 }
 
@@ -146,14 +128,11 @@ impl JoinHandle {
         false
     }
 
-    /// Joins the thread if it has ended, otherwise returns the handle.
-    ///
-    /// On success, the destructors of its thread-locals have run, which
-    /// [`is_finished`](Self::is_finished) does not guarantee. A model always returns the handle.
+    /// Joins the thread if it has ended and its thread-locals have been destroyed.
     ///
     /// # Errors
     ///
-    /// Returns the handle if the thread has not ended.
+    /// Otherwise returns the handle, as a model always does.
     pub fn try_join(self) -> Result<(), Self> {
         #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
@@ -185,7 +164,7 @@ pub fn sleep(span: std::time::Duration) {
     let _ = (span, yield_now());
 }
 
-/// Returns the kernel's number for this thread, or 0 in a model.
+/// Returns this thread's number.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
@@ -200,8 +179,7 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if the thread exists in this process or if that cannot be determined. In a model,
-/// returns `true` unless it is `ENDED`.
+/// Returns `false` if the thread does not exist in this process, like `ENDED` in a model.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;
@@ -219,8 +197,8 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `PermissionDenied` if the value is below the current one and the
-/// process lacks the permission.
+/// Returns `PermissionDenied` if the value is below the current one and the process lacks the
+/// permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -228,14 +206,12 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99). Does nothing in a model.
-///
-/// It then preempts every ordinary thread on its CPUs, without a time limit.
+/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99), which preempts every
+/// ordinary thread on its CPUs, without a time limit. Does nothing in a model.
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `PermissionDenied` if the process lacks the permission, or
-/// `InvalidInput` if the priority is out of range.
+/// Returns `PermissionDenied`, or `InvalidInput` if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     match !IS_REAL || policy::set(0, libc::SCHED_FIFO, priority.into()) {
         true => Ok(()),
@@ -243,9 +219,8 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
     }
 }
 
-/// Checks that this process may set the nice value `nice` for its threads.
-///
-/// To check a value below its current one, this thread sets the value and restores the old one.
+/// Checks that this process may set the nice value `nice` for its threads. To check a value below
+/// its current one, this thread sets the value and restores the old one.
 ///
 /// # Errors
 ///
@@ -269,8 +244,7 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
 /// starts while boosted have `SCHED_OTHER` and a nice value of 0. Returns `false`
 ///
 /// - if the process lacks the permission (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
-/// - if `RLIMIT_RTTIME` is finite, because the kernel would then kill a process that computes for a
-///   long time at such a priority;
+/// - if `RLIMIT_RTTIME` is finite, because the kernel kills a process that exceeds it;
 /// - in a model.
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
@@ -286,8 +260,7 @@ pub fn boost(thread: ThreadId) -> bool {
 ///
 /// # Blocking
 ///
-/// Blocks while another thread is inside a call of this function. `body` must not sleep, and must
-/// not call this function.
+/// Blocks while another thread is inside this function. `body` must not sleep or call it.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     let _named = hold_names();
@@ -300,8 +273,7 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
     NAMES.lock()
 }
 
-/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section in which the
-/// thread was boosted.
+/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the boosted section.
 pub fn unboost(thread: ThreadId) {
     if IS_REAL {
         policy::unboost(thread.0);
@@ -364,8 +336,7 @@ pub(crate) mod policy {
         }
     }
 
-    /// Returns the policy of `thread`, where 0 means this thread. Returns `None` if the thread does
-    /// not exist.
+    /// Returns the policy of `thread`, where 0 means this thread, if the thread exists.
     pub fn of(thread: u32) -> Option<libc::c_int> {
         // SAFETY: the call takes a number and accesses no memory of the caller. It is a direct
         // system call, because musl's wrapper always fails.
@@ -381,8 +352,7 @@ pub(crate) mod policy {
     }
 }
 
-/// Returns the name of a thread of this process. Returns `None` in a model, or if the thread does
-/// not exist.
+/// Returns the name of a thread of this process, if it exists. Returns `None` in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
@@ -434,7 +404,7 @@ impl ShortName {
 }
 
 /// Returns the state of a thread of this process, such as "running", or "asleep in futex_do_wait"
-/// if the kernel reports the function. Returns `None` in a model, or if the thread does not exist.
+/// if the kernel reports the function. Returns `None` like [`name`].
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());
@@ -457,9 +427,8 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// Declares a thread-local value, which a model keeps separately for each of its threads.
-///
-/// The syntax is that of `std::thread_local!` without `const`; use `with` and `try_with`.
+/// Declares thread-local values, which a model keeps separately for each of its threads. The syntax
+/// is that of `std::thread_local!` without `const`; use `with` and `try_with`.
 #[macro_export]
 macro_rules! thread_local {
     ($($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr);* $(;)?) => {$(

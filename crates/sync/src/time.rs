@@ -6,10 +6,8 @@ use std::time::Duration;
 /// A moment of the monotonic clock, as it appears in public interfaces.
 pub use std::time::Instant;
 
-/// Returns the nanoseconds since a fixed moment. The result never decreases. It is always 0 in a
-/// model.
-///
-/// Costs about 35 ns, which is too expensive for every work item.
+/// Returns the nanoseconds since a fixed moment, which never decrease, or 0 in a model. Costs about
+/// 35 ns, which is too expensive for every work item.
 #[inline]
 pub fn now_ns() -> u64 {
     #[cfg(sim)]
@@ -58,8 +56,7 @@ pub fn ns_of(at: Instant) -> u64 {
     ns_after(at.saturating_duration_since(Instant::now()))
 }
 
-/// Returns the moment `span` from now on the clock of [`now_ns`]. A moment that is too far away
-/// becomes the maximum.
+/// Returns the moment `span` from now on the clock of [`now_ns`], or the maximum.
 pub fn ns_after(span: Duration) -> u64 {
     now_ns().saturating_add(nanos(span))
 }
@@ -111,8 +108,7 @@ pub fn known_cycles_per_us() -> u64 {
 ///
 /// # Blocking
 ///
-/// On x86-64, each call spins for half a millisecond until one call has finished. Later calls cost
-/// a load.
+/// On x86-64, calls spin for half a millisecond until one has finished. Later calls cost a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -138,11 +134,7 @@ fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Converts [`cycles`] to nanoseconds.
-///
-/// # Blocking
-///
-/// The same as [`cycles_per_us`].
+/// Converts [`cycles`] to nanoseconds. Blocks like [`cycles_per_us`].
 pub fn cycles_to_ns(cycles: u64) -> u64 {
     (u128::from(cycles) * 1000 / u128::from(cycles_per_us())) as u64
 }

@@ -41,10 +41,8 @@ pub const fn armed(_name: &str) -> bool {
     false
 }
 
-/// In a torture build with the bug `name` armed, delays one call in `one_in` by `span_us`. Does
-/// nothing in other builds.
-///
-/// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds.
+/// In a torture build with the bug `name` armed, delays one call in `one_in` by `span_us`, for bugs
+/// that show only if a thread is delayed within a window of a few nanoseconds.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
@@ -83,8 +81,7 @@ pub fn torn_down() -> bool {
 mod model {
     use std::cell::Cell;
 
-    // Both models run all of their threads on the OS thread of the test, so this value belongs to
-    // one test.
+    // Both models run all of their threads on the OS thread of the test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
     // A set of bits, one for each armed name that the code has passed to `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
@@ -131,7 +128,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// Panics if the model passes, which means that it does not find the bug.
+    /// Panics if the model passes.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let Err(payload) = run(name, contained) else {

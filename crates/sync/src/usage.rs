@@ -12,8 +12,8 @@ use std::{
 
 use crate::thread::{IS_REAL, ThreadId};
 
-/// Returns the CPU time of `thread` of this process in nanoseconds, or `None` if it does not exist.
-/// Always returns 0 in a model.
+/// Returns the CPU time of `thread` of this process in nanoseconds, if it exists. It is 0 in a
+/// model.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -26,13 +26,11 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         // The kernel would interpret 0 as the caller.
         return None;
     }
-    /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, with which a thread's number
-    /// identifies its clock.
+    /// `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`: a thread's number identifies its clock.
     const THREAD_CPU: libc::clockid_t = 2 | 4;
     let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes `time`, which outlives it. The kernel rejects a clock that does not
-    // exist.
+    // SAFETY: the call writes `time`, which outlives it.
     let refused = unsafe { libc::clock_gettime(clock, &mut time) };
     (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

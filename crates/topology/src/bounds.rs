@@ -1,8 +1,8 @@
 //! The CPUs that this process may use: its affinity mask and its cgroup's cpuset.
 //!
 //! The mask alone is nearly always enough, because the kernel narrows it to the cpuset. There are
-//! two exceptions: under cgroup version 1 a mask may be older than a cpuset that shrank, and in some
-//! sandboxes `/proc` hides the mask.
+//! two exceptions: under cgroup version 1 a mask may be older than a cpuset that shrank, and in
+//! some sandboxes `/proc` hides the mask.
 //!
 //! A missing source (no `/proc`, no cgroups, no cpuset controller) sets no bound.
 

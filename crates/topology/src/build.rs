@@ -127,8 +127,7 @@ struct Cache {
     cpus: Arc<CpuSet>,
 }
 
-/// Assigns each CPU its last-level cache: the reported one, otherwise a presumed one, which holds
-/// only CPUs that report none.
+/// Assigns each CPU the cache that it reports, or one presumed for the CPUs that report none.
 fn caches(
     said: &Sorted<CpuId, CpuFacts>,
     packages: &[Package],

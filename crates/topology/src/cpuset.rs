@@ -6,13 +6,8 @@ use crate::cpu_id::CpuId;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of CPUs.
-///
-/// The set uses one bit for each number up to its highest CPU. It parses and prints the kernel's
-/// list format; see [`FromStr`](#impl-FromStr-for-CpuSet) and
-/// [`Display`](#impl-Display-for-CpuSet).
-///
-/// # Examples
+/// A set of CPUs, with one bit for each number up to its highest CPU. It parses and prints the
+/// kernel's list format; see [`FromStr`](#impl-FromStr-for-CpuSet).
 ///
 /// ```
 /// use afterwork_topology::{CpuId, CpuSet};
@@ -37,8 +32,6 @@ impl CpuSet {
     }
 
     /// Adds a CPU. Returns `true` if it was not in the set.
-    ///
-    /// The set then uses one bit for each number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = split(cpu);
         if word >= self.words.len() {

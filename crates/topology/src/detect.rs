@@ -11,8 +11,7 @@ use crate::quota::CpuQuota;
 use crate::topology::{Topology, some_allowed};
 use crate::{bounds, cgroup, sysfs};
 
-/// Maximum number of times that detection restarts because CPUs were added or removed while it
-/// read. Even two changes in a row are unlikely.
+/// Maximum number of restarts because of added or removed CPUs. Even two in a row are unlikely.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {
@@ -48,11 +47,7 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Returns the [possible](Self::possible) CPUs of the machine, without reading the rest.
-    ///
-    /// # Blocking
-    ///
-    /// Reads two files.
+    /// Returns the [possible](Self::possible) CPUs of the machine. Reads two files.
     ///
     /// # Errors
     ///
@@ -66,10 +61,6 @@ impl Topology {
     /// With a mask from a system call, detection also works without procfs. If sysfs reports no CPU
     /// of the mask as online, the CPUs of the mask count as online.
     ///
-    /// # Blocking
-    ///
-    /// The same as [`detect`](Self::detect).
-    ///
     /// # Errors
     ///
     /// The errors of [`detect`](Self::detect).
@@ -81,9 +72,8 @@ impl Topology {
     /// this topology was detected. Otherwise returns `None`.
     ///
     /// Use this only for an unmodified topology from [`detect`](Self::detect) or
-    /// [`detect_for`](Self::detect_for). `affinity` is the mask of a thread that still has the mask
-    /// under which the first topology was detected; `None` means the calling thread's mask, if
-    /// procfs shows it.
+    /// [`detect_for`](Self::detect_for). `affinity` is the mask of a thread whose mask has not
+    /// changed since then; `None` means the calling thread's mask, if procfs shows it.
     ///
     /// # Blocking
     ///
@@ -181,7 +171,7 @@ fn as_many_as_reported() -> CpuSet {
     (0..nr as u32).map(CpuId::new).collect()
 }
 
-/// Returns the CPU quota, or `None` if there is none or it cannot be read. No caller depends on it.
+/// Returns the CPU quota, or `None` if there is none or it cannot be read.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
@@ -333,8 +323,7 @@ mod tests {
         let sound = machine();
         assert_eq!(sizes(&detected(sound.path(), "0-3")), [2, 1, 1, 4]);
         assert_eq!(ignored(&detected(sound.path(), "0-3")), None);
-        // Each entry has a file, and the numbers of cores, caches, nodes and CPUs if that file is
-        // missing or wrong.
+        // The numbers of cores, caches, nodes and CPUs if the file is missing or wrong.
         for (path, parts) in [
             ("cpu", [4, 1, 1, 4]),
             ("node/node0/cpulist", [2, 1, 0, 4]),

@@ -9,9 +9,7 @@ use crate::cpuset::CpuSet;
 use crate::synthetic::SyntheticError;
 use crate::text::{Mismatch, one_line, position};
 
-/// The error of building a topology: the file, the position in it, and the fault.
-///
-/// Its text is a single line.
+/// The error of building a topology: the file, the position in it, and the fault, in one line.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -101,12 +99,8 @@ impl fmt::Display for Error {
             #[cfg(feature = "synthetic")]
             Self::Synthetic(error) => fmt::Display::fmt(error, f),
             Self::NothingAllowed { online, allowed } => {
-                write!(
-                    f,
-                    "no CPU is both online ({}) and allowed ({})",
-                    or_none(online),
-                    or_none(allowed)
-                )
+                let [online, allowed] = [online, allowed].map(or_none);
+                write!(f, "no CPU is both online ({online}) and allowed ({allowed})")
             }
         }
     }

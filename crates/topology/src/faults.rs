@@ -1,11 +1,8 @@
 //! Decides whether a fault in a tree is an error or a quirk.
 //!
-//! A saved tree comes from a file that its owner can repair, so its first fault is an error. The
-//! tree of the running machine cannot be repaired: sandboxes show parts of it, and firmware
-//! contradicts itself. Detection therefore drops each part that it cannot use, counts it, and keeps
-//! the rest.
-
-use std::fmt::Display;
+//! A saved tree can be repaired, so its first fault is an error. The tree of the running machine
+//! cannot: sandboxes show parts of it, and firmware contradicts itself. Detection therefore drops
+//! each part that it cannot use, counts it, and keeps the rest.
 
 use crate::error::Error;
 use crate::quirk::Quirk;
@@ -38,22 +35,11 @@ impl Faults {
     /// Returns the error, unless faults are ignored.
     pub(crate) fn refuse(&mut self, error: Error) -> Result<(), Error> {
         match self {
-            Self::Refuse => Err(error),
-            Self::Ignore { .. } => {
-                self.note(&error);
-                Ok(())
-            }
+            Self::Refuse => return Err(error),
+            Self::Ignore { first: Some(_), nr_more } => *nr_more += 1,
+            Self::Ignore { first, .. } => *first = Some(error.to_string()),
         }
-    }
-
-    /// Records a fault that is not an error for either kind of tree.
-    pub(crate) fn note(&mut self, fault: &dyn Display) {
-        if let Self::Ignore { first, nr_more } = self {
-            match first {
-                None => *first = Some(fault.to_string()),
-                Some(_) => *nr_more += 1,
-            }
-        }
+        Ok(())
     }
 
     /// Returns a quirk for the ignored faults, if there were any.

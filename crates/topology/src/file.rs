@@ -95,8 +95,7 @@ pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'sta
     })
 }
 
-/// Returns the entries of a directory whose names are `prefix` followed by a number, in ascending
-/// order of the numbers.
+/// Returns the entries of a directory that are `prefix` and a number, ordered by the numbers.
 pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absent(&error) => return Ok(None),

@@ -3,9 +3,7 @@
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// The parts of the machine to which one CPU belongs.
-///
-/// They are known for online CPUs only, because the kernel removes the files of an offline CPU.
+/// The parts of the machine to which one CPU belongs, which are known for online CPUs only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
@@ -43,10 +41,7 @@ pub struct Llc {
     pub size: Option<u64>,
 }
 
-/// The source of the information about which CPUs share a last-level cache.
-///
-/// Some machines, usually small virtual ones, report no caches. Each package is then assumed to
-/// have one cache, or each node if the packages are not known either.
+/// The source of the information about which CPUs share a cache. Some small machines report none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
     /// The machine reports the sharing. The level is usually 2 or 3.
@@ -56,10 +51,9 @@ pub enum LlcSource {
     },
     /// The machine does not report the sharing. The CPUs of a package are assumed to share a cache.
     Package,
-    /// The machine does not report the sharing. The CPUs of a node are assumed to share a cache.
+    /// The packages are not known either. The CPUs of a node are assumed to share a cache.
     Node,
-    /// The machine does not report the sharing, and no package or node is known. All such CPUs are
-    /// assumed to share one cache.
+    /// Neither is known. All such CPUs are assumed to share one cache.
     System,
 }
 

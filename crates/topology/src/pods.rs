@@ -1,14 +1,14 @@
 //! Pods: the allowed CPUs, divided by a scope.
 //!
-//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of the
-//! address: `numa` uses the node, `cache` uses node and cache, and so on. CPUs with equal prefixes
-//! are in one pod. A finer scope uses a longer prefix, so each scope refines the next, on any
-//! hardware.
+//! Each allowed CPU has an address: node, cache, shard, core, number. CPUs whose addresses have the
+//! same prefix are in one pod: `numa` uses the node, `cache` uses node and cache, and so on. Each
+//! scope therefore refines the next, on any hardware.
 
 use std::slice;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
+use crate::parts::Cpu;
 use crate::scope::AffinityScope;
 use crate::shard::{ShardParams, shard_sizes};
 use crate::sorted::Sorted;
@@ -84,9 +84,7 @@ impl Pods {
         &self.pods[index]
     }
 
-    /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed.
-    ///
-    /// Costs one array access.
+    /// Returns the index of a CPU's pod, if the CPU is allowed. Costs one array access.
     #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<usize> {
         match self.pod_of.get(cpu.index()) {
@@ -110,8 +108,8 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The parts to which a CPU belongs, from the coarsest to the finest. Parts that a scope does not
-/// use have their default value, the same for all CPUs.
+/// The parts to which a CPU belongs, from the coarsest to the finest. Unused parts have their
+/// default value.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,
@@ -137,16 +135,12 @@ impl Address {
 }
 
 fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)> {
-    let unsharded = topology.allowed().iter().filter_map(|id| {
-        let cpu = topology.cpu(id)?;
-        Some((
-            id,
-            Address { node: cpu.node, llc: cpu.llc, shard: 0, core: cpu.core, cpu: Some(id) },
-        ))
-    });
     let mut caches: Sorted<Address, Vec<(CpuId, Address)>> = Sorted::new();
-    for (cpu, address) in unsharded {
-        caches.or_insert_with(address.seen_by(AffinityScope::Cache), Vec::new).push((cpu, address));
+    for &Cpu { id, node, llc, core, .. } in
+        topology.allowed().iter().flat_map(|id| topology.cpu(id))
+    {
+        let address = Address { node, llc, shard: 0, core, cpu: Some(id) };
+        caches.or_insert_with(address.seen_by(AffinityScope::Cache), Vec::new).push((id, address));
     }
     caches.into_values().flat_map(|cache| sharded(cache, params)).collect()
 }
@@ -159,13 +153,11 @@ fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Ad
     }
     let sizes = shard_sizes(cores.len(), params.cache_shard_size);
     let shards = sizes.enumerate().flat_map(|(shard, size)| std::iter::repeat_n(shard, size));
-    cores
-        .into_values()
-        .zip(shards)
-        .flat_map(|(core, shard)| {
-            core.into_iter().map(move |(cpu, address)| (cpu, Address { shard, ..address }))
-        })
-        .collect()
+    let cores = cores.into_values().zip(shards);
+    let placed = |(core, shard): (Vec<(CpuId, Address)>, usize)| {
+        core.into_iter().map(move |(cpu, address)| (cpu, Address { shard, ..address }))
+    };
+    cores.flat_map(placed).collect()
 }
 
 fn node_of_all(topology: &Topology, cpus: &CpuSet) -> Option<u32> {

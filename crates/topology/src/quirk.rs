@@ -5,14 +5,11 @@ use std::fmt;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// An irregularity of a machine that detection worked around.
-///
-/// A quirk is not an error. It explains why a pod is smaller than expected.
+/// An irregularity that detection worked around. It explains why a pod is smaller than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
-    /// Two CPUs contradict each other about a shared core or cache. The lower one's report was
-    /// used.
+    /// Two CPUs contradict each other about a shared core or cache.
     UnevenSharing {
         /// `core` or `last-level cache`.
         what: &'static str,
@@ -27,8 +24,8 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a subset of
-    /// siblings that are.
+    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a part that
+    /// is.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,
@@ -55,20 +52,17 @@ impl fmt::Display for Quirk {
             Self::UnevenSharing { what, believed, other } => {
                 write!(
                     f,
-                    "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; the report of CPU {believed} is used"
-                )
+                    "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; "
+                )?;
+                write!(f, "the report of CPU {believed} is used")
             }
             Self::CacheSpansNodes { cpus } => {
-                write!(
-                    f,
-                    "the last-level cache of CPUs {cpus} spans several nodes; a cache pod is the part in one node"
-                )
+                write!(f, "the last-level cache of CPUs {cpus} spans several nodes; ")?;
+                f.write_str("a cache pod is the part in one node")
             }
             Self::CoreSpansCaches { cpus } => {
-                write!(
-                    f,
-                    "the core of CPUs {cpus} spans several caches or nodes; an SMT pod is the part in one of each"
-                )
+                write!(f, "the core of CPUs {cpus} spans several caches or nodes; ")?;
+                f.write_str("an SMT pod is the part in one of each")
             }
             Self::Ignored { first, nr_more: 0 } => write!(f, "{first}; this is ignored"),
             Self::Ignored { first, nr_more } => {

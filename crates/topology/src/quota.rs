@@ -3,11 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// CPU time that may be used in each period of wall-clock time.
-///
-/// Two quotas that allow the same share are equal, even if their periods differ.
-///
-/// # Examples
+/// CPU time that may be used in each period of wall-clock time. Quotas that allow the same share
+/// are equal, even if their periods differ.
 ///
 /// ```
 /// use afterwork_topology::CpuQuota;
@@ -29,9 +26,7 @@ impl CpuQuota {
         (quota_us > 0 && period_us > 0).then_some(Self { quota_us, period_us })
     }
 
-    /// Returns the number of busy CPUs that use up the quota, rounded up and at least one.
-    ///
-    /// Rounding down would waste a part of the quota. Go 1.25 rounds up too, to at least two.
+    /// Returns the number of busy CPUs that use up the quota, rounded up so that none is wasted.
     #[must_use]
     pub fn nr_cpus(self) -> u32 {
         u32::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(u32::MAX)

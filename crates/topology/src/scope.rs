@@ -7,20 +7,15 @@ use std::str::FromStr;
 ///
 /// Scopes are ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs
 /// of one `smt` pod are in one `cache_shard` pod, and so on. If the parts of a machine do not nest
-/// like that, the coarser part divides the finer one:
+/// like that, the coarser part divides the finer one, and
+/// [`Topology::quirks`](crate::Topology::quirks) reports it:
 ///
-/// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node,
-///   with the CPUs that share the cache *and* the node.
-/// - If the siblings of a core are not all on one cache and one node, they are split into one `smt`
-///   pod for each cache and node.
-/// - Siblings that are offline or not allowed are in no pod, so an `smt` pod may be a single CPU.
+/// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node.
+/// - If the siblings of a core are not all on one cache and one node, there is one `smt` pod for
+///   each cache and node.
 /// - If the kernel knows no nodes, the whole machine counts as one.
 ///
-/// [`Topology::quirks`](crate::Topology::quirks) reports where this happened.
-///
 /// The default is `cache_shard`, as in Linux since 7.1.
-///
-/// # Examples
 ///
 /// ```
 /// use afterwork_topology::AffinityScope;
@@ -34,10 +29,9 @@ use std::str::FromStr;
 pub enum AffinityScope {
     /// Each CPU is a pod.
     Cpu,
-    /// The SMT siblings of a core.
+    /// The SMT siblings of a core that are online and allowed.
     Smt,
-    /// A shard of a last-level cache, with at most
-    /// [`cache_shard_size`](crate::ShardParams::cache_shard_size) cores.
+    /// A shard of a last-level cache ([`ShardParams`](crate::ShardParams)).
     #[default]
     CacheShard,
     /// All CPUs that share a last-level cache.

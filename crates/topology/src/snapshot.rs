@@ -16,11 +16,10 @@ use crate::sysfs::{
 /// `dir`, byte by byte. Returns the number of files.
 ///
 /// `dir` is created if it does not exist, and must be empty. If `allowed` is given, the copy allows
-/// only these CPUs. Otherwise it allows the CPUs that `sys` allows; `/sys` itself sets no such
-/// bound. [`current_bounds`](crate::current_bounds) returns the CPUs that this process may use.
+/// only these CPUs, such as those of [`current_bounds`](crate::current_bounds). Otherwise it allows
+/// the CPUs that `sys` allows; `/sys` itself sets no such bound.
 ///
-/// The files contain only numbers of CPUs, caches and nodes. They contain neither serial numbers
-/// nor names.
+/// The files contain only numbers of CPUs, caches and nodes.
 ///
 /// # Blocking
 ///
@@ -29,8 +28,6 @@ use crate::sysfs::{
 /// # Errors
 ///
 /// If a file cannot be read or written; the error names it. Files that were already written remain.
-///
-/// # Examples
 ///
 /// ```
 /// use std::path::Path;
@@ -78,7 +75,7 @@ impl Copy<'_> {
         names.iter().try_for_each(|name| self.file(&dir.join(name)))
     }
 
-    /// Copies a file if it exists, without parsing it, so that the copy also contains invalid text.
+    /// Copies a file, even with invalid text, if it exists.
     fn file(&mut self, path: &Path) -> Result<(), Error> {
         let from = self.from.join(path);
         match fs::read(&from) {

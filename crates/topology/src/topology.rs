@@ -10,12 +10,8 @@ use crate::quota::CpuQuota;
 use crate::scope::AffinityScope;
 use crate::shard::ShardParams;
 
-/// The CPUs of a machine, what they share, and which of them may be used.
-///
-/// It describes the machine at the moment of its detection. Parts contain online CPUs, and pods
-/// only allowed ones.
-///
-/// # Examples
+/// The CPUs of a machine at the moment of its detection, what they share, and which of them may be
+/// used. Parts contain online CPUs, and pods only allowed ones.
 ///
 /// ```
 /// use afterwork_topology::{CpuId, Topology};
@@ -77,8 +73,6 @@ impl Topology {
 
     /// Returns one more than the highest possible CPU number: the length of an array that is
     /// indexed by [`CpuId::index`]. This is the kernel's `nr_cpu_ids`.
-    ///
-    /// The number of CPUs that may be used is `allowed().len()`.
     #[must_use]
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()
@@ -107,15 +101,13 @@ impl Topology {
         &self.llcs
     }
 
-    /// Returns the packages in ascending order of their numbers; CPUs whose package is unknown come
-    /// last.
+    /// Returns the packages in ascending order of their numbers, the unknown one last.
     #[must_use]
     pub fn packages(&self) -> &[Package] {
         &self.packages
     }
 
     /// Returns the NUMA nodes in ascending order of their numbers, including those without CPUs.
-    /// The slice is empty if the kernel knows no nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -139,8 +131,7 @@ impl Topology {
         &self.quirks
     }
 
-    /// Returns the CPU quota of this process, according to its cgroups; `None` if there is no
-    /// limit.
+    /// Returns the CPU quota of this process, according to its cgroups, if there is one.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota
@@ -152,10 +143,8 @@ impl Topology {
         Self { quota, ..self }
     }
 
-    /// Divides the allowed CPUs into pods, whose CPUs share the part that `scope` names.
-    ///
-    /// Pods are in ascending order of their lowest CPUs. The call takes microseconds on a small
-    /// machine and milliseconds on the largest, so keep the result.
+    /// Divides the allowed CPUs into pods, whose CPUs share the part that `scope` names. Takes
+    /// microseconds on a small machine and milliseconds on the largest, so keep the result.
     #[must_use]
     pub fn pods(&self, scope: AffinityScope, params: &ShardParams) -> Pods {
         Pods::cut(self, scope, params)

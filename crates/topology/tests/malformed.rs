@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use afterwork_topology::{CpuSet, Error, Topology, save_snapshot};
 use proptest::prelude::*;
@@ -11,31 +11,33 @@ use tempfile::TempDir;
 /// Writes a valid machine of two CPUs with all files that are read, for tests to corrupt.
 fn machine() -> TempDir {
     let root = tempfile::tempdir().unwrap();
-    for (path, text) in files() {
-        write(root.path(), &path, text.as_bytes());
-    }
+    files().for_each(|(path, text)| write(root.path(), &path, text.as_bytes()));
     root
 }
 
-fn files() -> Vec<(String, &'static str)> {
-    let mut files: Vec<(String, &'static str)> = vec![
-        ("devices/system/cpu/online".into(), "0-1\n"),
-        ("devices/system/cpu/possible".into(), "0-3\n"),
-        ("devices/system/cpu/isolated".into(), "\n"),
-        ("devices/system/cpu/nohz_full".into(), "(null)\n"),
-        ("devices/system/node/node0/cpulist".into(), "0-1\n"),
-        ("allowed".into(), "0-1\n"),
+fn files() -> impl Iterator<Item = (String, &'static str)> {
+    let of_machine = [
+        ("cpu/online", "0-1\n"),
+        ("cpu/possible", "0-3\n"),
+        ("cpu/isolated", "\n"),
+        ("cpu/nohz_full", "(null)\n"),
+        ("node/node0/cpulist", "0-1\n"),
+        ("../../allowed", "0-1\n"),
     ];
-    for cpu in 0..2 {
-        let cpu = format!("devices/system/cpu/cpu{cpu}");
-        files.push((format!("{cpu}/topology/core_cpus_list"), "0-1\n"));
-        files.push((format!("{cpu}/topology/physical_package_id"), "0\n"));
-        files.push((format!("{cpu}/cache/index0/level"), "2\n"));
-        files.push((format!("{cpu}/cache/index0/type"), "Unified\n"));
-        files.push((format!("{cpu}/cache/index0/size"), "1M\n"));
-        files.push((format!("{cpu}/cache/index0/shared_cpu_list"), "0-1\n"));
-    }
-    files
+    let of_cpu = |cpu| {
+        let files = [
+            ("topology/core_cpus_list", "0-1\n"),
+            ("topology/physical_package_id", "0\n"),
+            ("cache/index0/level", "2\n"),
+            ("cache/index0/type", "Unified\n"),
+            ("cache/index0/size", "1M\n"),
+            ("cache/index0/shared_cpu_list", "0-1\n"),
+        ];
+        files.map(|(path, text)| (format!("cpu/{cpu}/{path}"), text))
+    };
+    let of_machine = of_machine.map(|(path, text)| (path.to_owned(), text));
+    let all = of_machine.into_iter().chain(["cpu0", "cpu1"].into_iter().flat_map(of_cpu));
+    all.map(|(path, text)| (format!("devices/system/{path}"), text))
 }
 
 fn write(root: &Path, path: &str, bytes: &[u8]) {
@@ -64,8 +66,7 @@ fn sound_machine_is_sound() {
     assert!(topology.quirks().is_empty());
 }
 
-/// For each line of `cases` (a file, a text and the expected error), writes the text to the file
-/// and checks the error.
+/// Writes each text of `cases` to its file, and checks the error. A line has file, text and error.
 fn assert_complaints(cases: &str) {
     for case in cases.trim().lines() {
         let mut parts = case.trim().split(" | ");
@@ -123,14 +124,15 @@ fn files_that_contradict_each_other_are_named() {
     );
 }
 
-/// Removes a file or folder of a valid machine, and returns the error.
-fn complaint_without(path: &str) -> String {
+/// Replaces a file or folder of a valid machine, and returns the error.
+fn complaint_with(path: &str, replace: impl FnOnce(&Path)) -> String {
     let root = machine();
     let target = root.path().join(path);
     match target.is_dir() {
-        true => fs::remove_dir_all(target).unwrap(),
-        false => fs::remove_file(target).unwrap(),
+        true => fs::remove_dir_all(&target).unwrap(),
+        false => fs::remove_file(&target).unwrap(),
     }
+    replace(&target);
     complaint(root.path())
 }
 
@@ -139,44 +141,36 @@ fn missing_file_or_cpu_is_named() {
     let allowed = complaint_about("allowed", b"2-3\n");
     assert_eq!(allowed, "no CPU is both online (0-1) and allowed (2-3)");
     let topology = "devices/system/cpu/cpu1/topology";
-    let expected = "CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
-    let expected = format!("{topology}: {expected}");
-    assert_eq!(complaint_without(topology), expected);
-    let none = "there is no such file";
-    for path in ["devices/system/cpu/online", "devices/system/node/node0/cpulist"] {
-        assert_eq!(complaint_without(path), format!("{path}: {none}"));
+    let no_list = "CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
+    let no_file = "there is no such file";
+    for (path, expected) in [
+        (topology, no_list),
+        ("devices/system/cpu/online", no_file),
+        ("devices/system/node/node0/cpulist", no_file),
+    ] {
+        assert_eq!(complaint_with(path, |_| ()), format!("{path}: {expected}"));
     }
 }
 
-/// Directories replace files, because permissions do not stop root, and many containers run tests
-/// as root.
+/// Directories replace files, because permissions do not stop root.
 #[test]
 fn unreadable_file_or_directory_is_named() {
-    let spoilt = |path: &str, spoil: fn(&Path)| {
-        let root = machine();
-        let target: PathBuf = root.path().join(path);
-        if target.is_dir() {
-            fs::remove_dir_all(&target).unwrap();
-        } else {
-            fs::remove_file(&target).unwrap();
-        }
-        spoil(&target);
-        let complaint = complaint(root.path());
-        assert!(
-            complaint.starts_with(path) && complaint.contains(": cannot be read: "),
-            "{complaint}"
-        );
-    };
-    let directory = |path: &Path| fs::create_dir(path).unwrap();
-    let plain_file = |path: &Path| fs::write(path, "").unwrap();
-    let loop_of_links = |path: &Path| symlink(path, path).unwrap();
-    spoilt("devices/system/cpu/online", directory);
-    spoilt("devices/system/cpu/cpu0/topology/physical_package_id", directory);
-    spoilt("devices/system/cpu/cpu0/topology", plain_file);
-    spoilt("devices/system/cpu/cpu0/cache", plain_file);
-    spoilt("devices/system/cpu/cpu0/cache", loop_of_links);
-    spoilt("devices/system/node", plain_file);
-    spoilt("allowed", loop_of_links);
+    let directory: fn(&Path) = |path| fs::create_dir(path).unwrap();
+    let plain_file: fn(&Path) = |path| fs::write(path, "").unwrap();
+    let loop_of_links: fn(&Path) = |path| symlink(path, path).unwrap();
+    for (path, replace) in [
+        ("devices/system/cpu/online", directory),
+        ("devices/system/cpu/cpu0/topology/physical_package_id", directory),
+        ("devices/system/cpu/cpu0/topology", plain_file),
+        ("devices/system/cpu/cpu0/cache", plain_file),
+        ("devices/system/cpu/cpu0/cache", loop_of_links),
+        ("devices/system/node", plain_file),
+        ("allowed", loop_of_links),
+    ] {
+        let complaint = complaint_with(path, replace);
+        let is_right = complaint.starts_with(path) && complaint.contains(": cannot be read: ");
+        assert!(is_right, "{complaint}");
+    }
 }
 
 /// Trees that no machine has, but that a container, a driver or an attacker may present.
@@ -219,12 +213,11 @@ fn odd_tree_ends_in_an_answer_or_in_one_line() {
             put(&format!("cpu{cpu}/topology/core_cpus_list"), &cpu.to_string());
         }
         for file in files.split_whitespace() {
-            match (file.split_once('='), file.split_once('>')) {
-                (Some((path, text)), _) => put(path, text),
-                (_, link) => {
-                    let (path, target) = link.expect(file);
-                    symlink(target, root.path().join("devices/system/cpu").join(path)).unwrap();
-                }
+            if let Some((path, text)) = file.split_once('=') {
+                put(path, text);
+            } else {
+                let (path, target) = file.split_once('>').expect(file);
+                symlink(target, root.path().join("devices/system/cpu").join(path)).unwrap();
             }
         }
         let said = match Topology::from_sysfs(root.path()) {
@@ -273,15 +266,15 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_in_any_file_never_panic(
-        which in 0..files().len(),
+        which in 0..files().count(),
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..20),
             "[-0-9,:/KMG a-z\n]{0,12}".prop_map(String::into_bytes),
         ],
     ) {
         let root = machine();
-        let path = &files()[which].0;
-        write(root.path(), path, &bytes);
+        let (path, _) = files().nth(which).unwrap();
+        write(root.path(), &path, &bytes);
         if let Err(error) = Topology::from_sysfs(root.path()) {
             prop_assert_eq!(error.to_string().lines().count(), 1);
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use afterwork_topology::{
     AffinityScope::{self, Cache, CacheShard, Numa, Smt, System},
-    CpuId, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
+    CpuId, CpuSet, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
 };
 
 fn dir(machine: &str) -> PathBuf {
@@ -33,13 +33,12 @@ fn cpus_of(pods: &Pods) -> Vec<String> {
 
 /// Returns the cache shards of `size` cores.
 fn shards(topology: &Topology, size: usize) -> Pods {
-    let params = ShardParams { cache_shard_size: size };
-    topology.pods(AffinityScope::CacheShard, &params)
+    topology.pods(CacheShard, &ShardParams { cache_shard_size: size })
 }
 
 /// Returns the number of pods of each scope, from the finest to the coarsest.
 fn nr_pods(topology: &Topology) -> [usize; 6] {
-    AffinityScope::ALL.map(|scope| topology.pods(scope, &ShardParams::default()).len())
+    AffinityScope::ALL.map(|scope| pods_of(topology, scope).len())
 }
 
 fn files_under(dir: &Path, root: &Path, files: &mut BTreeMap<String, String>) {
@@ -57,14 +56,10 @@ fn files_under(dir: &Path, root: &Path, files: &mut BTreeMap<String, String>) {
 #[test]
 fn saved_machines_match_their_generator() {
     for machine in machines::all() {
-        let dir = dir(machine.name);
-        let mut files = BTreeMap::new();
-        files_under(&dir, &dir, &mut files);
-        assert!(
-            files == machine.files,
-            "{} differs from its description: run the example make_fixtures",
-            machine.name
-        );
+        let (name, mut files) = (machine.name, BTreeMap::new());
+        files_under(&dir(name), &dir(name), &mut files);
+        let is_equal = files == machine.files;
+        assert!(is_equal, "{name} differs from its description: run the example make_fixtures");
     }
 }
 
@@ -83,16 +78,14 @@ fn every_saved_machine_is_partitioned_and_nests() {
         let topology = load(machine.name);
         let mut finer: Option<Pods> = None;
         for scope in AffinityScope::ALL {
-            let pods = topology.pods(scope, &ShardParams::default());
+            let what = format!("{} {scope}", machine.name);
+            let pods = pods_of(&topology, scope);
+            let around = |cpu| -> &CpuSet { &pods.pod(pods.pod_of(cpu).expect(&what)).cpus };
             let total: usize = pods.iter().map(|pod| pod.cpus.len()).sum();
-            assert_eq!(total, topology.allowed().len(), "{} {scope}", machine.name);
-            for cpu in topology.allowed() {
-                let pod = pods.pod_of(cpu).expect("an allowed CPU is in a pod");
-                assert!(pods.pod(pod).cpus.contains(cpu), "{} {scope}", machine.name);
-            }
+            assert_eq!(total, topology.allowed().len(), "{what}");
+            assert!(topology.allowed().iter().all(|cpu| around(cpu).contains(cpu)), "{what}");
             for pod in finer.iter().flatten() {
-                let around = pods.pod_of(pod.cpus.first().unwrap()).unwrap();
-                assert!(pod.cpus.is_subset(&pods.pod(around).cpus), "{} {scope}", machine.name);
+                assert!(pod.cpus.is_subset(around(pod.cpus.first().unwrap())), "{what}");
             }
             finer = Some(pods);
         }
@@ -102,25 +95,18 @@ fn every_saved_machine_is_partitioned_and_nests() {
 #[test]
 fn snapshot_of_a_machine_reads_back_as_the_same_machine() {
     for machine in machines::all() {
-        let copy = tempfile::tempdir().unwrap();
-        let nr_files = save_snapshot(&dir(machine.name), None, copy.path()).unwrap();
-        assert_eq!(nr_files, machine.files.len(), "{}", machine.name);
-        assert_eq!(
-            Topology::from_sysfs(copy.path()).unwrap(),
-            load(machine.name),
-            "{}",
-            machine.name
-        );
+        let (name, copy) = (machine.name, tempfile::tempdir().unwrap());
+        let nr_files = save_snapshot(&dir(name), None, copy.path()).unwrap();
+        assert_eq!(nr_files, machine.files.len(), "{name}");
+        assert_eq!(Topology::from_sysfs(copy.path()).unwrap(), load(name), "{name}");
     }
 }
 
 #[test]
 fn xeon_with_sub_numa_clusters_cuts_its_caches_by_node() {
     let topology = load("xeon-snc2");
-    assert_eq!(topology.packages().len(), 2);
-    assert_eq!(topology.cores().len(), 32);
-    assert_eq!(topology.llcs().len(), 2);
-    assert_eq!(topology.llcs()[0].size, Some(22 << 20));
+    assert_eq!((topology.packages().len(), topology.cores().len()), (2, 32));
+    assert_eq!((topology.llcs().len(), topology.llcs()[0].size), (2, Some(22 << 20)));
     assert_eq!(nr_pods(&topology), [64, 32, 4, 4, 4, 1]);
 
     let nodes = [
@@ -138,10 +124,8 @@ fn xeon_with_sub_numa_clusters_cuts_its_caches_by_node() {
     assert_eq!(spans.collect::<Vec<_>>(), ["0-15,32-47", "16-31,48-63"]);
 
     let cache = pods_of(&topology, Cache);
-    let pod = cache.pod(cache.pod_of(CpuId::new(36)).unwrap());
-    assert_eq!(pod.node, Some(1));
-    let system = pods_of(&topology, System);
-    assert_eq!(system.pod(0).node, None);
+    assert_eq!(cache.pod(cache.pod_of(CpuId::new(36)).unwrap()).node, Some(1));
+    assert_eq!(pods_of(&topology, System).pod(0).node, None);
 
     let of_three = cpus_of(&shards(&topology, 3));
     assert_eq!(of_three.len(), 4 * 3);
@@ -153,8 +137,7 @@ fn epyc_has_a_pod_for_each_of_its_caches() {
     let topology = load("epyc-8ccx");
     assert_eq!(nr_pods(&topology), [128, 64, 8, 8, 1, 1]);
     assert_eq!(pods(&topology, CacheShard)[7], "56-63,120-127");
-    let siblings = topology.smt_siblings(CpuId::new(70)).unwrap();
-    assert_eq!(siblings.to_string(), "6,70");
+    assert_eq!(topology.smt_siblings(CpuId::new(70)).unwrap().to_string(), "6,70");
     assert!(topology.quirks().is_empty());
 }
 
@@ -175,8 +158,7 @@ fn offline_cpus_are_possible_and_in_no_pod() {
     let topology = load("server-holes");
     assert_eq!(topology.nr_cpus(), 32);
     assert_eq!(topology.allowed().to_string(), "0-2,4-6,8-11,15");
-    let found = pods(&topology, Smt);
-    assert_eq!(found, ["0,8", "1,9", "2,10", "4", "5", "6", "11", "15"]);
+    assert_eq!(pods(&topology, Smt), ["0,8", "1,9", "2,10", "4", "5", "6", "11", "15"]);
     assert_eq!(pods(&topology, Cache), ["0-2,8-11", "4-6,15"]);
 
     let offline = topology.cpu(CpuId::new(3)).expect("CPU 3 is possible");
@@ -186,8 +168,7 @@ fn offline_cpus_are_possible_and_in_no_pod() {
     assert!(topology.llc_of(CpuId::new(3)).is_none());
     assert_eq!(topology.cpu(CpuId::new(32)), None);
     let system = pods_of(&topology, System);
-    let pods = [3, 32].map(|cpu| system.pod_of(CpuId::new(cpu)));
-    assert_eq!(pods, [None, None]);
+    assert_eq!([3, 32].map(|cpu| system.pod_of(CpuId::new(cpu))), [None; 2]);
 }
 
 #[test]
@@ -206,8 +187,7 @@ fn machine_silent_about_its_caches_shares_one_per_package() {
     let topology = load("vm-tiny");
     assert_eq!(nr_pods(&topology), [2, 2, 1, 1, 1, 1]);
     assert_eq!(topology.llcs()[0].source, LlcSource::Package);
-    let system = pods_of(&topology, System);
-    assert_eq!(system.pod(0).node, None);
+    assert_eq!(pods_of(&topology, System).pod(0).node, None);
     assert!(topology.nodes().is_empty() && topology.quirks().is_empty());
 }
 
@@ -223,9 +203,7 @@ fn machine_silent_about_caches_and_packages_shares_one_per_node() {
 #[test]
 fn isolated_cpus_are_known_and_not_allowed() {
     let topology = load("server-isolated");
-    assert_eq!(topology.isolated().to_string(), "4-7,12-15");
-    assert_eq!(topology.nohz_full().to_string(), "4-7,12-15");
-    assert_eq!(topology.online().to_string(), "0-15");
-    assert_eq!(pods(&topology, System), ["0-3,8-11"]);
-    assert_eq!(pods(&topology, Cache), ["0-3,8-11"]);
+    let sets = [topology.isolated(), topology.nohz_full(), topology.online()];
+    assert_eq!(sets.map(CpuSet::to_string), ["4-7,12-15", "4-7,12-15", "0-15"]);
+    assert_eq!([System, Cache].map(|scope| pods(&topology, scope)), [["0-3,8-11"]; 2]);
 }

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "not each test program needs all")]
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -57,13 +59,9 @@ pub fn succeeds(command: &mut Command) -> String {
     shown
 }
 
-/// Runs a command, which must abort after printing a line.
-pub fn aborts_with_a_line(command: &mut Command) {
-    use std::os::unix::process::ExitStatusExt;
-    let output = command.output().unwrap();
-    let said = shown(&output);
-    assert_eq!(output.status.signal(), Some(6), "{command:?}: {said}");
-    assert!(said.contains('\n'), "{command:?} ends without a line");
+/// Runs a program, which must succeed. Returns its output.
+pub fn runs(program: impl AsRef<OsStr>) -> String {
+    succeeds(&mut Command::new(program))
 }
 
 /// Runs a command, which must abort with one line that contains `named`.
@@ -88,9 +86,9 @@ pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
 
 /// Returns `true` if the compiler has sanitizers. Its name determines the language.
 pub fn has_sanitizers(compiler: &str) -> bool {
-    let Some(compiler) = tool(compiler) else {
+    if tool(compiler).is_none() {
         return false;
-    };
+    }
     // The names are distinct, because one test may write the file while another one compiles it.
     let probe = place(&format!("sanitizer-probe-{compiler}-{:?}.c", std::thread::current().id()));
     fs::write(&probe, "int main(void) { return 0; }\n").unwrap();

@@ -11,25 +11,20 @@ pub fn machine() -> impl Strategy<Value = Topology> {
     (machine, any::<prop::sample::Index>(), prop::collection::vec(prop::bool::weighted(0.7), 1..64))
         .prop_map(|(topology, keep, pattern)| {
             let all: Vec<CpuId> = topology.allowed().iter().collect();
-            let kept = all
-                .iter()
-                .zip(pattern.iter().cycle())
-                .filter(|(_, kept)| **kept)
-                .map(|(cpu, _)| *cpu);
-            let kept: CpuSet = kept.chain([all[keep.index(all.len())]]).collect();
-            topology.restricted_to(&kept).expect("one is kept for sure")
+            let kept = all.iter().zip(pattern.iter().cycle()).filter(|(_, kept)| **kept);
+            let mut kept: CpuSet = kept.map(|(cpu, _)| *cpu).collect();
+            kept.insert(*keep.get(&all));
+            topology.restricted_to(&kept).unwrap()
         })
 }
 
 /// A machine whose levels nest, in one of the valid orders.
 fn tidy() -> impl Strategy<Value = Topology> {
-    let outer = Just(["socket", "numa", "llc"]).prop_shuffle().prop_filter(
-        "no package within a cache",
-        |levels| {
-            let place = |name| levels.iter().position(|level| *level == name);
-            place("socket") < place("llc")
-        },
-    );
+    let place = |levels: &[&str; 3], name| levels.iter().position(|level| *level == name);
+    let outer = Just(["socket", "numa", "llc"]).prop_shuffle();
+    let outer = outer.prop_filter("no package within a cache", move |levels| {
+        place(levels, "socket") < place(levels, "llc")
+    });
     let counts = (1u32..3, 1u32..4, 1u32..4, 1u32..25, 1u32..5);
     let named = prop::collection::vec(any::<bool>(), 5);
     (outer, counts, named).prop_map(|(outer, (a, b, c, cores, threads), named)| {
@@ -38,26 +33,20 @@ fn tidy() -> impl Strategy<Value = Topology> {
         let named = levels.iter().zip(&named).filter(|(_, named)| **named).map(|(level, _)| level);
         let named: Vec<String> = named.map(|(count, name)| format!("{count} {name}")).collect();
         let description = if named.is_empty() { "1 core".to_owned() } else { named.join(" x ") };
-        Topology::synthetic(&description).unwrap_or_else(|error| panic!("{error}"))
+        Topology::synthetic(&description).unwrap()
     })
 }
 
 /// A machine whose CPUs contradict each other: every CPU names random siblings and sharers.
 fn untidy() -> impl Strategy<Value = Topology> {
-    let story = || {
-        (
-            prop::collection::vec(0u32..12, 0..6),
-            prop::option::of(prop::collection::vec(0u32..12, 0..12)),
-        )
-    };
-    let stories = prop::collection::vec(story(), 1..12);
+    let cpus = |max| prop::collection::vec(0u32..12, 0..max);
+    let stories = prop::collection::vec((cpus(6), prop::option::of(cpus(12))), 1..12);
     (stories, prop::collection::vec(prop::option::of(0u32..3), 12)).prop_map(|(stories, nodes)| {
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = tempfile::tempdir().unwrap();
         let write = |path: String, text: String| {
             let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().expect("a file is in a directory"))
-                .expect("a new directory");
-            fs::write(path, text).expect("a new file");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         };
         let with = |cpu: u32, others: &[u32]| {
             others.iter().copied().chain([cpu]).map(CpuId::new).collect::<CpuSet>().to_string()
@@ -73,15 +62,10 @@ fn untidy() -> impl Strategy<Value = Topology> {
             }
         }
         for node in 0..3 {
-            let cpus = (0..)
-                .zip(&nodes)
-                .filter(|(_, home)| **home == Some(node))
-                .map(|(cpu, _)| CpuId::new(cpu));
-            write(
-                format!("devices/system/node/node{node}/cpulist"),
-                cpus.collect::<CpuSet>().to_string(),
-            );
+            let cpus = (0..).zip(&nodes).filter(|(_, home)| **home == Some(node));
+            let cpus: CpuSet = cpus.map(|(cpu, _)| CpuId::new(cpu)).collect();
+            write(format!("devices/system/node/node{node}/cpulist"), cpus.to_string());
         }
-        Topology::from_sysfs(dir.path()).unwrap_or_else(|error| panic!("{error}"))
+        Topology::from_sysfs(dir.path()).unwrap()
     })
 }

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 
 use crate::machine::machine;
 
-/// Returns parameters with limits from 0 (no limit) to more cores than any cache of these machines
-/// has.
+/// Returns limits from 0 (no limit) to more cores than any cache of these machines has.
 fn params() -> impl Strategy<Value = ShardParams> {
     (0usize..40).prop_map(|cache_shard_size| ShardParams { cache_shard_size })
 }
