@@ -24,8 +24,7 @@ use super::run::while_blocking;
 ///
 /// # Panics
 ///
-/// If called in an item of a bottom-half queue, before the first poll. A panic in a poll is
-/// propagated to the caller.
+/// In an item of a bottom-half queue, before the first poll. A panic in a poll is propagated.
 ///
 /// # Examples
 ///

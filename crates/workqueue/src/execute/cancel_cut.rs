@@ -84,8 +84,8 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it without a
-    /// lock.
+    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
+    /// lock held.
     pub(crate) fn end(self) -> Aftermath {
         let Self { mut parts, mut rest, .. } = self;
         let ((), wakers) = cleanups::with_wakers_aside(|| {

@@ -371,7 +371,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. If an item calls this, its pool may start another
+    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
     /// worker.
     ///
     /// # Errors and panics
@@ -392,8 +392,8 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if that has
-    /// passed.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
+    /// has passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
@@ -494,8 +494,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks briefly: from time to time, it removes cancelled items from a list under the pool
-    /// lock.
+    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
+    /// pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;

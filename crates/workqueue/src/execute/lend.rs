@@ -40,8 +40,7 @@ use crate::pools::{
 };
 
 sync::thread_local! {
-    /// The number of runs on this stack that began before this process was forked. Their seats
-    /// belong to the parent.
+    /// The number of runs on this stack from before a fork. Their seats belong to the parent.
     static NR_OF_PARENT: Cell<u32> = Cell::new(0)
 }
 

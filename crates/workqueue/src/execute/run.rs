@@ -1,7 +1,6 @@
 //! Runs an item that has a state, on a worker that has popped the item, or on a joiner that helps.
 //!
-//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
-//! thread may run that item.
+//! A thread records the runs that it is in. Runs nest, because a run may help with another item.
 
 use std::{
     cell::Cell,
@@ -307,8 +306,7 @@ pub(crate) unsafe fn pop_and_cancel(
 }
 
 /// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it ran. The caller must be waiting for this item, because an unrelated one may need a resource
-/// that the caller holds.
+/// it ran. The caller must wait for this item: others may need a resource that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     wait::within_a_stack(item, help_here)
@@ -448,8 +446,8 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, which may wait for the end of the
-/// claim.
+/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
+/// claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -464,8 +462,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     }
     ((), count.wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
-        // If unlinking fails, a worker is popping the item. The worker then hands the item over to
-        // us or to the run.
+        // If unlinking fails, a worker is popping the item, and hands it over to us or to the run.
         while head.update(State::take_handoff).is_none() && !count.pool.unlink(count.slot, item) {
             // The worker has not handed the item over yet.
             backoff.pause();
@@ -630,8 +627,7 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// A request to another thread to help with an item, as if it were inside the runs of the thread
-/// that creates the request.
+/// A request to another thread to help with an item, as if it were inside the runs of this thread.
 pub(crate) struct HelpRequest {
     innermost: *const Frame,
     item: NonNull<Head>,
@@ -685,8 +681,7 @@ pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     runs_from(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread has a seat in the queue `core`. It may lend the seat to an item
-/// that it waits for.
+/// Returns `true` if this thread has a seat in the queue `core`, which it may lend while it waits.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     has_seat_of(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -826,8 +821,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body` as [`with_current`] does. If `has_seat` is false, the pwq `home` still has an
-/// in-flight count for the item, but this thread has no seat for it, so any item that `body` waits
-/// for needs its own seat.
+/// in-flight count for the item, but this thread has no seat to lend.
 ///
 /// # Safety
 ///

@@ -18,15 +18,14 @@
 //! ## An item that needs its waiter's seat
 //!
 //! A queue with one seat starts nothing while one of its items runs. If that item waits for a later
-//! item of the same queue, neither ever ends. The waiter checks for this before it sleeps, and
-//! returns an error instead:
+//! item of the same queue, neither ever ends. The waiter checks for this, and returns an error:
 //!
 //! - The waiter compares the address of the item's home, which may have been freed, with those of
 //!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - An item that is running, is being cancelled or has a deadline ends without the seat, so it
-//!   sleeps.
+//! - An item that is running, is being cancelled or has a deadline ends without the seat, so the
+//!   waiter sleeps.
 //! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel, is not considered.
@@ -280,8 +279,7 @@ impl Dispatch {
 }
 
 /// The maximum number of runs on one stack. The value is a guess: on a default stack of 2 MiB, each
-/// run may use 16 KiB. With a larger value, a stack may overflow. With a smaller one, a chain
-/// starts more threads.
+/// run may use 16 KiB. A larger value may overflow a stack. A smaller one starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 

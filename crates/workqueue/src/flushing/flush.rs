@@ -99,8 +99,8 @@ pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     pwqs: Vec<(Arc<Pwq>, UpTo)>,
     /// The gates that may still have helpers, each with its phase when all injectors had been
-    /// adopted. A gate without such helpers is removed, because later helpers may be in the same
-    /// phase.
+    /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
+    /// same phase.
     phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
     /// The value of `QueueCore::nr_cut` when the flush began; `None` once it has been compared.
     nr_cut: Option<u64>,

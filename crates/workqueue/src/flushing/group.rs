@@ -80,8 +80,7 @@ impl Group {
         Err(StillBusy::new("group", &inner.name, left).into())
     }
 
-    /// Cancels all pending and delayed items of all queues of the group. Returns the number of
-    /// cancelled items.
+    /// Cancels all pending and delayed items of all queues of the group. Returns their number.
     ///
     /// For each queue it does the same as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all),
     /// including its cost. The items of all queues end before a waker is called or a closure is

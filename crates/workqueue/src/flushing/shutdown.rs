@@ -105,8 +105,8 @@ impl Workqueue {
 /// # Blocking, errors and panics
 ///
 /// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`. Returns [`OwnQueueError`]
-/// from inside an item of one of the queues, and for a process-wide queue. No queue has then
-/// changed.
+/// from inside an item of one of the queues, and for a process-wide queue. In that case no queue
+/// has changed.
 ///
 /// # Examples
 ///
@@ -204,8 +204,7 @@ impl Inner {
         due
     }
 
-    /// Closes the queue. Threads of the registry run the user code. Returns the items whose timers
-    /// were cancelled.
+    /// Closes the queue. Reapers run the user code. Returns the items whose timers were cancelled.
     fn close_in_background(&self) -> Vec<LeftItems> {
         let due = self.close();
         let delayed = due.iter().map(|due| LeftItems::new(Doing::IsDelayed, Some(due.func()), 1));
@@ -214,8 +213,8 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread drops items with cancelled
-    /// timers.
+    /// Closes the queue and waits until it is drained. This thread drops the items whose timers are
+    /// cancelled.
     pub(crate) fn destroy(&self) {
         // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
         // queue; a panic is contained by `Dead`.

@@ -36,8 +36,7 @@ use crate::{
 };
 
 /// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
-/// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
-/// manager each time.
+/// value is a guess. With a smaller value, rearming wakes the manager more often.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 pub(crate) struct ManagerLoop {

@@ -111,7 +111,7 @@ impl Registry {
     /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
     /// then use it instead of detecting one. CPUs that are added or removed later are not noticed.
     ///
-    /// Use this if the machine cannot be detected or is detected incorrectly, as in sandboxes.
+    /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
     /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
     /// a pool that serves all CPUs of the topology has the affinity mask of the process's first

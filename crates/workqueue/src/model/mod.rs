@@ -1,5 +1,4 @@
-//! Gives models access to internals that users cannot reach; compiled only under `--cfg loom` and
-//! `--cfg shuttle`.
+//! Gives models access to internals; compiled only under `--cfg loom` and `--cfg shuttle`.
 //!
 //! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as the
 //! manager does after a kick. The owner of the machine calls the manager's other functions itself.
@@ -87,7 +86,7 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// If `busy`, counts a nonexistent worker of each pool as awake and busy; otherwise reverts
+    /// Counts a nonexistent worker of each pool as awake and busy. If `busy` is not set, reverts
     /// that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {

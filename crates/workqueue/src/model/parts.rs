@@ -29,8 +29,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// A number written before the push. A model checks that the thread that takes the item sees
-    /// it.
+    /// A number that is written before the push. A model checks that the thread that takes the item
+    /// sees it.
     number: UnsafeCell<usize>,
 }
 

@@ -14,8 +14,7 @@ pub(crate) struct Activity {
     pub(crate) nr_done: u32,
 }
 
-/// The reasons why an executing worker does not count as awake. If there are none, the worker
-/// counts as awake.
+/// The reasons why an executing worker does not count as awake, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// Set if the worker has reported that it may block.

@@ -5,8 +5,7 @@
 //! not count, because they wait by design. The manager checks this when it samples pools in which
 //! work waits, so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: at most one second between two samples counts
-//! (`sync::span`).
+//! A pause of the machine is no stall: at most one second between samples counts (`sync::span`).
 
 use sync::span;
 

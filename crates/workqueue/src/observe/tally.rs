@@ -133,7 +133,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken at `now` is recorded. Returns the number of its
+    /// Records that the wait of the batch taken at `now` is recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);

@@ -136,8 +136,7 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A capacity permit for one item. Dropping it releases the permit. The field is `None` if the
-/// queue has no capacity.
+/// A capacity permit for one item. Dropping it releases the permit. `None` if the queue has none.
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
@@ -209,8 +208,7 @@ impl<'a> TaskOptions<'a> {
     /// # Guarantees
     ///
     /// Dropping the future loses only its position in the wait queue. A future that has been
-    /// granted capacity keeps it until it is polled or dropped; its drop passes the capacity on to
-    /// the next waiter.
+    /// granted capacity keeps it until it is polled, or passes it on when it is dropped.
     ///
     /// # Panics
     ///
@@ -236,8 +234,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). The call costs one atomic update. It panics in a child of `fork`
-    /// (see [`Workqueue`]).
+    /// [`reserve`](Self::reserve). The call costs one atomic update. Panics in a child of `fork`.
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

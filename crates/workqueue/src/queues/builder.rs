@@ -294,8 +294,7 @@ impl Builder {
     /// The panic has already been caught and counted, and the worker keeps running. The handler
     /// runs on the thread that ran the item, as part of that run. If the handler panics, its
     /// payload is dropped. The thread that destroys the queue drops the handler, after all items
-    /// have ended. Without a handler, a panic is only caught and counted. To end the process, call
-    /// [`std::process::abort`].
+    /// have ended. To end the process, call [`std::process::abort`].
     pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
@@ -395,12 +394,12 @@ impl Builder {
     /// kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
-    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as in
-    /// Linux.
+    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as the
+    /// kernel does.
     ///
     /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
-    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. No joiner
-    /// helps.
+    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. Joiners never
+    /// help.
     ///
     /// # Panics
     ///

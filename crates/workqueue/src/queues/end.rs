@@ -140,8 +140,7 @@ impl End {
                 pwq.pool.lock().remove_pwq(pwq.slot);
                 machine.release(&pwq.pool);
             }
-            // Last, because a change of the group's shares reaches the accounts of the pools
-            // through the members.
+            // Last: a change of the group's shares reaches the pools' accounts through members.
             if let Some(group) = &inner.group {
                 group.remove(inner);
             }

@@ -76,7 +76,7 @@ impl Claimed<'_> {
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
 /// that needs the list link of one of them waits until it is pushed, so a thread with a chain must
-/// not.
+/// not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
@@ -187,9 +187,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for the
-    /// item. Returns `true` if the item was queued, `false` if it was pending already, or an error
-    /// if it is disabled.
+    /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for it.
+    /// Returns `false` if it was pending already, or an error if it is disabled.
     #[inline]
     pub(crate) fn plan_and_push(
         &self,

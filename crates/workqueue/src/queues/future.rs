@@ -77,8 +77,7 @@ struct Base {
     /// I: keeps the queue's memory valid. The queue may be destroyed once the future has ended.
     queue: Arc<Inner>,
     /// The pwq on which the future holds an in-flight count, and the color of the count; `None`
-    /// until the first suspension. The thread that runs the item writes it, and the thread that
-    /// frees the item reads it.
+    /// until the first suspension. Runs write it, and `free` reads it.
     held_pwq: Cell<Option<(NonNull<Pwq>, Color)>>,
     /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
@@ -89,8 +88,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The stage, accessed first by the run, then by the handle, and last by the thread that frees
-    /// it.
+    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
+    /// item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -101,8 +100,8 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a permit
-/// for it.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
+/// permit for it.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,

@@ -43,9 +43,8 @@ use crate::{
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
-/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
-/// handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
+/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
@@ -390,8 +389,8 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before a caller queues or waits. Panics after a
-    /// `fork`.
+    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
+    /// of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -478,8 +477,8 @@ impl WeakWorkqueue {
         Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
-    /// Returns a handle, or `None` if the last one was dropped, even if items still run. Never
-    /// blocks.
+    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
+    /// Never blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
     #[must_use]

@@ -13,8 +13,7 @@
 //!        a batch has run, and closures are left?  queue the item again;  the run ends
 //! ```
 //!
-//! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
-//!   takes closures.
+//! - **Closures never overlap**, because runs of an item do not, and only a run takes closures.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
 //!   spawn is about to queue it: the spawn that finds `nr` at 0. Only the run that brings `nr` down
 //!   to 0 is not followed by another run. A closure is counted before it is pushed, so a run can
@@ -114,8 +113,8 @@ const ONE: usize = 2;
 ///
 /// Other operations treat a strand as follows:
 ///
-/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares treat the strand as one
-///   item.
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
+///   to one item.
 /// - [Capacity](crate::Builder::capacity) counts each closure that waits.
 /// - Statistics, and wait and run times, count each run of the strand as one item, regardless of
 ///   the number of its closures.
@@ -128,7 +127,7 @@ const ONE: usize = 2;
 ///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, like
+/// - Two closures of different strands that join each other's later closures deadlock, as with two
 ///   mutexes.
 ///
 /// # Cost
@@ -154,8 +153,8 @@ const ONE: usize = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A handle does not convert to that of a subtype or supertype of its state, because closures may
-/// replace the state:
+/// A handle does not convert to that of a subtype or supertype of its state, which closures may
+/// replace:
 ///
 /// ```compile_fail,E0308
 /// # use afterwork::workqueue::Strand;
@@ -278,9 +277,8 @@ impl Workqueue {
 }
 
 impl<S: Send + 'static> Strand<S> {
-    /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
-    /// that waits for its result. If the queue rejects `func`, it is dropped, and the handle
-    /// returns the error.
+    /// Queues `func` to run once, after earlier closures, and returns a handle that waits for its
+    /// result. If the queue rejects `func`, it is dropped, and the handle returns the error.
     ///
     /// # Blocking
     ///
@@ -406,7 +404,6 @@ impl Base {
 struct Run<'a> {
     item: NonNull<Head>,
     base: &'a Base,
-    own: &'a mut Own,
 }
 
 impl<'a> Run<'a> {
@@ -415,10 +412,12 @@ impl<'a> Run<'a> {
     /// 1. The caller runs `item`, which belongs to a strand, until it drops the result.
     unsafe fn of(item: NonNull<Head>) -> Self {
         // SAFETY: (1): a running item is alive, and an `Item` begins with its `Base`.
-        let base: &Base = unsafe { item.cast().as_ref() };
-        // SAFETY: (1): runs do not overlap, and only they access this part.
-        let own = unsafe { &mut *base.own.get() };
-        Self { item, base, own }
+        Self { item, base: unsafe { item.cast().as_ref() } }
+    }
+
+    fn own(&mut self) -> &mut Own {
+        // SAFETY: (1) of `of`: runs do not overlap, and only they access this part.
+        unsafe { &mut *self.base.own.get() }
     }
 
     /// Queues the strand's item at `home`.
@@ -446,22 +445,22 @@ impl<'a> Run<'a> {
 
     /// Returns the list of the closures that are left; empty if none has been pushed.
     fn taken(&mut self) -> &mut List {
-        if self.own.taken.is_empty() {
-            self.own.taken = self.base.pushed.take(|_| Color::default());
+        if self.own().taken.is_empty() {
+            self.own().taken = self.base.pushed.take(|_| Color::default());
         }
-        &mut self.own.taken
+        &mut self.own().taken
     }
 
     /// Takes the next closure.
     fn next(&mut self) -> Option<NonNull<Head>> {
         let closure = self.taken().pop_front()?;
-        self.own.nr_done += 1;
+        self.own().nr_done += 1;
         Some(closure)
     }
 
     /// Returns `true` if no closure is counted, so that the run must end.
     fn is_idle(&mut self) -> bool {
-        let nr_done = std::mem::take(&mut self.own.nr_done);
+        let nr_done = std::mem::take(&mut self.own().nr_done);
         // Relaxed suffices, because no data is read on the basis of the count. The list and the
         // item have orderings of their own.
         let before = self.base.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
@@ -483,8 +482,8 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the number of counted closures that are left.
-    fn nr_left(&self) -> usize {
-        self.base.nr.load(Ordering::Relaxed) / ONE - self.own.nr_done
+    fn nr_left(&mut self) -> usize {
+        self.base.nr.load(Ordering::Relaxed) / ONE - self.own().nr_done
     }
 
     /// Runs a batch of closures.

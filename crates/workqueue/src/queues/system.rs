@@ -92,8 +92,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// RCU read section, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
 ///
 /// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
-/// it, an error returned by [`system`] (nothing has run in these two cases), or
-/// [`JoinError::Panicked`].
+/// it, an error of [`system`] (nothing has run then), or [`JoinError::Panicked`].
 ///
 /// # Examples
 ///

@@ -287,8 +287,7 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error if the queue is
-    /// full or closed.
+    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error.
     pub fn try_spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -332,8 +331,7 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn_async(future).unwrap_or_else(rejected)
     }
 
-    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error if the queue
-    /// is full or closed.
+    /// Queues `future`, or returns it in the error if the queue is full or closed.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -407,8 +405,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` in place of an
-    /// error.
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
+    /// of an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -442,8 +440,7 @@ impl<'a> TaskOptions<'a> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
         must_not_be_lost(work.is_lost());
-        // Like `enqueue`, this updates the state word, so that the pending run sees the caller's
-        // earlier writes.
+        // Like `enqueue`, this updates the state word, so that the run sees our earlier writes.
         let is_pending = |work: &Work| {
             let pending = work.head().update(|state| {
                 let is_pending = state.is_pending() || state.is_claimed();

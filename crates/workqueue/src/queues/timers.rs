@@ -121,8 +121,8 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// The timer's place, guarded by the lock of the wheel in which the item is, or was last,
-    /// armed.
+    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
+    /// in last.
     place: UnsafeCell<Place>,
 }
 
@@ -489,8 +489,7 @@ impl OwnTimers {
     }
 
     pub(crate) fn nr_cancels(&self) -> u64 {
-        // Relaxed suffices, because the wheel's lock or a visit orders a thread that must see a
-        // cancel after it.
+        // Relaxed suffices: the wheel's lock or a visit orders readers that must see a cancel.
         self.nr_cancels.load(Ordering::Relaxed)
     }
 

@@ -58,7 +58,7 @@ pub struct Wheel<K> {
 // SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zeros, so that timers
+/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zero bits, so that timers
 /// coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);

@@ -151,7 +151,7 @@ impl Machine {
     }
 
     /// Asks the source whether the machine has changed, and applies the change. Returns `true` if
-    /// it did.
+    /// there was one.
     pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;

@@ -125,8 +125,7 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        // Loom's models of whole queues use no seat caches, which have models of their own with
-        // fewer atomic operations.
+        // Loom's models of whole queues use no seat caches, which have smaller models of their own.
         let of_model = cfg!(loom).then_some(0);
         let all = cpus_by_node.iter().sum();
         let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {

@@ -304,8 +304,8 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: if no worker has taken a batch, it is on top of the
-        // injector.
+        // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
+        // the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

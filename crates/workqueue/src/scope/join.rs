@@ -288,7 +288,7 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` on this thread or a worker of this queue; returns both
+    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
     /// results.
     ///
     /// # Guarantees
@@ -296,8 +296,8 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that from `a` is
-    ///   resumed.
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic from `a`
+    ///   is resumed.
     ///
     /// # Cost
     ///

@@ -54,8 +54,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until its
-    /// end.
+    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until the
+    /// scope ends.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 

@@ -206,8 +206,7 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // In a child of `fork`, this panics if the item is the parent's, so the handle is added
-        // after this call.
+        // This panics if the item is a forked parent's, so the handle is added afterwards.
         let waits = handle.await_end(&waker);
         self.handles.insert(place, handle);
         self.next += 1;

@@ -47,8 +47,8 @@ pub struct Deferred<U> {
 ///   [given](TaskOptions::on_cpu) CPU.
 /// - If all handles to the item are dropped, it is still queued when its delay has passed. If the
 ///   last handle to its queue is dropped, the timer is disarmed: the item is no longer pending, and
-///   does not run. A drain does not wait for timers, and timers that fire during a drain queue
-///   their items.
+///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
+///   queued.
 ///
 /// # Cost
 ///
@@ -218,7 +218,7 @@ impl DelayedWork {
 impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
-    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if it is
+    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
     /// rejected.
     ///
     /// # Blocking

@@ -64,14 +64,13 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` on this queue every `period`, until the result is dropped. The first run is due
-    /// after one period.
+    /// Runs `func` on this queue every `period`, first after one, until the result is dropped.
     ///
     /// On a queue that has been destroyed, `func` never runs.
     ///
     /// # Blocking and errors
     ///
-    /// Blocks as [`enqueue_after`](Self::enqueue_after). Returns [`ZeroPeriod`] if `period` is
+    /// Blocks as [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is
     /// zero.
     ///
     /// # Examples
