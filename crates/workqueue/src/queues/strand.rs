@@ -453,9 +453,9 @@ impl<'a> Run<'a> {
 
     /// Takes the next closure.
     fn next(&mut self) -> Option<NonNull<Head>> {
-        let closure = self.taken().pop_front()?;
+        self.taken().first()?;
         self.own().nr_done += 1;
-        Some(closure)
+        self.own().taken.pop_front()
     }
 
     /// Returns `true` if no closure is counted, so that the run must end.
