@@ -220,11 +220,7 @@ pub unsafe fn help(
     unsafe { run::help_from(item, false, begin, |home, before_end| run(Origin(home), before_end)) }
 }
 
-/// Returns the timers of the process-wide registry.
-///
-/// # Errors
-///
-/// Returns the same errors as [`Registry::global`].
+/// Returns the timers of the process-wide registry. The errors are those of [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

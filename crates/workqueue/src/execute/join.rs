@@ -467,11 +467,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the closure's result if the closure has ended. If the deadline has passed and the
-    /// item has not started, this call expires the item.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
+    /// item has not started, this call expires the item. The errors are those of
+    /// [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }

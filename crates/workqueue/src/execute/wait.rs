@@ -76,11 +76,8 @@ pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
 
-/// Checks, before a wait for an item, that a worker can run it.
-///
-/// # Panics
-///
-/// If called in a child of `fork` that has no workers.
+/// Checks, before a wait for an item, that a worker can run it. Panics in a child of `fork` that
+/// has no workers.
 #[inline]
 pub fn must_have_workers() {
     assert!(

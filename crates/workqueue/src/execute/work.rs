@@ -266,11 +266,8 @@ impl Work {
     /// Takes and returns the payload of the last run that panicked. Returns `None` if no run has
     /// panicked since the last call.
     ///
-    /// The payload is kept until it is taken, another run panics, or the item is freed.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. Any thread may call it, and so may the item itself.
+    /// The payload is kept until it is taken, another run panics, or the item is freed. Never
+    /// blocks; the item itself may call this.
     ///
     /// # Examples
     ///
@@ -407,10 +404,7 @@ impl Work {
     }
 
     /// Reverts one [`disable`](Self::disable). Returns `true` if the item can be queued again.
-    ///
-    /// # Panics
-    ///
-    /// If the item is not disabled.
+    /// Panics if the item is not disabled.
     #[doc(alias = "enable_work")]
     pub fn enable(&self) -> bool {
         let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
@@ -477,11 +471,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 /// and in a spawned closure or future.
 ///
 /// If runs are nested, as when an item flushes another one, this is the item of the innermost run.
-/// Corresponds to the kernel's `current_work`.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Corresponds to the kernel's `current_work`. Never blocks.
 ///
 /// # Examples
 ///

@@ -243,11 +243,8 @@ impl Workqueue {
         !self.inner.for_all && self.inner.set_paused(true)
     }
 
-    /// Allows items to start again. Returns `true` if the queue was paused.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. It may wake workers.
+    /// Allows items to start again. Returns `true` if the queue was paused. Never blocks, but may
+    /// wake workers.
     #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();

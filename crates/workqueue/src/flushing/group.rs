@@ -84,11 +84,8 @@ impl Group {
     ///
     /// For each queue it does the same as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all),
     /// including its cost. The items of all queues end before a waker is called or a closure is
-    /// dropped, so a destructor may wait for a cancelled item of another queue.
-    ///
-    /// # Blocking
-    ///
-    /// Never waits for an item. An item of the group may call it.
+    /// dropped, so a destructor may wait for a cancelled item of another queue. Never waits for an
+    /// item; an item of the group may call it.
     ///
     /// # Examples
     ///

@@ -73,11 +73,8 @@ impl Workqueue {
     /// Shuts the queue down as [`shutdown`](Self::shutdown) does, for async tasks.
     ///
     /// If the future is dropped, the queue stays closed, and its items continue. A poll never waits
-    /// for an item, and panics in a child of `fork`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`shutdown`](Self::shutdown).
+    /// for an item, and panics in a child of `fork`. The errors are those of
+    /// [`shutdown`](Self::shutdown).
     ///
     /// # Examples
     ///
@@ -150,11 +147,8 @@ pub fn shutdown_in_order(
 /// Shuts several queues down as [`shutdown_in_order`] does, for async tasks.
 ///
 /// If the future is dropped, the queues that it has closed stay closed, and their items continue. A
-/// poll never waits for an item, and panics in a child of `fork`.
-///
-/// # Errors
-///
-/// Returns the same errors as [`shutdown_in_order`].
+/// poll never waits for an item, and panics in a child of `fork`. The errors are those of
+/// [`shutdown_in_order`].
 pub async fn shutdown_in_order_async(
     queues: &[&Workqueue],
     timeout: Duration,

@@ -78,13 +78,10 @@ impl Registry {
     /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
     ///
     /// Every queue changes its pools, as with
-    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
-    /// queued run on the former pools; new items go to pools of the new topology. An ordered queue
-    /// does not change its pools until its attributes are set.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the locks of queues and pools.
+    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already queued run on
+    /// the former pools; new items go to pools of the new topology. An ordered queue does not
+    /// change its pools until its attributes are set. Briefly acquires the locks of queues and
+    /// pools.
     ///
     /// # Examples
     ///
@@ -105,11 +102,8 @@ impl Registry {
     /// Asks the registry's source whether the machine has changed. Returns `true` if it has.
     ///
     /// The source of the process-wide registry reads which CPUs are online and which of them this
-    /// process may use (affinity mask, cpuset).
-    ///
-    /// # Blocking
-    ///
-    /// Reads files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology) does.
+    /// process may use (affinity mask, cpuset). Reads files of sysfs and procfs, and blocks as
+    /// [`set_topology`](Self::set_topology) does.
     pub fn refresh_topology(&self) -> bool {
         self.here().refresh()
     }

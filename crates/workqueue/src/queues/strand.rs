@@ -278,11 +278,8 @@ impl Workqueue {
 
 impl<S: Send + 'static> Strand<S> {
     /// Queues `func` to run once, after earlier closures, and returns a handle that waits for its
-    /// result. If the queue rejects `func`, it is dropped, and the handle returns the error.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Workqueue::enqueue`]. A closure of the strand may call it, too.
+    /// result. If the queue rejects `func`, it is dropped, and the handle returns the error. Blocks
+    /// as [`Workqueue::enqueue`] does. A closure of the strand may call it, too.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,

@@ -416,10 +416,7 @@ impl<'a> TaskOptions<'a> {
 
     /// Queues each of `works` that is not pending, in order, as one chain to one pool, and returns
     /// the number queued. For tiny items, this is about twice as fast as queueing them one by one.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Workqueue::enqueue`].
+    /// Blocks as [`Workqueue::enqueue`] does.
     ///
     /// # Examples
     ///

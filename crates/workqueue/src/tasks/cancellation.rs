@@ -159,11 +159,8 @@ impl CancellationToken {
         Self(self.0.child())
     }
 
-    /// Cancels the token and its children, and wakes all waiters.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks, unless a waker of another executor does.
+    /// Cancels the token and its children, and wakes all waiters. Never blocks, unless a waker of
+    /// another executor does.
     pub fn cancel(&self) {
         self.0.cancel();
     }

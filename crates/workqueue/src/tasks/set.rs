@@ -279,11 +279,8 @@ impl<T> TaskSet<T> {
         Some(reported(error))
     }
 
-    /// Returns the result of an item that has ended, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_next`](Self::join_next).
+    /// Returns the result of an item that has ended, if there is one. The errors are those of
+    /// [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -307,11 +304,8 @@ impl<T> TaskSet<T> {
         block_on(self.join_next())
     }
 
-    /// Returns the results in the order in which the items end, until the set is empty.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`join_next_blocking`](Self::join_next_blocking), for each result.
+    /// Returns the results in the order in which the items end, until the set is empty. Blocks as
+    /// [`join_next_blocking`](Self::join_next_blocking) does, for each result.
     ///
     /// # Examples
     ///

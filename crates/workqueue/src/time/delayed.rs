@@ -108,11 +108,8 @@ impl<U: 'static> Deferred<U> {
         Self::named(name, move |_| func())
     }
 
-    /// Returns `true` if the item waits to be queued, or is queued and has not started.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires a lock. The result may be outdated when this returns.
+    /// Returns `true` if the item waits to be queued, or is queued and has not started. Briefly
+    /// acquires a lock. The result may be outdated when this returns.
     #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
@@ -128,10 +125,7 @@ impl<U: 'static> Deferred<U> {
     }
 
     /// Cancels the wait or the enqueue if the item has not started; returns `true` if it did so.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Work::cancel`]. It does not wait for the delay or the grace period.
+    /// Blocks as [`Work::cancel`] does, and not for the delay or the grace period.
     #[doc(alias = "cancel_delayed_work")]
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
@@ -219,11 +213,7 @@ impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
     /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
-    /// rejected.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires two locks; otherwise the same as [`enqueue`](Self::enqueue).
+    /// rejected. Briefly acquires two locks; otherwise blocks as [`enqueue`](Self::enqueue) does.
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.task().enqueue_after(work, delay)
@@ -295,10 +285,6 @@ impl TaskOptions<'_> {
     }
 
     /// Queues `work` after `delay` as [`Workqueue::reschedule`] does, with these options.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Workqueue::reschedule`].
     #[doc(alias = "mod_delayed_work_on")]
     pub fn reschedule(self, work: &DelayedWork, delay: Duration) -> Result<bool, TrySpawnError> {
         let mut was_pending = false;

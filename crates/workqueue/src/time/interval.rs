@@ -57,11 +57,8 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// Missed ticks fire in a [`Burst`](MissedTickBehavior::Burst), unless another behavior is
 /// [set](Interval::set_missed_tick_behavior). For periodic work without a task, see
-/// [`Workqueue::every`](crate::Workqueue::every).
-///
-/// # Errors and panics
-///
-/// Returns [`ZeroPeriod`] if `period` is zero. Panics as [`sleep`](crate::sleep) does.
+/// [`Workqueue::every`](crate::Workqueue::every). Returns [`ZeroPeriod`] if `period` is zero.
+/// Panics as [`sleep`](crate::sleep) does.
 ///
 /// # Examples
 ///

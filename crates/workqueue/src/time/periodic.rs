@@ -66,12 +66,8 @@ struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 impl Workqueue {
     /// Runs `func` on this queue every `period`, first after one, until the result is dropped.
     ///
-    /// On a queue that has been destroyed, `func` never runs.
-    ///
-    /// # Blocking and errors
-    ///
-    /// Blocks as [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is
-    /// zero.
+    /// On a queue that has been destroyed, `func` never runs. Blocks as
+    /// [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is zero.
     ///
     /// # Examples
     ///

@@ -47,11 +47,7 @@ impl RateLimit {
         global().rate_limit(period, burst)
     }
 
-    /// Takes the next turn if its time has come. Returns `true` if it took the turn.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
+    /// Takes the next turn if its time has come. Returns `true` if it took the turn. Never blocks.
     pub fn try_acquire(&self) -> bool {
         let now_ns = self.registry.now_ns();
         self.book(now_ns, |at_ns| at_ns <= now_ns).is_some()
