@@ -62,8 +62,7 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that has been removed from the timer wheel. If the item is `dead`, it
-    /// is freed later.
+    /// Counts a delayed item that was removed from the wheel. If it is `dead`, it is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(deferred_drop));
@@ -84,8 +83,7 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
-    /// lock held.
+    /// Ends the items, and releases their counts. Runs no user code. Call it with no lock held.
     pub(crate) fn end(self) -> Aftermath {
         let Self { mut parts, mut rest, .. } = self;
         let ((), wakers) = cleanups::with_wakers_aside(|| {

@@ -392,8 +392,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
-    /// has passed.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` after that.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
@@ -491,8 +490,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
-    /// pool lock.
+    /// Blocks only briefly: at times, it removes cancelled items from a list under the pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -595,8 +593,7 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` if the item belongs to the parent of this process. In that case, no worker of
-    /// this process runs it.
+    /// Returns `true` if the item belongs to the parent process, so that no worker runs it here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }

@@ -258,10 +258,9 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just removed from a list, and pops it as `plan`
-/// decides, usually by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to
-/// `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves the user's values
-/// to `deferred_drops`.
+/// Cancels a pending item that was just removed from a list, and pops it as `plan` decides, usually
+/// by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to `deferred_drops`, so
+/// that the caller can [`end`] the run later. `skip` moves the user's values to `deferred_drops`.
 ///
 /// # Safety
 ///
@@ -446,15 +445,13 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
-/// claim to end.
+/// Removes a claimed item from its list. Runs no user code, which may wait for the claim.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // The count contains a clone of the pool, because the queue and the pool may be destroyed once
-    // the item is unlinked.
+    // The count contains a clone of the pool, which may be destroyed once the item is unlinked.
     let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
@@ -587,8 +584,7 @@ struct Frame {
     item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
     home: Cell<*const Pwq>,
-    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
-    /// as the item is.
+    /// The token of the item, once this run has requested it; otherwise null. As valid as the item.
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,

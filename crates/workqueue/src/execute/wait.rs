@@ -24,8 +24,7 @@
 //!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - An item that is running, is being cancelled or has a deadline ends without the seat, so the
-//!   waiter sleeps.
+//! - An item that is running, is being cancelled or has a deadline ends without the seat.
 //! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel, is not considered.
@@ -76,8 +75,7 @@ pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
 
-/// Checks, before a wait for an item, that a worker can run it. Panics in a child of `fork` that
-/// has no workers.
+/// Checks, before a wait, that the item can run. Panics in a child of `fork` without workers.
 #[inline]
 pub fn must_have_workers() {
     assert!(
@@ -246,8 +244,7 @@ fn report(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
 }
 
 impl Manager {
-    /// Returns the name of an item's queue if the queue belongs to this manager. Compares only
-    /// addresses.
+    /// Returns the name of an item's queue if it belongs to this manager. Only compares addresses.
     fn queue_of(&self, item: *const Head) -> Option<String> {
         let pools = self.pools();
         let mut names = pools.iter().filter_map(|pool| {

@@ -324,8 +324,7 @@ impl Work {
     /// # Blocking and panics
     ///
     /// Blocks until the current run has ended, except inside the item's own run. Panics if
-    /// [`disable`](Self::disable) panics, or inside another item of a bottom-half queue; the item
-    /// is then unchanged.
+    /// [`disable`](Self::disable) panics, or, before a change, inside another bottom-half item.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();

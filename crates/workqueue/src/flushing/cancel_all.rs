@@ -31,14 +31,11 @@ impl Workqueue {
     ///
     /// - Every item queued before the call is cancelled, or has started by the time this returns.
     ///   Items queued during the call may be cancelled, and later ones are not.
-    /// - The queue may be paused, ordered, full, or being drained, and a drain then waits for the
-    ///   remaining items only.
-    /// - A future that has been polled has started; cancel it with its handle. Others are dropped
-    ///   during the call.
+    /// - The queue may be paused, ordered, full, or being drained; then the drain ends sooner.
+    /// - A future that has been polled has started; cancel it with its handle. Others are dropped.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
     ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
-    ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
-    ///   the queue.
+    ///   may therefore wait for any of the items, for capacity, and for a flush or a drain.
     ///
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing and returns
     /// 0. The queue accepts new items afterwards; to make it reject them, [shut it
@@ -119,8 +116,7 @@ impl Workqueue {
     /// A destructor that blocks does not delay the others. While thread creation fails, however, a
     /// single thread calls all destructors, so one that waits for a later one waits for a thread.
     ///
-    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this only drops
-    /// the handle.
+    /// Of a process-wide queue, such as [`system`](crate::system), this only drops the handle.
     ///
     /// # Blocking and panics
     ///

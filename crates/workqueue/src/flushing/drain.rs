@@ -178,8 +178,7 @@ impl Workqueue {
     ///
     /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
     /// long drain as `drain` does. Returns [`OwnQueueError`] for a process-wide queue, or if polled
-    /// inside an item or a future of this queue. A poll panics in a child of `fork` (see
-    /// [`Workqueue`]).
+    /// inside an item or a future of this queue. A poll panics in a child of `fork`.
     ///
     /// # Examples
     ///

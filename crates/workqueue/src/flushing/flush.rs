@@ -17,10 +17,9 @@
 //! A future keeps the count and the color of its first poll until it ends, like a running item.
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
-//! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
-//! item elsewhere in the meantime, it increments `QueueCore::nr_cut`, cuts the item out and
-//! releases the count. A flush that finds `nr_cut` changed when all counts are zero waits for all
-//! current helpers.
+//! ends: a worker that pops it transfers the count to the run. If a producer queues that item
+//! elsewhere before, it increments `QueueCore::nr_cut`, cuts the item out and releases the count. A
+//! flush that finds `nr_cut` changed when all counts are zero waits for all current helpers.
 //!
 //! A flush therefore waits for later items only in three cases: these helpers; a cancelled item
 //! that is queued again into its old list position, which has an old color; and helpers when two

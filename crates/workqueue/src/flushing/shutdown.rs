@@ -207,8 +207,7 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread drops the items whose timers are
-    /// cancelled.
+    /// Closes the queue, drops the items of cancelled timers, and waits until the queue is drained.
     pub(crate) fn destroy(&self) {
         // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
         // queue; a panic is contained by `Dead`.

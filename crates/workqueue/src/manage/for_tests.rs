@@ -1,8 +1,7 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
 //! Items run on workers, as in any registry, because an item may block, and a joiner or the
-//! destruction of a queue may wait for it. The test thread fires timers itself, and waits until the
-//! workers are at rest.
+//! destruction of a queue may wait for it. The test fires timers itself, and waits for the workers.
 //!
 //! # At rest
 //!

@@ -183,8 +183,7 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func` with a deadline that passes before any thread can start it, as a future if
-    /// `as_future` is set.
+    /// Queues `func` with a deadline that has passed, as a future if `as_future` is set.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
         as_future: bool,

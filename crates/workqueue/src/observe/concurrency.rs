@@ -21,8 +21,7 @@ pub(crate) struct Away {
     pub(crate) declared: bool,
     /// Set if a sample found the worker asleep.
     pub(crate) asleep: bool,
-    /// Set if the worker's item uses the CPU for a long time, according to its queue's attributes
-    /// or to a sample.
+    /// Set if the worker's item hogs the CPU, according to its queue's attributes or to a sample.
     pub(crate) hogging: bool,
     pub(crate) rescuing: bool,
 }

@@ -197,8 +197,7 @@ sync::on_drop!(Reserve<'_>, it => if let Some(capacity) = &it.queue.inner.core.c
 base::internal::impl_debug!(Reserve<'_>, it => queue: it.queue.name());
 
 impl<'a> TaskOptions<'a> {
-    /// Waits for free capacity for one item, and reserves it: the options that are returned hold a
-    /// *capacity permit*.
+    /// Waits for capacity for one item, and reserves it: the result holds a *capacity permit*.
     ///
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this

@@ -373,8 +373,7 @@ impl Builder {
         Self { blocking: true, cpu_intensive: true, ..self }
     }
 
-    /// Reserves a thread for times when no worker can be created. Corresponds to the kernel's
-    /// `WQ_MEM_RECLAIM`.
+    /// Reserves a thread for times when no worker can be created; the kernel's `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees
     ///
@@ -390,8 +389,7 @@ impl Builder {
         Self { with_rescuer: true, ..self }
     }
 
-    /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
-    /// kernel's `WQ_BH`.
+    /// Runs items to completion on one high-priority thread for each CPU; the kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
     /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as the

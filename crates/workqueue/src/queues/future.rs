@@ -27,8 +27,7 @@
 //! its canceller writes the outcome without synchronization, so a closure with a cancel handle is
 //! queued as a future with a single poll.
 //!
-//! The state transitions are in `head/task.rs`. The kernel's closest equivalent is a work item that
-//! queues itself again.
+//! The state transitions are in `head/task.rs`. The kernel has only items that queue themselves.
 
 use std::{
     cell::{Cell, UnsafeCell},

@@ -327,8 +327,7 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
-    /// group is resumed.
+    /// Briefly acquires locks of each queue. A wait for a queued item lasts until the resume.
     ///
     /// # Examples
     ///

@@ -477,8 +477,7 @@ impl WeakWorkqueue {
         Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
-    /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
-    /// Never blocks.
+    /// Returns a handle, or `None` if the last one was dropped, even while items run. Never blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
     #[must_use]

@@ -91,8 +91,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 const QUEUEING: usize = 1;
 const ONE: usize = 2;
 
-/// Runs closures on a queue one after the other, and passes a state to each of them; created by
-/// [`Workqueue::strand`].
+/// Runs closures one after the other, and passes a state to each; created by [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
 /// session, an account, an actor. A closure that waits for its turn blocks no thread. A program can
@@ -186,8 +185,7 @@ struct Base {
     lane: Lane,
     /// A: closures that no run has taken.
     pushed: Injector,
-    /// A: [`ONE`] times the number of counted closures that runs have not yet subtracted, combined
-    /// with [`QUEUEING`].
+    /// A: [`ONE`] times the number of closures that runs have not subtracted, with [`QUEUEING`].
     nr: AtomicUsize,
     own: UnsafeCell<Own>,
 }

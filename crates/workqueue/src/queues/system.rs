@@ -83,8 +83,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
-/// [`system`] items.
+/// `func` runs on a worker of that CPU, never on this thread, and waits for no [`system`] item.
 ///
 /// # Blocking, errors and panics
 ///

@@ -405,8 +405,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
-    /// of an error.
+    /// permit, does as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),

@@ -38,8 +38,7 @@
 //!
 //! The wheel also contains the items of the C API (`crates/raw`), with a [`Kind`] of their own.
 //! Sleeping tasks have other wheels (`sleeps.rs`). An item that waits for an RCU grace period
-//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does what the callback
-//! cannot do at once.
+//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does the rest.
 
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 

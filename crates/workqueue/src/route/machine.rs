@@ -163,8 +163,7 @@ impl Machine {
             None
         });
         let mut place = self.source.lock();
-        // If another source was set during the call, it stays, and this one is dropped after the
-        // lock is released.
+        // If another source was set during the call, it stays, and this one is dropped below.
         let left = if place.is_some() { Some(source) } else { place.replace(source) };
         drop(place);
         drop(left);

@@ -226,8 +226,7 @@ impl Workqueue {
         self.for_each_part(slice.len(), size, |number, range| func(number, &slice[range]));
     }
 
-    /// Divides `0..len` into parts of `size` elements, and calls `func` with the number and the
-    /// range of each part.
+    /// Divides `0..len` into parts of `size` elements, and calls `func` with each number and range.
     fn for_each_part(&self, len: usize, size: usize, func: impl Fn(usize, Range<usize>) + Sync) {
         assert!(size > 0, "a chunk has at least one element");
         self.for_each_range(0..len.div_ceil(size), |numbers| {

@@ -79,8 +79,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Guarantees
 ///
-/// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
-///   earlier writes.
+/// - A wait ends if the token is cancelled before or during it, and sees the canceller's writes.
 /// - Wakers are fired with no lock held. A panic in one waker does not affect the others.
 ///
 /// # Cost

@@ -1,5 +1,4 @@
-//! Items that are queued after a wait: for a delay (in this file) or for a grace period of RCU
-//! (`rcu_work.rs`).
+//! Items that are queued after a delay (in this file) or a grace period of RCU (`rcu_work.rs`).
 //!
 //! The timer of such an item records the kind of wait (`queues/timers.rs` describes the protocol
 //! and its models). Everything else is the same for both kinds, and is defined here.

@@ -68,8 +68,7 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// Blocks at most briefly, on a lock, and never for the grace period. It is allowed in a
-    /// read-side section.
+    /// Blocks briefly at most, on a lock, not for the grace period. Allowed in a read-side section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {

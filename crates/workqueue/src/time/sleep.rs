@@ -128,8 +128,7 @@ impl Registry {
         self.sleep_until_ns(self.now_ns().saturating_add(nanos(duration)))
     }
 
-    /// Waits until `deadline`. This is like [`sleep_until`], except that this registry's thread
-    /// wakes the task.
+    /// Waits until `deadline`, like [`sleep_until`], but this registry's thread wakes the task.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_ns(self.timers().clock.ns_of(deadline))
     }
