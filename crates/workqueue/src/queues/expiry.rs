@@ -71,8 +71,7 @@ impl StartBy for StartBefore {
     }
 }
 
-// In a child of `fork` the lock may be held forever.
-sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() && it.inner.is_at_home() {
+sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() {
     it.inner.timers.all.end_sleep(timer);
 });
 

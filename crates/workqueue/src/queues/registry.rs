@@ -7,7 +7,7 @@ use base::internal::{
     panics::Foreign,
     params::Params,
 };
-use sync::{atomic::Ordering, fork::Process, time::Instant, unmodelled::Arc};
+use sync::{atomic::Ordering, time::Instant, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
 use super::{clock::Clock, sleeps::Sleeps, timers::Timers};
@@ -44,8 +44,6 @@ struct Inner {
     machine: Arc<Machine>,
     /// I
     timers: Arc<Timers>,
-    /// I: the process that created the registry.
-    process: Process,
     /// The registration that makes the registry visible to observers of the process.
     _shown: Joined,
 }
@@ -66,7 +64,7 @@ impl Registry {
                 machine.describe(image);
             }
         });
-        let inner = Inner { machine, timers, process: Process::this(), _shown: shown };
+        let inner = Inner { machine, timers, _shown: shown };
         Self { inner: Arc::new(inner) }
     }
 
@@ -240,7 +238,7 @@ impl Registry {
     }
 
     pub(crate) fn is_here(&self) -> bool {
-        self.inner.process.is_this()
+        self.inner.timers.process.is_this()
     }
 
     /// Returns the machine. Panics in a forked child, in which its locks may be held forever.
@@ -262,7 +260,7 @@ impl Registry {
 }
 
 // In a child of `fork`, the manager's thread does not exist, and its locks may be held forever.
-sync::on_drop!(Inner, it => if it.process.is_this() {
+sync::on_drop!(Inner, it => if it.timers.process.is_this() {
     // Every queue held a reference, so all pools have been killed.
     it.machine.manager.quit();
 });

@@ -47,7 +47,7 @@ use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
     cpu,
-    fork::Inherited,
+    fork::{Inherited, Process},
     time::nanos,
     twin,
     unmodelled::Arc,
@@ -106,6 +106,8 @@ pub struct Timers {
     pub(super) sleeps: Sleeps,
     /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
+    /// I: the process that created the registry.
+    pub(super) process: Process,
 }
 
 pub(crate) struct OwnTimers {
@@ -438,6 +440,7 @@ impl Timers {
             clock,
             sleeps,
             manager: manager.clone(),
+            process: Process::this(),
         }
     }
 
