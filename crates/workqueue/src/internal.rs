@@ -8,17 +8,13 @@ use std::ptr::{self, NonNull};
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuId;
 
+use crate::execute::cancel_cut;
+use crate::execute::run::{self, with_current, with_events};
+use crate::item::head::Enqueue;
+use crate::pools::pwq::Pwq;
+use crate::queues::queue::{Inner, Workqueue};
 #[cfg(not(any(loom, shuttle)))]
 use crate::queues::registry::Registry;
-use crate::{
-    execute::{
-        cancel_cut,
-        run::{self, with_current, with_events},
-    },
-    item::head::Enqueue,
-    pools::pwq::Pwq,
-    queues::queue::{Inner, Workqueue},
-};
 pub use crate::{
     execute::{
         run::depth,

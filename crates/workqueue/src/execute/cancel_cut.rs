@@ -23,17 +23,15 @@ use base::internal::panics::Foreign;
 use sync::unmodelled::Arc;
 
 use super::run;
-use crate::{
-    cleanups::{self, Cleanup},
-    item::{
-        deferred_drops::{DeferredDrops, deferred_drop},
-        head::{Dead, Ending, Head},
-        list::{self, Color, NR_COLORS},
-        memory,
-        revival::Revivable,
-    },
-    pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
-};
+use crate::cleanups::{self, Cleanup};
+use crate::item::deferred_drops::{DeferredDrops, deferred_drop};
+use crate::item::head::{Dead, Ending, Head};
+use crate::item::list::{self, Color, NR_COLORS};
+use crate::item::memory;
+use crate::item::revival::Revivable;
+use crate::pools::cut::Cut;
+use crate::pools::pool::WorkerPool;
+use crate::pools::pwq::Pwq;
 
 /// Items that are being cancelled, and whose runs have begun. They still count as in flight.
 #[derive(Default)]

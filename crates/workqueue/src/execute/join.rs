@@ -11,36 +11,23 @@ use std::{
     time::Duration,
 };
 
-use base::internal::{
-    panics::{
-        Foreign, contain, discard, guarded_in_item,
-        join_error::{JoinError, Outcome},
-    },
-    trace,
-};
-use sync::{
-    Mutex,
-    fork::{self, Process},
-    time, twin,
-    unmodelled::Arc,
-};
+use base::internal::panics::join_error::{JoinError, Outcome};
+use base::internal::panics::{Foreign, contain, discard, guarded_in_item};
+use base::internal::trace;
+use sync::fork::{self, Process};
+use sync::unmodelled::Arc;
+use sync::{Mutex, time, twin};
 
-use super::{
-    deadline::{AnyTime, StartBy},
-    run::{self, is_blocking, is_current, note_panic, with_current, with_events},
-    wait::{self, NeedsOurSeat, must_not_be_lost, reported},
+use super::deadline::{AnyTime, StartBy};
+use super::run::{self, is_blocking, is_current, note_panic, with_current, with_events};
+use super::wait::{self, NeedsOurSeat, must_not_be_lost, reported};
+use crate::item::deferred_drops::DeferredDrops;
+use crate::item::head::{
+    self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
+    TaskSlot, VTable,
 };
-use crate::{
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
-            TaskSlot, VTable,
-        },
-        memory,
-    },
-    pools::pwq::Pwq,
-};
+use crate::item::memory;
+use crate::pools::pwq::Pwq;
 
 /// A handle that waits for the result of a spawned closure or future.
 ///

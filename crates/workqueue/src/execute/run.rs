@@ -8,29 +8,23 @@ use std::{
     task::Waker,
 };
 
-use base::internal::{
-    panics::{Foreign, contain},
-    trace,
-};
+use base::internal::panics::{Foreign, contain};
+use base::internal::trace;
 use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
 
-use super::{
-    cancel_cut::{Aftermath, put_back},
-    lend,
-    wait::{self, must_have_workers},
-};
-use crate::{
-    cleanups,
-    item::{
-        deferred_drops::{DeferredDrops, deferred_drop},
-        head::{Dead, Ending, Head, Pop, Popped, State, VTable},
-        list::{self, Color},
-        revival::Revivable,
-        token::Token,
-    },
-    limit::queue_core::{QueueCore, Unseen},
-    pools::{pool::WorkerPool, pwq::Pwq, seats::GroupGate},
-};
+use super::cancel_cut::{Aftermath, put_back};
+use super::lend;
+use super::wait::{self, must_have_workers};
+use crate::cleanups;
+use crate::item::deferred_drops::{DeferredDrops, deferred_drop};
+use crate::item::head::{Dead, Ending, Head, Pop, Popped, State, VTable};
+use crate::item::list::{self, Color};
+use crate::item::revival::Revivable;
+use crate::item::token::Token;
+use crate::limit::queue_core::{QueueCore, Unseen};
+use crate::pools::pool::WorkerPool;
+use crate::pools::pwq::Pwq;
+use crate::pools::seats::GroupGate;
 
 /// Handles an item that the caller has just popped from a list, and runs it if it is pending.
 ///

@@ -41,32 +41,23 @@ use std::{
     time::Duration,
 };
 
-use base::internal::{
-    panics::or_abort,
-    trace,
-    wake::{EventCount, poll_as_waiter, report, yield_as_waiter},
-};
-use sync::{
-    Mutex,
-    atomic::Ordering,
-    fork::{self, PerProcess},
-    thread, time,
-    unmodelled::Arc,
-};
+use base::internal::panics::or_abort;
+use base::internal::trace;
+use base::internal::wake::{EventCount, poll_as_waiter, report, yield_as_waiter};
+use sync::atomic::Ordering;
+use sync::fork::{self, PerProcess};
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
 use super::run::{
     self, HelpRequest, depth, has_seat_of, innermost_home, is_bottom_half, is_current,
 };
-use crate::{
-    item::head::{Head, State},
-    limit::queue_core::QueueCore,
-    observe::report::Report,
-    pools::{
-        dispatch::{Dispatch, home_slot},
-        manager::Manager,
-        pwq::Pwq,
-    },
-};
+use crate::item::head::{Head, State};
+use crate::limit::queue_core::QueueCore;
+use crate::observe::report::Report;
+use crate::pools::dispatch::{Dispatch, home_slot};
+use crate::pools::manager::Manager;
+use crate::pools::pwq::Pwq;
 
 /// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();

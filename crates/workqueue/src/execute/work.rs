@@ -6,21 +6,16 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use base::internal::{
-    panics::{discard, guarded_in_item, join_error::PanicPayload},
-    wake::report,
-};
+use base::internal::panics::join_error::PanicPayload;
+use base::internal::panics::{discard, guarded_in_item};
+use base::internal::wake::report;
 use sync::{Backoff, unmodelled::Arc};
 
-use super::{
-    run::{self, current_item, is_current, note_panic},
-    wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
-};
-use crate::item::{
-    head::{Dead, Ending, Head, Name, State, Tabled, VTable},
-    panicked,
-    revival::Revivable,
-};
+use super::run::{self, current_item, is_current, note_panic};
+use super::wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported};
+use crate::item::head::{Dead, Ending, Head, Name, State, Tabled, VTable};
+use crate::item::panicked;
+use crate::item::revival::Revivable;
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.
 ///

@@ -7,11 +7,9 @@
 
 use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
-use crate::{
-    cleanups,
-    execute::cancel_cut::Cancelled,
-    queues::queue::{Inner, Workqueue},
-};
+use crate::cleanups;
+use crate::execute::cancel_cut::Cancelled;
+use crate::queues::queue::{Inner, Workqueue};
 
 impl Workqueue {
     /// Cancels all pending and delayed items. Returns the number of cancelled items.

@@ -12,25 +12,19 @@ use std::{
 };
 
 use base::internal::panics::Foreign;
-use sync::{
-    atomic::{Ordering, fence},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::Arc;
+use sync::{time, twin};
 
 use super::flush::{Flush, OwnQueueError};
-use crate::{
-    cleanups,
-    execute::wait,
-    limit::settled::TaskSeat,
-    observe::{
-        left::{Doing, LeftItems, StillBusy},
-        report::{ItemName, Report},
-    },
-    pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Draining, Inner, Workqueue},
-    route::plan::Plan,
-};
+use crate::cleanups;
+use crate::execute::wait;
+use crate::limit::settled::TaskSeat;
+use crate::observe::left::{Doing, LeftItems, StillBusy};
+use crate::observe::report::{ItemName, Report};
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::queues::queue::{Draining, Inner, Workqueue};
+use crate::route::plan::Plan;
 
 /// The error of a drain with a time limit.
 #[derive(Clone, PartialEq, Eq, Debug)]

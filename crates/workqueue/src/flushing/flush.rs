@@ -32,18 +32,14 @@
 use std::fmt;
 
 use base::internal::wake::report;
-use sync::{
-    atomic::{Ordering, fence},
-    unmodelled::Arc,
-};
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::Arc;
 
-use crate::{
-    execute::wait::{self, reported},
-    item::list::UpTo,
-    limit::active::{Closed, Gate, Phase},
-    pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Inner, Workqueue},
-};
+use crate::execute::wait::{self, reported};
+use crate::item::list::UpTo;
+use crate::limit::active::{Closed, Gate, Phase};
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::queues::queue::{Inner, Workqueue};
 
 /// The error of an item that would wait for its own queue or group, and therefore for itself. It is
 /// also the error of draining a process-wide queue, which would stop the queue for all its users.

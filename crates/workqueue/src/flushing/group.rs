@@ -22,18 +22,12 @@ use std::time::Duration;
 use base::internal::wake::report;
 use sync::{time, twin};
 
-use super::{
-    drain::{DrainError, Pass, passes_agree},
-    flush::{OwnQueueError, Refusal},
-};
-use crate::{
-    execute::{
-        cancel_cut::Cancelled,
-        wait::{self, reported},
-    },
-    observe::left::StillBusy,
-    queues::group::{Group, GroupInner},
-};
+use super::drain::{DrainError, Pass, passes_agree};
+use super::flush::{OwnQueueError, Refusal};
+use crate::execute::cancel_cut::Cancelled;
+use crate::execute::wait::{self, reported};
+use crate::observe::left::StillBusy;
+use crate::queues::group::{Group, GroupInner};
 
 impl Group {
     /// Waits, for at most `timeout`, until no queue of the group has a queued, running or suspended

@@ -10,14 +10,10 @@ use std::time::Duration;
 use sync::time;
 
 use super::{drain::DrainError, flush::OwnQueueError};
-use crate::{
-    observe::left::{Doing, LeftItems, StillBusy},
-    queues::{
-        queue::{Inner, Workqueue},
-        timers::Due,
-    },
-    time::sleep::Timeout,
-};
+use crate::observe::left::{Doing, LeftItems, StillBusy};
+use crate::queues::queue::{Inner, Workqueue};
+use crate::queues::timers::Due;
+use crate::time::sleep::Timeout;
 
 impl Workqueue {
     /// Shuts the queue down: rejects new items, waits at most `timeout` for the existing ones, and

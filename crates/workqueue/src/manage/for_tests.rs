@@ -16,10 +16,9 @@ use base::internal::params::Params;
 use sync::Backoff;
 use topology::{CpuId, Topology};
 
-use crate::{
-    queues::{clock::Clock, registry::Registry},
-    route::attrs::RegistryError,
-};
+use crate::queues::clock::Clock;
+use crate::queues::registry::Registry;
+use crate::route::attrs::RegistryError;
 
 /// A registry for tests, with a clock that only the test advances; created by
 /// [`Registry::for_tests`].

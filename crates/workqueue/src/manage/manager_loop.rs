@@ -20,11 +20,9 @@
 use std::{mem, time::Duration};
 
 use base::internal::{panics::or_abort, params::Params, wake::Parker};
-use sync::{
-    atomic::{Ordering, fence},
-    thread, time, twin,
-    unmodelled::{Arc, Weak},
-};
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::{Arc, Weak};
+use sync::{thread, time, twin};
 
 use crate::{
     cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS},

@@ -5,11 +5,10 @@ use sync::{fork::PerProcess, unmodelled::AtomicU32};
 use topology::Topology;
 
 use super::manager_loop;
-use crate::{
-    execute::wait,
-    queues::{clock::Clock, registry::Registry},
-    route::attrs::{RegistryError, TopologyInUse},
-};
+use crate::execute::wait;
+use crate::queues::clock::Clock;
+use crate::queues::registry::Registry;
+use crate::route::attrs::{RegistryError, TopologyInUse};
 
 impl Registry {
     /// Creates a registry for `topology` and starts the thread that manages its pools.

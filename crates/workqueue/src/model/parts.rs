@@ -5,19 +5,13 @@ use std::{ptr::NonNull, task::Context};
 use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
 use sync::{atomic::Ordering, cell::UnsafeCell, unmodelled::Arc};
 
-use super::super::{
-    cleanups::{Cleanup, Left, Reapers},
-    item::{
-        head::{Head, State, VTable},
-        list::{Color, Injector},
-        slab::{Slab, Taken, Wanted},
-    },
-    limit::{
-        active::{Closed, Gate, Holds, Phase},
-        capacity::Capacity,
-        queue_core::QueueCore,
-    },
-};
+use super::super::cleanups::{Cleanup, Left, Reapers};
+use super::super::item::head::{Head, State, VTable};
+use super::super::item::list::{Color, Injector};
+use super::super::item::slab::{Slab, Taken, Wanted};
+use super::super::limit::active::{Closed, Gate, Holds, Phase};
+use super::super::limit::capacity::Capacity;
+use super::super::limit::queue_core::QueueCore;
 
 /// Numbered items in an injector.
 pub struct Injected {

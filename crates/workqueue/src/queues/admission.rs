@@ -11,18 +11,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use base::internal::{
-    admission::Ticket,
-    panics::join_error::JoinError,
-    wake::{report, sleeper::on_turn_of_task},
-};
+use base::internal::admission::Ticket;
+use base::internal::panics::join_error::JoinError;
+use base::internal::wake::report;
+use base::internal::wake::sleeper::on_turn_of_task;
 use sync::time;
 
-use super::{
-    queue::{Inner, Workqueue},
-    spawn::Admission,
-    task::TaskOptions,
-};
+use super::queue::{Inner, Workqueue};
+use super::spawn::Admission;
+use super::task::TaskOptions;
 use crate::limit::capacity::Capacity;
 
 /// The error returned if a queue rejects work. Contains the work.

@@ -5,18 +5,12 @@ use sync::atomic::AtomicU32;
 use topology::{AffinityScope, CpuSet};
 
 use super::{future, group::Group, queue::Workqueue, registry::Registry};
-use crate::{
-    limit::{
-        capacity::Capacity,
-        queue_core::{PanicHandler, QueueCore},
-    },
-    observe::report::ItemPanic,
-    pools::rescuer::Rescuer,
-    route::{
-        attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
-        plan::Design,
-    },
-};
+use crate::limit::capacity::Capacity;
+use crate::limit::queue_core::{PanicHandler, QueueCore};
+use crate::observe::report::ItemPanic;
+use crate::pools::rescuer::Rescuer;
+use crate::route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares};
+use crate::route::plan::Design;
 
 /// The nice value of `highpri` queues. Corresponds to the kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;

@@ -2,10 +2,8 @@
 //!
 //! Timers, sleeps, ticks and start deadlines read the time here; blocking waits do not.
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time::{self, Instant},
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::time::{self, Instant};
 
 use super::wheel::TICK_SHIFT;
 

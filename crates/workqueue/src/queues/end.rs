@@ -40,19 +40,16 @@
 use std::{mem, ops::Deref};
 
 use base::internal::{panics::or_abort, trace, wake::report};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin,
-    unmodelled::{Arc, Weak},
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::twin;
+use sync::unmodelled::{Arc, Weak};
 
 use super::{queue::Inner, registry::Registry};
-use crate::{
-    cleanups::{self, Cleanup},
-    execute::run::depth,
-    item::{head::Dead, lane::Lane},
-    limit::queue_core::Handler,
-};
+use crate::cleanups::{self, Cleanup};
+use crate::execute::run::depth;
+use crate::item::head::Dead;
+use crate::item::lane::Lane;
+use crate::limit::queue_core::Handler;
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {

@@ -9,23 +9,15 @@ use std::ptr::NonNull;
 use sync::{atomic::Ordering, twin};
 use topology::CpuId;
 
-use super::{
-    admission::TrySpawnError,
-    queue::{Inner, Workqueue},
-};
-use crate::{
-    execute::{
-        run::{self, CountToRelease},
-        wait::must_not_be_lost,
-        work::Work,
-    },
-    item::{
-        head::{Enqueue, Head},
-        lane::Lane,
-        list::set_fresh_next,
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::TrySpawnError;
+use super::queue::{Inner, Workqueue};
+use crate::execute::run::{self, CountToRelease};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::item::head::{Enqueue, Head};
+use crate::item::lane::Lane;
+use crate::item::list::set_fresh_next;
+use crate::pools::pwq::Pwq;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planned {

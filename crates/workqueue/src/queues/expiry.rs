@@ -15,14 +15,11 @@ use std::{
 
 use sync::{time::Instant, twin, unmodelled::Arc};
 
-use super::{
-    queue::{Inner, Workqueue},
-    sleeps::SleepTimer,
-};
-use crate::{
-    execute::{deadline::StartBy, run},
-    item::token::Token,
-};
+use super::queue::{Inner, Workqueue};
+use super::sleeps::SleepTimer;
+use crate::execute::deadline::StartBy;
+use crate::execute::run;
+use crate::item::token::Token;
 
 /// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {

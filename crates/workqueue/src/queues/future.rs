@@ -38,34 +38,23 @@ use std::{
     task::{Context, Poll, RawWaker, RawWakerVTable, Waker},
 };
 
-use base::internal::{
-    panics::{
-        contain, guarded,
-        join_error::{JoinError, Outcome},
-    },
-    wake::{Maker, note_known},
-};
+use base::internal::panics::join_error::{JoinError, Outcome};
+use base::internal::panics::{contain, guarded};
+use base::internal::wake::{Maker, note_known};
 use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::queue::Inner;
-use crate::{
-    cleanups,
-    execute::{
-        deadline::StartBy,
-        join::JoinHandle,
-        run::{self, note_panic, within_frame},
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{
-            Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot,
-            VTable,
-        },
-        list::{self, Color},
-        memory,
-    },
-    pools::pwq::Pwq,
+use crate::cleanups;
+use crate::execute::deadline::StartBy;
+use crate::execute::join::JoinHandle;
+use crate::execute::run::{self, note_panic, within_frame};
+use crate::item::deferred_drops::DeferredDrops;
+use crate::item::head::{
+    Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot, VTable,
 };
+use crate::item::list::{self, Color};
+use crate::item::memory;
+use crate::pools::pwq::Pwq;
 
 /// The first fields of every future's item.
 #[repr(C)]

@@ -23,25 +23,20 @@
 use std::ptr;
 
 use base::internal::page::Record;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering},
-    fork::Process,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, Ordering};
+use sync::fork::Process;
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
 use super::{queue::Inner, registry::Registry};
-use crate::{
-    execute::{lend, run::runs_in_group},
-    limit::active::Gate,
-    pools::{pwq::WaitingPwq, seats::GroupGate},
-    route::{
-        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares},
-        machine::{Follower, Machine, Queues},
-        stats::{GroupStats, QueueReport},
-    },
-};
+use crate::execute::lend;
+use crate::execute::run::runs_in_group;
+use crate::limit::active::Gate;
+use crate::pools::pwq::WaitingPwq;
+use crate::pools::seats::GroupGate;
+use crate::route::attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares};
+use crate::route::machine::{Follower, Machine, Queues};
+use crate::route::stats::{GroupStats, QueueReport};
 
 /// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///

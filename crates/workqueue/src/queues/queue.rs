@@ -2,31 +2,24 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
-    fork::Process,
-    unmodelled::{Arc, Weak},
-};
+use sync::Mutex;
+use sync::atomic::{AtomicU32, Ordering};
+use sync::fork::Process;
+use sync::unmodelled::{Arc, Weak};
 
-use super::{
-    end::{Lease, Visits, WeakQueue},
-    group::GroupInner,
-    registry::Registry,
-    timers::OwnTimers,
-};
-use crate::{
-    execute::run::is_inside,
-    item::lane::Lane,
-    limit::queue_core::QueueCore,
-    pools::{manager::Manager, rescuer::Rescuer},
-    route::{
-        attrs::{BuildError, MAX_ACTIVE, check_shares},
-        plan::{Design, Plan},
-        routes::RouteTable,
-        stats::{QueueReport, QueueStats},
-    },
-};
+use super::end::{Lease, Visits, WeakQueue};
+use super::group::GroupInner;
+use super::registry::Registry;
+use super::timers::OwnTimers;
+use crate::execute::run::is_inside;
+use crate::item::lane::Lane;
+use crate::limit::queue_core::QueueCore;
+use crate::pools::manager::Manager;
+use crate::pools::rescuer::Rescuer;
+use crate::route::attrs::{BuildError, MAX_ACTIVE, check_shares};
+use crate::route::plan::{Design, Plan};
+use crate::route::routes::RouteTable;
+use crate::route::stats::{QueueReport, QueueStats};
 
 /// Runs work items on worker pools that it shares with other queues.
 ///

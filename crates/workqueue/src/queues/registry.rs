@@ -2,24 +2,18 @@
 
 use std::fmt;
 
-use base::internal::{
-    page::{self, Joined},
-    panics::Foreign,
-    params::Params,
-};
+use base::internal::page::{self, Joined};
+use base::internal::panics::Foreign;
+use base::internal::params::Params;
 use sync::{atomic::Ordering, time::Instant, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
 use super::{clock::Clock, sleeps::Sleeps, timers::Timers};
-use crate::{
-    observe::report::Report,
-    pools::manager::Manager,
-    route::{
-        attrs::{BuildError, RegistryError},
-        machine::Machine,
-        stats::{PoolStats, QueueReport},
-    },
-};
+use crate::observe::report::Report;
+use crate::pools::manager::Manager;
+use crate::route::attrs::{BuildError, RegistryError};
+use crate::route::machine::Machine;
+use crate::route::stats::{PoolStats, QueueReport};
 
 /// A set of worker pools with its own tunables, shared by all queues built on it. Queues with equal
 /// pods and attributes share pools, so eight queues need no more threads than one.

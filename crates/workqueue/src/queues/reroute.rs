@@ -3,14 +3,10 @@
 use base::internal::trace;
 
 use super::queue::{Inner, Workqueue};
-use crate::{
-    item::lane::Lane,
-    route::{
-        attrs::{Attrs, BuildError},
-        machine::{Follower, Machine},
-        stats::QueueReport,
-    },
-};
+use crate::item::lane::Lane;
+use crate::route::attrs::{Attrs, BuildError};
+use crate::route::machine::{Follower, Machine};
+use crate::route::stats::QueueReport;
 
 impl Inner {
     /// Changes the attributes and publishes new routes. An ordered queue must be drained. Returns

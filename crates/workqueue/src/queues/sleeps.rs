@@ -36,17 +36,12 @@ use std::{mem, ptr::NonNull, task::Waker};
 
 use base::internal::panics::Foreign;
 use crossbeam_utils::CachePadded;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    cell::UnsafeCell,
-    cpu, twin,
-};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::cell::UnsafeCell;
+use sync::{Mutex, cpu, twin};
 
-use super::{
-    timers::Timers,
-    wheel::{Node, Wheel},
-};
+use super::timers::Timers;
+use super::wheel::{Node, Wheel};
 use crate::cleanups;
 
 /// The maximum number of shards. The value is a guess: the manager locks each shard whenever it

@@ -5,24 +5,16 @@ use std::ptr::NonNull;
 use base::internal::panics::contain;
 use sync::atomic::Ordering;
 
-use super::{
-    admission::{TrySpawnError, admitted},
-    queue::{COUNTS, GROUP_DRAINS, Inner, Workqueue},
-    task::{TaskOptions, rejected},
-};
-use crate::{
-    execute::{
-        deadline::AnyTime,
-        join::{self, JoinHandle},
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{Head, Name},
-        list::set_fresh_next,
-    },
-    limit::capacity::Capacity,
-    pools::pwq::Pwq,
-};
+use super::admission::{TrySpawnError, admitted};
+use super::queue::{COUNTS, GROUP_DRAINS, Inner, Workqueue};
+use super::task::{TaskOptions, rejected};
+use crate::execute::deadline::AnyTime;
+use crate::execute::join::{self, JoinHandle};
+use crate::item::deferred_drops::DeferredDrops;
+use crate::item::head::{Head, Name};
+use crate::item::list::set_fresh_next;
+use crate::limit::capacity::Capacity;
+use crate::pools::pwq::Pwq;
 
 pub(crate) enum Admission<'a> {
     /// The queue accepts the item.

@@ -53,34 +53,23 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{
-    Backoff,
-    atomic::{AtomicUsize, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Backoff, twin};
 
-use super::{
-    admission::{TrySpawnError, admitted},
-    queue::{Inner, Workqueue},
-    task::rejected,
-};
-use crate::{
-    execute::{
-        deadline::StartBy,
-        join::{self, JoinHandle},
-        run,
-        work::Work,
-    },
-    item::{
-        deferred_drops::DeferredDrops,
-        head::{Ending, Head, Name, OfStrand, Popped, State, VTable},
-        lane::Lane,
-        list::{self, Color, Injector, List},
-        revival::Revivable,
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::{TrySpawnError, admitted};
+use super::queue::{Inner, Workqueue};
+use super::task::rejected;
+use crate::execute::deadline::StartBy;
+use crate::execute::join::{self, JoinHandle};
+use crate::execute::run;
+use crate::execute::work::Work;
+use crate::item::deferred_drops::DeferredDrops;
+use crate::item::head::{Ending, Head, Name, OfStrand, Popped, State, VTable};
+use crate::item::lane::Lane;
+use crate::item::list::{self, Color, Injector, List};
+use crate::item::revival::Revivable;
+use crate::pools::pwq::Pwq;
 
 /// The number of closures that a run takes before it queues the strand behind other items. The
 /// value is a guess: the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger

@@ -9,11 +9,9 @@ use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
 use super::{builder::Builder, queue::Workqueue, task::rejected};
-use crate::{
-    execute::join::JoinHandle,
-    item::head::Name,
-    route::attrs::{BuildError, MAX_ACTIVE},
-};
+use crate::execute::join::JoinHandle;
+use crate::item::head::Name;
+use crate::route::attrs::{BuildError, MAX_ACTIVE};
 
 /// Returns the queue for short items of any user; the kernel's `system_wq`.
 ///

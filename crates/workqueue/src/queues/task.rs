@@ -5,24 +5,19 @@ use std::mem;
 use sync::{atomic::Ordering, time};
 use topology::CpuId;
 
-use super::{
-    admission::{Permit, TrySpawnError, admitted},
-    end::WeakQueue,
-    expiry::StartBefore,
-    future::{self, CancelHandle},
-    queue::Workqueue,
-    spawn,
-};
-use crate::{
-    execute::{
-        deadline::{AnyTime, StartBy},
-        join::{self, JoinHandle},
-        wait::must_not_be_lost,
-        work::Work,
-    },
-    item::{head::Name, lane::Lane},
-    pools::pwq::Pwq,
-};
+use super::admission::{Permit, TrySpawnError, admitted};
+use super::end::WeakQueue;
+use super::expiry::StartBefore;
+use super::future::{self, CancelHandle};
+use super::queue::Workqueue;
+use super::spawn;
+use crate::execute::deadline::{AnyTime, StartBy};
+use crate::execute::join::{self, JoinHandle};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::item::head::Name;
+use crate::item::lane::Lane;
+use crate::pools::pwq::Pwq;
 
 /// Options for one piece of work, which the last call of a chain queues; created by
 /// [`Workqueue::task`].

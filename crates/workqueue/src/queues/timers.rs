@@ -43,27 +43,21 @@
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
 
 use base::internal::trace;
-use sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-    cpu,
-    fork::{Inherited, Process},
-    time::nanos,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::fork::{Inherited, Process};
+use sync::time::nanos;
+use sync::unmodelled::Arc;
+use sync::{Mutex, MutexGuard, cpu, twin};
 use topology::CpuId;
 
-use super::{
-    admission::TrySpawnError,
-    clock::Clock,
-    end::WeakQueue,
-    enqueue::Claimed,
-    queue::Inner,
-    sleeps::Sleeps,
-    task::TaskOptions,
-    wheel::{self, Link, rounded_ns},
-};
+use super::admission::TrySpawnError;
+use super::clock::Clock;
+use super::end::WeakQueue;
+use super::enqueue::Claimed;
+use super::queue::Inner;
+use super::sleeps::Sleeps;
+use super::task::TaskOptions;
+use super::wheel::{self, Link, rounded_ns};
 use crate::{
     cleanups::Cleanup,
     execute::{run::CountToRelease, wait::must_not_be_lost, work::Work},

@@ -2,24 +2,18 @@
 
 use std::collections::HashMap;
 
-use base::internal::{
-    numbered::Numbered,
-    page::Record,
-    panics::{Foreign, discard, guarded},
-    params::Params,
-    wake::hotplug,
-};
-use sync::{
-    Mutex,
-    unmodelled::{Arc, Weak},
-};
+use base::internal::numbered::Numbered;
+use base::internal::page::Record;
+use base::internal::panics::{Foreign, discard, guarded};
+use base::internal::params::Params;
+use base::internal::wake::hotplug;
+use sync::Mutex;
+use sync::unmodelled::{Arc, Weak};
 use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
 
 use super::{attrs::Attrs, stats::QueueReport};
-use crate::pools::{
-    manager::Manager,
-    pool::{PoolAttrs, WorkerPool},
-};
+use crate::pools::manager::Manager;
+use crate::pools::pool::{PoolAttrs, WorkerPool};
 
 /// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {

@@ -4,19 +4,14 @@ use base::internal::params::MaxActiveScope;
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{attrs::Attrs, machine::Machine, routes::Routes};
-use crate::{
-    item::{
-        head::{Home, Rules},
-        lane::Lane,
-    },
-    limit::{active::Gate, queue_core::QueueCore},
-    pools::{
-        mayday::MaydayQueue,
-        pool::PoolAttrs,
-        pwq::{Pwq, WaitingPwq},
-        seats::GroupGate,
-    },
-};
+use crate::item::head::{Home, Rules};
+use crate::item::lane::Lane;
+use crate::limit::active::Gate;
+use crate::limit::queue_core::QueueCore;
+use crate::pools::mayday::MaydayQueue;
+use crate::pools::pool::PoolAttrs;
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::pools::seats::GroupGate;
 
 /// The settings of a queue that determine its routes and pwqs.
 pub(crate) struct Design {

@@ -26,18 +26,15 @@
 
 use std::ptr;
 
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    cell::UnsafeCell,
-    cpu, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::cell::UnsafeCell;
+use sync::unmodelled::Arc;
+use sync::{cpu, twin};
 use topology::{CpuId, CpuSet, Pods, Topology};
 
-use crate::{
-    item::{head::Home, lane::Lane},
-    pools::pwq::Pwq,
-};
+use crate::item::head::Home;
+use crate::item::lane::Lane;
+use crate::pools::pwq::Pwq;
 
 /// The table from CPU to pwq.
 pub(crate) struct Routes {

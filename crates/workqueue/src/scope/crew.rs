@@ -31,27 +31,18 @@
 
 use std::panic::resume_unwind;
 
-use base::internal::{
-    panics::{Payload, contain, discard, or_abort},
-    wake::{report, spin_as_waiter, yield_as_waiter},
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
-    futex::Futex,
-    twin,
-    unmodelled::Arc,
-};
+use base::internal::panics::{Payload, contain, discard, or_abort};
+use base::internal::wake::{report, spin_as_waiter, yield_as_waiter};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::futex::Futex;
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use crate::{
-    execute::{
-        deadline::AsTicket,
-        join::{self, JoinHandle},
-    },
-    item::head::Name,
-    limit::queue_core::QueueCore,
-    queues::queue::Workqueue,
-};
+use crate::execute::deadline::AsTicket;
+use crate::execute::join::{self, JoinHandle};
+use crate::item::head::Name;
+use crate::limit::queue_core::QueueCore;
+use crate::queues::queue::Workqueue;
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]

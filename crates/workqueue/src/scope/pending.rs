@@ -10,11 +10,8 @@ use std::ptr::{self, NonNull};
 
 use base::internal::panics::{Payload, guarded_in_item};
 use mpscq::RawStack;
-use sync::{
-    Mutex,
-    atomic::{AtomicPtr, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::{Mutex, twin};
 
 use crate::item::memory;
 

@@ -15,12 +15,9 @@
 use std::ops::Range;
 
 use base::internal::panics::guarded_in_item;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, time, twin};
 
 use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;

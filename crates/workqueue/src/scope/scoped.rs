@@ -5,10 +5,8 @@ use std::{marker::PhantomData, ptr::NonNull};
 use base::internal::{panics::guarded_in_item, wake::report};
 use sync::unmodelled::Arc;
 
-use super::{
-    crew::{Crew, FirstPanic, Ticket, Tickets, whole},
-    pending::{self, PendingItems, Rest, Started},
-};
+use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
+use super::pending::{self, PendingItems, Rest, Started};
 use crate::{limit::queue_core::QueueCore, queues::queue::Workqueue};
 
 /// A scope whose items may borrow data that outlives it; created by [`Workqueue::scope`].

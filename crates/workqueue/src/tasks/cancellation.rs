@@ -12,11 +12,10 @@ use std::{
 use base::internal::panics::Foreign;
 use sync::unmodelled::Arc;
 
-use crate::{
-    execute::{block_on::block_on, run},
-    item::token::{Token, WakerKey},
-    time::sleep::timeout,
-};
+use crate::execute::block_on::block_on;
+use crate::execute::run;
+use crate::item::token::{Token, WakerKey};
+use crate::time::sleep::timeout;
 
 /// Returns `true` if the item that this thread is running has been cancelled, and should end early.
 ///

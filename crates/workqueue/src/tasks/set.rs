@@ -26,22 +26,17 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use base::internal::{
-    panics::{Foreign, contain, join_error::JoinError},
-    wake::{Maker, note_known},
-};
+use base::internal::panics::join_error::JoinError;
+use base::internal::panics::{Foreign, contain};
+use base::internal::wake::{Maker, note_known};
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
-use crate::{
-    cleanups,
-    execute::{
-        block_on::block_on,
-        join::JoinHandle,
-        run::is_blocking,
-        wait::{must_not_be_lost, reported},
-    },
-    queues::queue::Workqueue,
-};
+use crate::cleanups;
+use crate::execute::block_on::block_on;
+use crate::execute::join::JoinHandle;
+use crate::execute::run::is_blocking;
+use crate::execute::wait::{must_not_be_lost, reported};
+use crate::queues::queue::Workqueue;
 
 /// Closures and futures of a queue, whose results are taken in the order in which they end.
 ///

@@ -7,19 +7,13 @@ use std::{marker::PhantomData, time::Duration};
 
 use sync::{Backoff, twin, unmodelled::Arc};
 
-use crate::{
-    execute::{
-        wait::must_not_be_lost,
-        work::{Busy, FlushError, Work, with_owner},
-    },
-    item::head::Name,
-    queues::{
-        admission::TrySpawnError,
-        queue::Workqueue,
-        task::TaskOptions,
-        timers::{Arming, Dust, Timer},
-    },
-};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::{Busy, FlushError, Work, with_owner};
+use crate::item::head::Name;
+use crate::queues::admission::TrySpawnError;
+use crate::queues::queue::Workqueue;
+use crate::queues::task::TaskOptions;
+use crate::queues::timers::{Arming, Dust, Timer};
 
 /// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///

@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use sync::{Mutex, unmodelled::Arc};
 
-use super::{
-    delayed::DelayedWork,
-    interval::{MissedTickBehavior, ZeroPeriod, period_ns},
-};
-use crate::{
-    item::head::Name,
-    queues::{end::WeakQueue, queue::Workqueue},
-};
+use super::delayed::DelayedWork;
+use super::interval::{MissedTickBehavior, ZeroPeriod, period_ns};
+use crate::item::head::Name;
+use crate::queues::end::WeakQueue;
+use crate::queues::queue::Workqueue;
 
 /// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
 ///

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time::nanos,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::time::nanos;
 
 use super::sleep::global;
 use crate::queues::registry::Registry;

@@ -7,14 +7,11 @@
 use sync::{cpu, unmodelled::Arc};
 
 use super::delayed::Deferred;
-use crate::{
-    execute::{wait::must_not_be_lost, work::Work},
-    queues::{
-        end::WeakQueue,
-        task::TaskOptions,
-        timers::{Due, Dust, Timer},
-    },
-};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::queues::end::WeakQueue;
+use crate::queues::task::TaskOptions;
+use crate::queues::timers::{Due, Dust, Timer};
 
 /// A reusable item that is queued after a grace period, so that no reader can still see data that
 /// was removed earlier. Needs the feature `rcu`.
