@@ -1,9 +1,7 @@
 //! Runs a future on the thread that waits for it.
 
-use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use base::internal::wake::{Parker, report};
 

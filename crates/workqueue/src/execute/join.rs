@@ -1,15 +1,13 @@
 //! One-shot items: closures that run once, with or without a handle that returns the result.
 
-use std::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    panic::{RefUnwindSafe, UnwindSafe},
-    pin::Pin,
-    ptr::NonNull,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use base::internal::panics::join_error::{JoinError, Outcome};
 use base::internal::panics::{Foreign, contain, discard, guarded_in_item};

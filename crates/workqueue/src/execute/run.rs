@@ -2,11 +2,9 @@
 //!
 //! A thread records the runs that it is in. Runs nest, because a run may help with another item.
 
-use std::{
-    cell::Cell,
-    ptr::{self, NonNull},
-    task::Waker,
-};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 
 use base::internal::panics::{Foreign, contain};
 use base::internal::trace;

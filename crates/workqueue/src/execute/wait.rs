@@ -35,11 +35,9 @@
 //! the stack bounds the chain. The joiner must not simply wait then, because the outer runs hold
 //! seats that the item may need. Instead, a new thread with its own stack continues the same runs.
 
-use std::{
-    fmt,
-    ptr::{self, NonNull},
-    time::Duration,
-};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use base::internal::panics::or_abort;
 use base::internal::trace;

@@ -1,10 +1,8 @@
 //! A work item that can be queued repeatedly.
 
-use std::{
-    cell::UnsafeCell,
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
 
 use base::internal::panics::join_error::PanicPayload;
 use base::internal::panics::{discard, guarded_in_item};

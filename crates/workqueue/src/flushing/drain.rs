@@ -4,12 +4,10 @@
 //! ended. If items queue other items or themselves, a drain takes many rounds, which are counted
 //! only so that a long drain can be reported.
 
-use std::{
-    mem,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use base::internal::panics::Foreign;
 use sync::atomic::{Ordering, fence};

@@ -5,11 +5,9 @@
 //! be rejected without loss is not counted, because its amount is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope.
 
-use std::{
-    fmt, io,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::{fmt, io};
 
 use base::internal::admission::Ticket;
 use base::internal::panics::join_error::JoinError;

@@ -8,10 +8,8 @@
 //! An item with a hard deadline has another timer, which exists while the item runs. Its waker
 //! cancels the token of the item (`item/token.rs`).
 
-use std::{
-    cell::RefCell,
-    task::{Wake, Waker},
-};
+use std::cell::RefCell;
+use std::task::{Wake, Waker};
 
 use sync::{time::Instant, twin, unmodelled::Arc};
 

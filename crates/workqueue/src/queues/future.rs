@@ -29,14 +29,12 @@
 //!
 //! The state transitions are in `head/task.rs`. The kernel has only items that queue themselves.
 
-use std::{
-    cell::{Cell, UnsafeCell},
-    future::Future,
-    mem::ManuallyDrop,
-    pin::Pin,
-    ptr::{self, NonNull},
-    task::{Context, Poll, RawWaker, RawWakerVTable, Waker},
-};
+use std::cell::{Cell, UnsafeCell};
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use base::internal::panics::join_error::{JoinError, Outcome};
 use base::internal::panics::{contain, guarded};

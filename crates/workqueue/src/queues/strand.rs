@@ -47,11 +47,9 @@
 //!
 //! A joiner does not help, because that would change the order.
 
-use std::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    ptr::{self, NonNull},
-};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::unmodelled::Arc;

@@ -2,12 +2,10 @@
 //!
 //! `item/token.rs` describes the protocol.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base::internal::panics::Foreign;
 use sync::unmodelled::Arc;

@@ -19,12 +19,10 @@
 //! list twice, if an item ends while it is cancelled or after its deadline. An index whose item has
 //! left, or has not ended, is skipped.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    future::poll_fn,
-    iter, mem,
-    task::{Context, Poll, Wake, Waker},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Wake, Waker};
+use std::{iter, mem};
 
 use base::internal::panics::join_error::JoinError;
 use base::internal::panics::{Foreign, contain};

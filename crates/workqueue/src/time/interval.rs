@@ -1,11 +1,9 @@
 //! Ticks at equal intervals, with a rule for missed ticks.
 
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sync::time::nanos;
 

@@ -1,11 +1,9 @@
 //! Futures that wait for a point in time; `sleeps.rs` describes the protocol and its models.
 
-use std::{
-    borrow::Cow,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sync::time::{Instant, nanos};
 
