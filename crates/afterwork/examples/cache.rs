@@ -9,19 +9,17 @@
 //!
 //! `cargo run --release --example cache`
 
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    error::Error,
-    sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
-    thread,
-    time::{Duration, Instant},
-};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use afterwork::{
-    rcu::{self, Rcu},
-    workqueue::{Periodic, Registry, Work, Workqueue},
-};
+use afterwork::rcu::{self, Rcu};
+use afterwork::workqueue::{Periodic, Registry, Work, Workqueue};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -15,11 +15,14 @@
 //!
 //! `cargo run --release --example executor -- [PAGES]`
 
-use std::{collections::BTreeMap, error::Error, future::pending, time::Duration};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::future::pending;
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::{Mailbox, Poster, ReplyTo, reply},
-    workqueue::{CancelHandle, JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
+use afterwork::mailbox::{Mailbox, Poster, ReplyTo, reply};
+use afterwork::workqueue::{
+    CancelHandle, JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout,
 };
 
 /// Any error that the example can return.

@@ -6,25 +6,20 @@
 //!
 //! `cargo run --release --example hyper_server -- [CONNECTIONS [REQUESTS OF EACH]]`
 
-use std::{
-    convert::Infallible,
-    error::Error,
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Instant,
-};
+use std::convert::Infallible;
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use afterwork::workqueue::{JoinHandle, Workqueue};
 use async_io::Async;
 use http_body_util::{BodyExt, Full};
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Bytes, Incoming},
-    rt,
-    service::service_fn,
-};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, rt};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

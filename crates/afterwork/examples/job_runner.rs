@@ -11,19 +11,18 @@
 //!
 //! `cargo run --release --example job_runner`
 
-use std::{
-    error::Error,
-    sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed, mpsc::channel},
-    thread,
-    time::Duration,
-};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    observe::{Exposition, snapshot_of},
-    workqueue::{
-        Backoff, CancellationToken, JoinHandle, RateLimit, Registry, Strand, TaskSet, Workqueue,
-        blocking,
-    },
+use afterwork::observe::{Exposition, snapshot_of};
+use afterwork::workqueue::{
+    Backoff, CancellationToken, JoinHandle, RateLimit, Registry, Strand, TaskSet, Workqueue,
+    blocking,
 };
 
 /// Any error that the example can return.

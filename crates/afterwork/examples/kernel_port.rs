@@ -15,21 +15,16 @@
 //!
 //! `cargo run --release --example kernel_port -- [PACKETS [INTERRUPT THREADS]]`
 
-use std::{
-    collections::VecDeque,
-    error::Error,
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    thread,
-    time::Duration,
-};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    rcu::{self, Rcu},
-    workqueue::{DelayedWork, JoinHandle, Work, Workqueue},
-};
+use afterwork::rcu::{self, Rcu};
+use afterwork::workqueue::{DelayedWork, JoinHandle, Work, Workqueue};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -9,14 +9,15 @@
 //!
 //! `cargo run --release --example log_shipper`
 
-use std::{
-    collections::HashSet, error::Error, mem, sync::Arc, sync::mpsc::channel, thread, time::Duration,
-};
+use std::collections::HashSet;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use std::{mem, thread};
 
-use afterwork::{
-    percpu::PerCpu,
-    workqueue::{DelayedWork, Registry, Workqueue},
-};
+use afterwork::percpu::PerCpu;
+use afterwork::workqueue::{DelayedWork, Registry, Workqueue};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

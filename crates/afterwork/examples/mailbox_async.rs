@@ -3,9 +3,11 @@
 //! Any executor works, because the mailbox needs only the task's waker.
 //! `cargo run --release --example mailbox_async`
 
-use std::{error::Error, thread};
+use std::error::Error;
+use std::thread;
 
-use afterwork::{mailbox::Mailbox, workqueue::block_on};
+use afterwork::mailbox::Mailbox;
+use afterwork::workqueue::block_on;
 
 const NR_THREADS: usize = 3;
 const NR_LINES: usize = 1000;

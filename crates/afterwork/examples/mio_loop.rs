@@ -6,24 +6,18 @@
 //!
 //! `cargo run --release --example mio_loop -- [CLIENTS [QUESTIONS OF EACH]]`
 
-use std::{
-    error::Error,
-    io::{self, ErrorKind, Read, Write},
-    net::{self, SocketAddr},
-    os::fd::AsRawFd,
-    thread,
-    time::Duration,
-};
+use std::error::Error;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{self, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::{Mailbox, Poster},
-    workqueue::Workqueue,
-};
-use mio::{
-    Events, Interest, Poll, Token,
-    net::{TcpListener, TcpStream},
-    unix::SourceFd,
-};
+use afterwork::mailbox::{Mailbox, Poster};
+use afterwork::workqueue::Workqueue;
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

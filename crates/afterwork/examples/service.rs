@@ -9,31 +9,25 @@
 //!
 //! `cargo run --release --example service`
 
-use std::{
-    error::Error,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use afterwork::workqueue::{
     CancellationToken, DrainError, JoinError, Registry, Workqueue, is_cancelled, timeout,
     timeout_at,
 };
-use axum::{
-    Router,
-    extract::{Path, State},
-    http::StatusCode,
-    routing::get,
-};
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::get;
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    runtime::Runtime,
-    signal::unix::{SignalKind, signal},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::{JoinHandle, JoinSet},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -9,9 +9,13 @@
 //! `cargo run --release --example tenants`. The shares matter only on fewer than six CPUs,
 //! because the ceilings together allow six items.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::error::Error;
+use std::iter::zip;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU32};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{error::Error, iter::zip, sync::Arc, thread};
 
 use afterwork::workqueue::{BuildError, Group, JoinError, Workqueue, shutdown_in_order};
 

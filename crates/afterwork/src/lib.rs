@@ -51,15 +51,24 @@ pub mod observe;
 #[cfg(feature = "mailbox")]
 #[doc(inline)]
 pub use ::mailbox;
+#[cfg(feature = "mailbox")]
+#[doc(no_inline)]
+pub use ::mailbox::Mailbox;
 #[cfg(feature = "percpu")]
 #[doc(inline)]
 pub use ::percpu;
 #[cfg(feature = "rcu")]
 #[doc(inline)]
 pub use ::rcu;
+#[cfg(feature = "rcu")]
+#[doc(no_inline)]
+pub use ::rcu::Rcu;
 #[cfg(feature = "workqueue")]
 #[doc(inline)]
 pub use ::workqueue;
+#[cfg(feature = "workqueue")]
+#[doc(no_inline)]
+pub use ::workqueue::{DelayedWork, TaskSet, Work, Workqueue, sleep, timeout};
 #[cfg(feature = "observe")]
 #[doc(hidden)]
 pub use base::page;
@@ -68,13 +77,3 @@ pub use base::page;
 pub use base::params;
 #[doc(inline)]
 pub use base::wake;
-
-#[cfg(feature = "mailbox")]
-#[doc(no_inline)]
-pub use ::mailbox::Mailbox;
-#[cfg(feature = "rcu")]
-#[doc(no_inline)]
-pub use ::rcu::Rcu;
-#[cfg(feature = "workqueue")]
-#[doc(no_inline)]
-pub use ::workqueue::{DelayedWork, TaskSet, Work, Workqueue, sleep, timeout};

@@ -4,24 +4,17 @@
 
 mod children;
 
-use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{PermissionsExt, chown},
-        process::CommandExt,
-    },
-    process::{Command, Output},
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use std::time::Duration;
+use std::{env, fs};
 
-use afterwork::{
-    params::Params,
-    percpu::PerCpu,
-    workqueue::{Registry, block_on, sleep, system},
-};
+use afterwork::params::Params;
+use afterwork::percpu::PerCpu;
+use afterwork::workqueue::{Registry, block_on, sleep, system};
 use children::{alone, this_test};
 
 /// Set in a process that runs one test; the value is the test's name.

@@ -5,13 +5,11 @@
 #[path = "support/prometheus.rs"]
 mod prometheus;
 
-use afterwork::{
-    mailbox::Mailbox,
-    observe::{Exposition, snapshot_of},
-    percpu::PerCpu,
-    rcu,
-    workqueue::{Histogram, QueueReport, Registry, Workqueue},
-};
+use afterwork::mailbox::Mailbox;
+use afterwork::observe::{Exposition, snapshot_of};
+use afterwork::percpu::PerCpu;
+use afterwork::rcu;
+use afterwork::workqueue::{Histogram, QueueReport, Registry, Workqueue};
 use prometheus::{Sample, metrics};
 use topology::Topology;
 

@@ -4,25 +4,23 @@
 
 mod children;
 
-use std::{
-    cell::RefCell,
-    future::Future,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
-    sync::{Arc, Barrier, Mutex, atomic::*, mpsc},
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::*;
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::{self, Mailbox, PostError, ReplyError, TryRecvError},
-    observe,
-    params::Params,
-    percpu::{PerCpu, Qpw},
-    rcu::{self, Rcu, qsbr, srcu::Domain},
-    workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
-};
+use afterwork::mailbox::{self, Mailbox, PostError, ReplyError, TryRecvError};
+use afterwork::observe;
+use afterwork::params::Params;
+use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self, Rcu, qsbr};
+use afterwork::workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue};
 use children::{LIMIT_S, alone, exit, spawn, until, wait_for};
 use topology::{CpuId, Topology};
 

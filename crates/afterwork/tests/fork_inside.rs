@@ -7,26 +7,24 @@
 
 mod children;
 
-use std::{
-    cell::RefCell,
-    fs::File,
-    future::poll_fn,
-    io::Read,
-    os::fd::{AsRawFd, FromRawFd},
-    panic::resume_unwind,
-    sync::{Arc, Mutex, atomic::*, mpsc},
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::panic::resume_unwind;
+use std::sync::atomic::*;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::Worker,
-    params::Params,
-    percpu::{PerCpu, Qpw},
-    rcu::{self, srcu::Domain},
-    workqueue::{Registry, Work, Workqueue},
-};
+use afterwork::mailbox::Worker;
+use afterwork::params::Params;
+use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self};
+use afterwork::workqueue::{Registry, Work, Workqueue};
 use children::{LIMIT_S, alone};
 use sync::fork::CAME_BACK;
 use topology::Topology;

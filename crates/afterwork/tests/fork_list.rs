@@ -6,11 +6,9 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// How a fork treats a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

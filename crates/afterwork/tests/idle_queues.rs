@@ -5,20 +5,18 @@
 #[path = "support/counting.rs"]
 mod counting;
 
-use std::{
-    fs, iter,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::*},
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::sync::atomic::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+use std::{fs, iter};
 
-use afterwork::{
-    mailbox::Mailbox,
-    params::Params,
-    percpu::PerCpu,
-    rcu::{self, srcu::Domain},
-    workqueue::{DelayedWork, Registry, Work, Workqueue, sleep},
-};
+use afterwork::mailbox::Mailbox;
+use afterwork::params::Params;
+use afterwork::percpu::PerCpu;
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self};
+use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, sleep};
 use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,14 +1,12 @@
 //! Futures on a queue that use tokio's timers.
 #![cfg(not(any(loom, shuttle)))]
 
-use std::{
-    any::Any,
-    cell::RefCell,
-    future::pending,
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::any::Any;
+use std::cell::RefCell;
+use std::future::pending;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use afterwork::workqueue::{Workqueue, block_on, in_tokio, sleep, timeout};
 use tokio::runtime::{Builder, Handle, Runtime};

@@ -3,13 +3,12 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use std::{
-    io::{ErrorKind, Read},
-    os::fd::AsRawFd,
-    sync::{atomic::*, mpsc},
-    thread,
-    time::Duration,
-};
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::*;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use afterwork::mailbox::{Mailbox, PostError, Poster, TryRecvError};
 

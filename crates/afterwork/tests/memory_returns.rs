@@ -2,12 +2,10 @@
 //! test, because the test reads the memory of the process.
 #![cfg(not(any(loom, shuttle, miri)))]
 
-use std::{
-    mem::MaybeUninit,
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::mem::MaybeUninit;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use afterwork::workqueue::{JoinHandle, Workqueue};
 

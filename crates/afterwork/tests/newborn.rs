@@ -4,13 +4,15 @@
 
 mod children;
 
-use std::{io, os::unix::process::CommandExt, panic::resume_unwind, sync::mpsc};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
+use std::sync::mpsc;
 
-use afterwork::{
-    mailbox::Worker,
-    rcu::{self, srcu::Domain},
-    workqueue::{Workqueue, block_on, sleep},
-};
+use afterwork::mailbox::Worker;
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self};
+use afterwork::workqueue::{Workqueue, block_on, sleep};
 use children::{LIMIT_S, alone, spawn, succeeds_in_child, this_test};
 
 /// A set of nodes in the format of the memory policy calls. Node 0 exists on every machine.

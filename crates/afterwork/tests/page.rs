@@ -3,24 +3,19 @@
 
 mod children;
 
-use std::{
-    io::{Read, Write},
-    os::fd::AsRawFd,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    process::Command,
-    sync::{Mutex, mpsc},
-    time::{Duration, Instant},
-};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
 
-use afterwork::{
-    mailbox::Mailbox,
-    observe,
-    page::{self, ASKED_AT, Kind, Page},
-    percpu::PerCpu,
-    rcu,
-    workqueue::{Group, Workqueue},
-};
+use afterwork::mailbox::Mailbox;
+use afterwork::page::{self, ASKED_AT, Kind, Page};
+use afterwork::percpu::PerCpu;
+use afterwork::workqueue::{Group, Workqueue};
+use afterwork::{observe, rcu};
 use children::{exit, succeeds_in_child, wait_for};
 use sync::shared_file::SharedFile;
 

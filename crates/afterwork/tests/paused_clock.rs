@@ -1,11 +1,10 @@
 //! A program's own tests, with a clock that only they advance. None of them waits for real time.
 
-use std::{
-    future::pending,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, atomic::*},
-    time::Duration,
-};
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::*;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use afterwork::workqueue::{
     Backoff, CancellationToken, DelayedWork, Elapsed, JoinError, MissedTickBehavior, RateLimit,

@@ -4,21 +4,18 @@
 
 mod children;
 
-use std::{
-    cell::RefCell,
-    io,
-    os::unix::process::ExitStatusExt,
-    panic::{catch_unwind, resume_unwind},
-    sync::{Arc, atomic::*, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
+use std::cell::RefCell;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::atomic::*;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use afterwork::{
-    observe,
-    rcu::{self, srcu::Domain},
-    workqueue::{self, DelayedWork, Workqueue},
-};
+use afterwork::observe;
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self};
+use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use children::{
     LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
 };

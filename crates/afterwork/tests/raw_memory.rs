@@ -6,9 +6,12 @@
 #[path = "support/counting.rs"]
 mod counting;
 
-use std::{cell::Cell, ptr::NonNull, time::Duration};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::time::Duration;
 
-use afterwork::{rcu, workqueue::Workqueue};
+use afterwork::rcu;
+use afterwork::workqueue::Workqueue;
 use raw::{RawDelayed, RawWork};
 
 thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });

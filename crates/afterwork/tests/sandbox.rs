@@ -6,15 +6,17 @@
 
 mod children;
 
-use std::{ffi::CString, fs, io, path::Path, ptr, time::Duration};
+use std::ffi::CString;
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io, ptr};
 
-use afterwork::{
-    mailbox::Worker,
-    observe,
-    percpu::{PerCpu, SloppyCounter},
-    rcu,
-    workqueue::{Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout},
+use afterwork::mailbox::Worker;
+use afterwork::percpu::{PerCpu, SloppyCounter};
+use afterwork::workqueue::{
+    Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout,
 };
+use afterwork::{observe, rcu};
 use children::{alone, in_child, succeeds_in_child};
 
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {

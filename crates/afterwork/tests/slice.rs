@@ -3,23 +3,16 @@
 
 #![cfg(not(any(loom, shuttle, sim, miri)))]
 
-use std::{
-    array,
-    cell::Cell,
-    hint, mem, panic, ptr,
-    sync::{
-        Arc, Barrier, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed},
-    },
-    thread,
-};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::{array, hint, mem, panic, ptr, thread};
 
-use afterwork::{
-    mailbox::Mailbox,
-    params::Params,
-    percpu::{PerCpu, Qpw},
-    workqueue::{Registry, Topology, Workqueue},
-};
+use afterwork::mailbox::Mailbox;
+use afterwork::params::Params;
+use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::workqueue::{Registry, Topology, Workqueue};
 use sync::slice::{self, Ctrl, Kernel, Section, Wait};
 
 /// The signal that simulates an interrupt.

@@ -1,11 +1,10 @@
 //! A stall is reported with the stacks of the stuck workers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::*, mpsc};
+use std::sync::atomic::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use afterwork::{
-    params::Params,
-    workqueue::{Registry, RegistryError, Report, Stack, Stall, Topology, Workqueue},
-};
+use afterwork::params::Params;
+use afterwork::workqueue::{Registry, RegistryError, Report, Stack, Stall, Topology, Workqueue};
 
 const SIGURG: u32 = 23;
 

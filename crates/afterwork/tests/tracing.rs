@@ -1,27 +1,20 @@
 //! Events of the feature `tracing`, received by a test subscriber.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    fmt,
-    ptr::NonNull,
-    sync::{Mutex, Once, atomic::*, mpsc},
-    thread,
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::*;
+use std::sync::{Mutex, Once, mpsc};
+use std::time::Duration;
+use std::{fmt, thread};
 
-use afterwork::{
-    params::Params,
-    rcu,
-    workqueue::{DelayedWork, Registry, Work, Workqueue, block_on},
-};
+use afterwork::params::Params;
+use afterwork::rcu;
+use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, block_on};
 use raw::RawWork;
 use topology::Topology;
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
 
 /// Time limit of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,12 +5,11 @@
 #[path = "support/counting.rs"]
 mod counting;
 
-use std::{cell::Cell, sync::atomic::*};
+use std::cell::Cell;
+use std::sync::atomic::*;
 
-use afterwork::{
-    params::Params,
-    workqueue::{Registry, Work, Workqueue},
-};
+use afterwork::params::Params;
+use afterwork::workqueue::{Registry, Work, Workqueue};
 use topology::Topology;
 
 static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);

@@ -4,23 +4,20 @@
 
 mod children;
 
-use std::{
-    future::{Future, poll_fn},
-    io::ErrorKind,
-    pin::Pin,
-    sync::{Arc, Mutex, atomic::*, mpsc},
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
+use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::sync::atomic::*;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local},
-    params::{Params, Qpw, ThreadHook},
-    percpu::PerCpu,
-    rcu::Rcu,
-    workqueue::{Registry, Topology},
-};
+use afterwork::mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local};
+use afterwork::params::{Params, Qpw, ThreadHook};
+use afterwork::percpu::PerCpu;
+use afterwork::rcu::Rcu;
+use afterwork::workqueue::{Registry, Topology};
 use children::{alone, spawn, succeeds_in_child};
 
 enum Mail {

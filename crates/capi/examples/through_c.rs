@@ -8,13 +8,11 @@
 //! Prints the median, the minimum and the maximum of the ratio between the rate through C and the
 //! rate in Rust. The library is linked, and not inlined into its callers.
 
-use std::{
-    env,
-    error::Error,
-    ffi::{c_char, c_int, c_uint, c_void},
-    ptr::NonNull,
-    time::Instant,
-};
+use std::env;
+use std::error::Error;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+use std::time::Instant;
 
 use afterwork::workqueue::{Work, Workqueue};
 use afterwork_capi as _;

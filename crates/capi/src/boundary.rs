@@ -1,10 +1,8 @@
 //! The boundary between C and Rust.
 
-use std::{
-    any::Any,
-    env,
-    panic::{self, AssertUnwindSafe, catch_unwind},
-};
+use std::any::Any;
+use std::env;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
 use sync::process::{self, die};
 

@@ -12,18 +12,14 @@
 //! The destructor runs before the library's own destructor frees the slot. The variable also keeps
 //! the stand-in if a section requires a fence, or if the program has a different layout.
 
-use std::{
-    cell::Cell,
-    ffi::{c_int, c_uint},
-    ptr,
-};
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
+use std::ptr;
 
 use afterwork::rcu::raw::{self, Place};
 
-use crate::{
-    boundary::{misuse, within},
-    qsbr,
-};
+use crate::boundary::{misuse, within};
+use crate::qsbr;
 
 /// `AFTERWORK_RCU_LAYOUT`: the version of the layout that the header promises.
 const LAYOUT: c_uint = 2;

@@ -4,18 +4,14 @@
 //! after the previous part, and the stride is stored before the first part. There is no table that
 //! must be locked, or that a child of `fork` could find half-updated.
 
-use std::{
-    alloc::{self, Layout},
-    ffi::{c_int, c_uint, c_void},
-    ptr,
-};
+use std::alloc::{self, Layout};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
 
 use afterwork::params::{Params, Qpw};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    cpu,
-    futex::Futex,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::cpu;
+use sync::futex::Futex;
 use topology::Topology;
 
 use crate::boundary::{misuse, within};

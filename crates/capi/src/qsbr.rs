@@ -8,18 +8,15 @@
 //! | not registered, or offline | no | is misuse |
 //! | online | always | ends the section and begins the next |
 
-use std::{cell::Cell, ffi::c_int, ffi::c_uint};
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
 
-use afterwork::rcu::{
-    self,
-    raw::{self, Place},
-};
+use afterwork::rcu::raw::{self, Place};
+use afterwork::rcu::{self};
 
-use crate::{
-    boundary::{misuse, within},
-    inline::{adopt, watch_exit},
-    rcupdate::{Called, RcuFn, RcuHead, callback, waits},
-};
+use crate::boundary::{misuse, within};
+use crate::inline::{adopt, watch_exit};
+use crate::rcupdate::{Called, RcuFn, RcuHead, callback, waits};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

@@ -1,20 +1,14 @@
 //! `afterwork/srcu.h`.
 
-use std::{
-    ffi::{c_int, c_ulong},
-    ptr,
-};
+use std::ffi::{c_int, c_ulong};
+use std::ptr;
 
-use afterwork::rcu::{
-    GpCookie, raw,
-    srcu::{Cookie, Domain},
-};
+use afterwork::rcu::srcu::{Cookie, Domain};
+use afterwork::rcu::{GpCookie, raw};
 use sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{
-    boundary::{ENOMEM, misuse, within},
-    rcupdate::{Called, RcuFn, RcuHead, callback},
-};
+use crate::boundary::{ENOMEM, misuse, within};
+use crate::rcupdate::{Called, RcuFn, RcuHead, callback};
 
 /// A domain with the layout of `struct srcu_struct`. A domain of all zeroes has not been used.
 #[repr(C)]

@@ -14,19 +14,16 @@
 //! The owner waits on an event count. An add without a notification does not end the owner's wait,
 //! but the next wait finds the callback.
 
-use std::{
-    cell::Cell,
-    ffi::{c_int, c_long},
-    ptr,
-    time::Duration,
-};
+use std::cell::Cell;
+use std::ffi::{c_int, c_long};
+use std::ptr;
+use std::time::Duration;
 
-use afterwork::{rcu::raw, wake::EventCount};
-use sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
-    fork::Process,
-};
+use afterwork::rcu::raw;
+use afterwork::wake::EventCount;
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::fork::Process;
+use sync::{Arc, Mutex};
 
 use crate::boundary::{EINVAL, ESRCH, misuse, within};
 

@@ -4,23 +4,17 @@
 //! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). Helper threads exist only as
 //! objects that are stored and returned. One thread runs all callbacks.
 
-use std::{
-    cell::Cell,
-    ffi::{c_int, c_ulong, c_void},
-    ptr,
-};
+use std::cell::Cell;
+use std::ffi::{c_int, c_ulong, c_void};
+use std::ptr;
 
 use afterwork::rcu::{self, raw};
-use sync::{
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
 
-use crate::{
-    boundary::{EINVAL, misuse, within},
-    inline, qsbr,
-    rcupdate::{self, RcuFn, RcuHead},
-};
+use crate::boundary::{EINVAL, misuse, within};
+use crate::rcupdate::{self, RcuFn, RcuHead};
+use crate::{inline, qsbr};
 
 const EEXIST: c_int = 17;
 

@@ -1,12 +1,10 @@
 //! `afterwork/workqueue.h`.
 
-use std::{
-    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void},
-    fmt::Display,
-    mem::offset_of,
-    ptr::{self, NonNull},
-    time::Duration,
-};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::fmt::Display;
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use afterwork::rcu;
 use afterwork::workqueue::{
@@ -14,12 +12,10 @@ use afterwork::workqueue::{
     RegistryError, Workqueue,
 };
 use raw::{HookOfC, Misuse, Modified, Moment, RawDelayed, RawWork, WorkFn};
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::process::die;
 
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    process::die,
-};
 
 const _: () = assert!(size_of::<RawWork>() == 64 && align_of::<RawWork>() == 8);
 const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>() == 8);

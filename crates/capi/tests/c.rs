@@ -7,7 +7,10 @@
 
 mod support;
 
-use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
 
 use support::{
     SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,

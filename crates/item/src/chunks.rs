@@ -11,18 +11,13 @@
 //! first finds that the chunks have been used, and the second discards them. A reaper performs the
 //! scans, because a manager must not block.
 
-use std::{
-    alloc::{self, Layout},
-    ops::{Deref, Range},
-    ptr::NonNull,
-};
+use std::alloc::{self, Layout};
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 
 use base::internal::wake::Unparker;
-use sync::{
-    Mutex,
-    fork::{self, Handler},
-    pages, time,
-};
+use sync::fork::{self, Handler};
+use sync::{Mutex, pages, time};
 
 use super::slab::{SIZES, SLAB, Scanned, Slab, Wanted, chunk_size};
 

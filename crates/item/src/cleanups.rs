@@ -31,18 +31,15 @@
 //! be started. After the manager has exited, a thread that adds a cleanup runs it itself, for
 //! example in an RCU callback for a queue that was destroyed long ago.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
-    mem,
-    task::Waker,
-};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::mem;
+use std::task::Waker;
 
-use base::internal::{
-    panics::{Foreign, contain},
-    wake::fire_known as fire_one,
-};
-use sync::{Mutex, fork::Process, time};
+use base::internal::panics::{Foreign, contain};
+use base::internal::wake::fire_known as fire_one;
+use sync::fork::Process;
+use sync::{Mutex, time};
 
 /// The time without a pop after which the manager starts one more reaper. The value is a guess: a
 /// cleanup that takes longer is probably blocked.

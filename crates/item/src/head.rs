@@ -41,30 +41,24 @@
 //! its item a handle that is not counted. If that handle is cloned after all others have been
 //! dropped, the count rises from zero, and the clone waits until the state agrees with the count.
 
-use std::{
-    any::type_name,
-    marker::PhantomData,
-    ptr::{self, NonNull},
-    task::Waker,
-};
+use std::any::type_name;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 
-use base::internal::{panics::Foreign, wake::lane::Lane};
-use sync::{
-    Backoff, Mutex,
-    atomic::{AtomicPtr, AtomicUsize, Ordering},
-    cell::Fixed,
-    futex::{Futex64, Key},
-    unmodelled::Arc,
-};
-
-use super::{
-    deferred_drops::DeferredDrops,
-    list::{self, Color},
-    revival::Revivable,
-};
-
+use base::internal::panics::Foreign;
+use base::internal::wake::lane::Lane;
 pub use dead::Dead;
 pub use of_strand::OfStrand;
+use sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use sync::cell::Fixed;
+use sync::futex::{Futex64, Key};
+use sync::unmodelled::Arc;
+use sync::{Backoff, Mutex};
+
+use super::deferred_drops::DeferredDrops;
+use super::list::{self, Color};
+use super::revival::Revivable;
 
 mod cancel;
 mod dead;

@@ -28,11 +28,9 @@
 use std::ptr::{self, NonNull};
 
 use mpscq::RawStack;
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    time,
-    unmodelled::AtomicU64,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::time;
+use sync::unmodelled::AtomicU64;
 
 use super::head::Head;
 

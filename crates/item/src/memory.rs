@@ -18,12 +18,14 @@
 //! In a model and under Miri, every block comes from the general allocator, so that Miri detects an
 //! item that is used after it was freed. The tests below use the slabs under Miri, too.
 
-use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
+use std::alloc::Layout;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
-use super::slab::SIZES;
+pub use cache::flush;
 
 pub use super::chunks::{attend, begin_scan, due_ns, scan};
-pub use cache::flush;
+use super::slab::SIZES;
 
 /// Returns the class of the smallest blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
@@ -74,15 +76,11 @@ pub unsafe fn release<T>(value: NonNull<T>) {
 
 /// The free blocks that each thread keeps.
 mod cache {
-    use std::{
-        cell::{Cell, RefCell},
-        ptr::NonNull,
-    };
+    use std::cell::{Cell, RefCell};
+    use std::ptr::NonNull;
 
-    use super::super::{
-        chunks::{self, Chunk, Start},
-        slab::Taken,
-    };
+    use super::super::chunks::{self, Chunk, Start};
+    use super::super::slab::Taken;
 
     /// A thread's blocks of one class. Once this is dropped, other threads can use the blocks.
     struct Own {

@@ -1,14 +1,14 @@
 //! Panics of work items: reports to handlers, and payloads kept until they are requested.
 
-use std::{any::Any, collections::HashMap, fmt};
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
 
 use base::internal::panics::{Foreign, Payload, discard, guarded_in_item, text_of};
-use sync::{
-    Mutex,
-    atomic::Ordering,
-    fork::PerProcess,
-    unmodelled::{Arc, AtomicUsize},
-};
+use sync::Mutex;
+use sync::atomic::Ordering;
+use sync::fork::PerProcess;
+use sync::unmodelled::{Arc, AtomicUsize};
 
 use crate::cleanups::Cleanup;
 

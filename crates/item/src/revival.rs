@@ -24,11 +24,9 @@
 //! No model fails without the Acquire and the Release, because a failure requires a run, a
 //! canceller and two enqueuers. Models check that the recorded number is compared.
 
-use sync::{
-    atomic::{AtomicU32, AtomicU64, Ordering},
-    fork::Inherited,
-    twin,
-};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::fork::Inherited;
+use sync::twin;
 
 use super::head::{Handles, Head};
 

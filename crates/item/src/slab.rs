@@ -30,12 +30,11 @@
 //! Otherwise the owner would soon get new pages in place of the old ones. A freed chunk therefore
 //! waits for a scan, and the freer of its last block schedules one if none is due ([`Wanted`]).
 
-use std::{array, ops::Range};
+use std::array;
+use std::ops::Range;
 
-use sync::{
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::twin;
 
 /// Block sizes. The first is a cache line: it holds a header and a closure of two words.
 pub(crate) const SIZES: [usize; 3] = [64, 128, 256];

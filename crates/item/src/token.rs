@@ -31,18 +31,18 @@
 //! The first check in a run stores the address of the token in the record of the run
 //! (`execute/run.rs`), so that later checks acquire no lock.
 
-use std::{collections::HashMap, ptr, task::Waker};
+use std::collections::HashMap;
+use std::ptr;
+use std::task::Waker;
 
-use base::internal::{numbered::Numbered, panics::Foreign};
+use base::internal::numbered::Numbered;
+use base::internal::panics::Foreign;
+use sync::atomic::{AtomicBool, Ordering};
 #[cfg(not(any(loom, shuttle)))]
 use sync::fork::PerProcess;
-use sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
-    fork::Process,
-    twin,
-    unmodelled::{Arc, AtomicU64, Weak},
-};
+use sync::fork::Process;
+use sync::unmodelled::{Arc, AtomicU64, Weak};
+use sync::{Mutex, MutexGuard, twin};
 
 use super::head::{Head, State};
 use crate::cleanups;

@@ -1,11 +1,10 @@
 //! Tests of benches as a user runs them, with sizes that are too small to measure anything.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::thread;
+use std::{fs, thread};
 
 use afterwork_lab::output::record::{Head, Line, Listed, MACHINE, Record, SCHEMA};
 use nix::sys::signal::{Signal, kill};

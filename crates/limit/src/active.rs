@@ -54,17 +54,12 @@
 use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
-use sync::{
-    Mutex,
-    atomic::{AtomicU32, AtomicU64, Ordering},
-    cpu, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, cpu, twin};
 
-use super::{
-    queue_core::QueueCore,
-    share::{next_waiter, shares},
-};
+use super::queue_core::QueueCore;
+use super::share::{next_waiter, shares};
 
 mod control;
 

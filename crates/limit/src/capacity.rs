@@ -5,17 +5,15 @@
 //! soon as it is admitted. If it gives up its wait at that moment, it releases the permit (twin
 //! `capacity: a leaving waiter keeps its permit`).
 
-use std::{mem, time::Duration};
+use std::mem;
+use std::time::Duration;
 
-use base::internal::{
-    admission::{self, Position, Ticket},
-    wake::{
-        poll_as_waiter,
-        sleeper::{OnTurn, Sleeper},
-    },
-};
+use base::internal::admission::{self, Position, Ticket};
+use base::internal::wake::poll_as_waiter;
+use base::internal::wake::sleeper::{OnTurn, Sleeper};
 use item::internal::cleanups::{self, Reapers};
-use sync::{twin, unmodelled::Arc};
+use sync::twin;
+use sync::unmodelled::Arc;
 
 pub struct Capacity {
     capacity: admission::Admission<OnTurn>,

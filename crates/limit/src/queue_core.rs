@@ -1,18 +1,15 @@
 use std::any::Any;
 
 use base::internal::panics::Foreign;
-use item::internal::{
-    panicked::{self, Handler, PanicHandler},
-    token::Token,
-};
-use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use item::internal::panicked::{self, Handler, PanicHandler};
+use item::internal::token::Token;
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock, twin};
 
-use super::{account::or_default, capacity::Capacity, settled::Settled};
+use super::account::or_default;
+use super::capacity::Capacity;
+use super::settled::Settled;
 
 /// State that all pwqs of one queue share. The last worker may drop it after the queue's handle.
 pub struct QueueCore {

@@ -15,13 +15,12 @@
 
 use std::task::Waker;
 
-use base::internal::{numbered::Numbered, panics::Foreign, wake::EventCount};
+use base::internal::numbered::Numbered;
+use base::internal::panics::Foreign;
+use base::internal::wake::EventCount;
 use item::internal::cleanups;
-use sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::{Mutex, twin};
 
 /// A completion event of a queue, with its waiters.
 #[derive(Default)]
@@ -100,13 +99,9 @@ base::internal::impl_debug!(
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicBool, Ordering},
-        },
-        task::Wake,
-    };
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
 
     use super::*;
 

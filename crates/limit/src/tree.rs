@@ -18,10 +18,8 @@ use std::collections::BTreeMap;
 
 use sync::twin;
 
-use super::{
-    account::{Account, Clock, GroupKey, Member, Wanting},
-    level::Level,
-};
+use super::account::{Account, Clock, GroupKey, Member, Wanting};
+use super::level::Level;
 
 /// The accounts of the groups with pwqs in one pool, and the members of all levels that wait.
 #[derive(Debug, Default)]

@@ -7,7 +7,6 @@ use base::internal::wake::Unparker;
 use sync::atomic::{AtomicU8, Ordering};
 use sync::fork::Process;
 use sync::{Mutex, MutexGuard};
-
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
 

@@ -15,11 +15,9 @@
 use std::ffi::{c_int, c_ulong, c_void};
 
 use afterwork::rcu::raw;
-use capi::{
-    inline,
-    rcupdate::{self, RcuFn, RcuHead},
-    urcu::{self, AtFork, Flavor, Helper, OfData},
-};
+use capi::inline;
+use capi::rcupdate::{self, RcuFn, RcuHead};
+use capi::urcu::{self, AtFork, Flavor, Helper, OfData};
 use sync::atomic::{AtomicPtr, Ordering};
 
 /// Begins a section. If sections nest too deeply, this function panics, which ends the process.

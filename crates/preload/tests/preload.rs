@@ -1,11 +1,9 @@
 //! Runs programs that use liburcu, with this library in its place, if `liburcu-dev` is installed.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::OnceLock,
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::{env, fs};
 
 /// Compiles a program against the installed liburcu. Returns `None` if that is not possible.
 fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {

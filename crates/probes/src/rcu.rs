@@ -1,6 +1,8 @@
 //! Reads of values that RCU protects.
 
-use afterwork::rcu::{Rcu, qsbr::Reader, read, srcu::Domain};
+use afterwork::rcu::qsbr::Reader;
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{Rcu, read};
 
 /// The data of a read without RCU: a pointer, laid out like a cell.
 pub struct Bare<'a> {

@@ -31,7 +31,6 @@ use std::{fmt, mem, ptr};
 use sync::fork::Process;
 use sync::{Backoff, cpu, process, time};
 use topology::CpuId;
-
 use workqueue::Workqueue;
 use workqueue::internal::{self, Due, Guard, Held, Kind, Node, Place, State, Timers, Wheel};
 

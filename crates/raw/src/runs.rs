@@ -56,7 +56,6 @@ use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use sync::fork::PerProcess;
 use sync::thread::ShortName;
 use sync::{Mutex, MutexGuard};
-
 use workqueue::internal::{Head, Start, State};
 
 use crate::work::{RawWork, WorkFn};

@@ -1,12 +1,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use std::sync::mpsc;
-
 use base::internal::params::Params;
-
 use workqueue::{Builder, Registry, Workqueue};
 
 use super::*;

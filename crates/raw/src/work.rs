@@ -7,14 +7,12 @@ use std::{fmt, mem};
 use base::internal::panics::{die, guarded_in_item};
 use base::internal::trace;
 use base::internal::wake::report;
-use sync::Backoff;
-use topology::CpuId;
-
-use workqueue::internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable};
-use workqueue::{Busy, Workqueue};
-
 // This `of_c` also checks that the function leaves all read-side sections that it has begun.
 use rcu::internal::of_c;
+use sync::Backoff;
+use topology::CpuId;
+use workqueue::internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable};
+use workqueue::{Busy, Workqueue};
 
 use crate::runs::{Name, Run, Shard};
 

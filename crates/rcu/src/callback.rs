@@ -57,11 +57,10 @@ use std::ptr;
 
 use base::internal::panics;
 use base::internal::wake::EventCount;
+use crossbeam_utils::CachePadded;
 use mpscq::RawStack;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use sync::{cpu, identity, thread, time, twin};
-
-use crossbeam_utils::CachePadded;
 
 use super::batch::{Batch, in_callback, place};
 use super::head::{Chain, Head};

@@ -32,11 +32,10 @@ use std::time::Duration;
 
 use base::internal::trace;
 use base::internal::wake::{EventCount, report};
+use crossbeam_utils::CachePadded;
 use mpscq::RawStack;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{asym, thread, twin};
-
-use crossbeam_utils::CachePadded;
 
 use super::node::Tree;
 use super::periods::{self, GpCookie, Periods, ScanResult};

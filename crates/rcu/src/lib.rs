@@ -68,7 +68,6 @@ mod tunables;
 pub mod model;
 
 pub use batch::Batch;
-
 pub use callback::{
     Full, barrier, call, call_drop, nr_panicked, run_callbacks_on, start_poll, try_call,
 };

@@ -247,8 +247,9 @@ fn enter_late() -> &'static Slot {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
     use base::internal::wake::Parker;
+
+    use super::*;
 
     #[test]
     fn thread_asleep_in_the_library_is_quiescent() {

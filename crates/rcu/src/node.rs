@@ -13,10 +13,9 @@
 //! A leaf reaches zero exactly once, after its bias is removed, and so does the root: when every
 //! marked holdout has reported. Twin: `node: no bias`.
 
+use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU32, Ordering};
 use sync::twin;
-
-use crossbeam_utils::CachePadded;
 
 /// The number of leaves. A grace period with holdouts writes all of them, and at most one CPU for
 /// each of them contends for the root.

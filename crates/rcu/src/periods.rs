@@ -43,10 +43,9 @@
 //! have the cookie `e + 2` or `e + 4`, and the driver wakes one waiter of each group.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
+use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use sync::twin;
-
-use crossbeam_utils::CachePadded;
 
 /// The number of buckets of waiters. Two cookies are in use, and slow waiters occupy a third
 /// bucket.

@@ -62,9 +62,10 @@ pub fn synchronize() {
 #[cfg(feature = "baselines")]
 #[cold]
 fn synchronize_by_callback() {
-    use super::callback::{call, callbacks};
     use sync::atomic::{AtomicBool, Ordering};
     use sync::unmodelled::Arc;
+
+    use super::callback::{call, callbacks};
 
     let passed = Arc::new(AtomicBool::new(false));
     call({

@@ -30,6 +30,7 @@
 //! returns `None`. In that case, before a thread's first section, and while the thread exits, the
 //! place is the stand-in, which makes every step a call.
 
+pub use super::batch::{NR_OFFSETS, of_c, run_c};
 use super::callback::callbacks;
 use super::head::Function;
 use super::local::{enter, found, global, left_open, mine, stand_in};
@@ -37,8 +38,6 @@ use super::periods::NEST_MAX;
 use super::slot::{self, Slot};
 use super::srcu::{Domain, Parity};
 use super::{Head, qsbr};
-
-pub use super::batch::{NR_OFFSETS, of_c, run_c};
 
 /// Begins a read-side critical section of this thread, which [`read_unlock`] ends. Panics in the
 /// same cases as [`read`](super::read).

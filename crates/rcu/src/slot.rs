@@ -78,11 +78,10 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::{mem::offset_of, ptr};
 
+use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use sync::thread::{self, ThreadId};
 use sync::{asym, cpu, hint, identity, twin};
-
-use crossbeam_utils::CachePadded;
 
 use super::domain::{ANSWER_SPINS, Domain};
 use super::periods::{self, NEST_MAX};

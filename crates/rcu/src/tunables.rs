@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+pub use base::internal::rcu_tunables::Tunables;
 #[cfg(feature = "params")]
 use base::internal::{panics::write_line, params};
 use sync::Tunable;
@@ -14,8 +15,6 @@ use sync::{
     OnceLock,
     fork::{self, Handler},
 };
-
-pub use base::internal::rcu_tunables::Tunables;
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
 #[cfg(feature = "baselines")]

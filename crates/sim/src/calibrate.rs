@@ -6,17 +6,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Value, json};
 
 use crate::cases::{CASES, is_bistable, spread};
-use crate::could_not_run;
 use crate::machine::Machine;
-use crate::micro;
 use crate::once::Point;
 use crate::options::Options;
 use crate::sweep::run_one;
+use crate::{could_not_run, micro};
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
 /// Fitting a cost changes the results of earlier measurements, so several passes are needed.

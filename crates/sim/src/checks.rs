@@ -10,7 +10,8 @@ use std::time::Duration;
 use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Qpw};
 use afterwork::percpu::PerCpu;
-use afterwork::rcu::{self, Flavor, Rcu, srcu::Domain};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self, Flavor, Rcu};
 use afterwork::workqueue::{Builder, DelayedWork, Registry, Work, Workqueue, current_work};
 use sync::{thread, time};
 

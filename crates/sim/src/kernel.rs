@@ -26,9 +26,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sync::atomic::{AtomicU32, Ordering::Relaxed};
+use sync::atomic::AtomicU32;
+use sync::atomic::Ordering::Relaxed;
+use sync::futex::Futex;
 use sync::sim::kernel;
-use sync::{cpu, futex::Futex, hint, thread};
+use sync::{cpu, hint, thread};
 use topology::{CpuId, Pod, ShardParams};
 
 use crate::host;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use sync::{asym, cpu, futex::Futex, hint, thread, time};
+use sync::futex::Futex;
+use sync::{asym, cpu, hint, thread, time};
 use topology::{CpuId, Topology};
 
 use crate::host::pin;

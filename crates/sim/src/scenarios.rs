@@ -1,17 +1,19 @@
 //! The measured programs. Each uses the shipped library as `afterwork-lab bench` does, with a
 //! thread on each CPU.
 
-use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, because these cost nothing in the
 // simulation.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use afterwork::mailbox::Mailbox;
 use afterwork::params::{AffinityScope, Params, Qpw};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
 use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
-use sync::{futex::Futex, thread, time};
+use sync::futex::Futex;
+use sync::{thread, time};
 use topology::{CpuId, Topology};
 
 use crate::host;

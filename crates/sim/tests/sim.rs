@@ -67,7 +67,8 @@ fn every_scenario_ends() {
 /// accesses are invisible.
 #[test]
 fn plain_accesses_under_a_lock_move_their_lines() {
-    use sync::{Mutex, atomic::AtomicU32, sim, thread};
+    use sync::atomic::AtomicU32;
+    use sync::{Mutex, sim, thread};
     use topology::{CpuId, Topology};
 
     #[repr(align(64))]

@@ -4,9 +4,8 @@
 #![allow(missing_docs)]
 
 use core::sync::atomic as real;
-use std::panic::Location;
-
 pub use core::sync::atomic::Ordering;
+use std::panic::Location;
 
 use super::memory::{Access, changed, touch};
 

@@ -3,13 +3,11 @@
 
 use std::cmp::Reverse;
 
-use super::{
-    engine::Engine,
-    mask::Mask,
-    placement::{Facts, place},
-    task::State,
-    timers::Alarm,
-};
+use super::engine::Engine;
+use super::mask::Mask;
+use super::placement::{Facts, place};
+use super::task::State;
+use super::timers::Alarm;
 
 impl Engine {
     /// Charges the current task for its CPU time up to now.

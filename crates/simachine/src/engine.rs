@@ -12,16 +12,14 @@ use std::time::{Duration, Instant};
 
 use topology::Topology;
 
-use super::{
-    clock::{Clock, NEVER},
-    costs::Costs,
-    line::{ByNumber, Lines},
-    mask::{MAX_CPUS, Mask},
-    report::{Counts, Failure, LockStat, Outcome, Samples},
-    seen,
-    task::{State, Task},
-    timers::Timers,
-};
+use super::clock::{Clock, NEVER};
+use super::costs::Costs;
+use super::line::{ByNumber, Lines};
+use super::mask::{MAX_CPUS, Mask};
+use super::report::{Counts, Failure, LockStat, Outcome, Samples};
+use super::seen;
+use super::task::{State, Task};
+use super::timers::Timers;
 
 /// A task that makes this number of accesses without changing anything is in an endless loop. The
 /// library's own waits spin only for microseconds.

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use super::{
-    engine::{Engine, engine, suspend, sync, with},
-    memory::Access,
-};
+use super::engine::{Engine, engine, suspend, sync, with};
+use super::memory::Access;
 
 /// If the word is `expected`, sleeps until another task wakes this one, for at most `timeout`.
 ///

@@ -4,12 +4,9 @@
 
 use topology::CpuId;
 
-use super::{
-    Costs,
-    engine::{engine, sync, with},
-    memory,
-    task::State,
-};
+use super::engine::{engine, sync, with};
+use super::task::State;
+use super::{Costs, memory};
 
 /// Makes the running thread a kernel thread: it sleeps and wakes others without a system call, and
 /// locks the run queue of an idle CPU itself.

@@ -74,11 +74,10 @@ pub mod tls;
 pub use arena::Arena;
 pub use costs::Costs;
 pub use engine::{Machine, run, unseen};
+use engine::{running, with};
 pub use mask::MAX_CPUS;
 pub use report::{Counts, Failure, HotLine, LockStat, Outcome};
 pub use seen::is_seen as sees_plain;
-
-use engine::{running, with};
 use topology::{CpuId, CpuSet, Topology};
 
 /// Returns `true` if a simulation runs on this thread.

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use corosensei::{Coroutine, Yielder};
 
-use super::{
-    engine::{engine, suspend, sync},
-    mask::Mask,
-    task::{Stack, State, Task},
-};
+use super::engine::{engine, suspend, sync};
+use super::mask::Mask;
+use super::task::{Stack, State, Task};
 
 /// Starts a task, as if the running task called `clone`.
 pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {

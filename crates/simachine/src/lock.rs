@@ -3,12 +3,12 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+pub use std::sync::TryLockError;
 use std::sync::{LockResult, TryLockResult};
 
-pub use std::sync::TryLockError;
-
 use super::atomic::{AtomicU32, Ordering};
-use super::{engine::with, futex, memory};
+use super::engine::with;
+use super::{futex, memory};
 
 /// Replaces `std::sync::Mutex`.
 #[derive(Default)]

@@ -1,11 +1,9 @@
 //! The costs of accesses, and the wait for a line that is in another CPU's cache.
 
-use super::{
-    clock::NEVER,
-    engine::{Engine, engine, give_way, suspend, sync, with},
-    line::{LINE_BYTES, NOBODY, Site},
-    mask::Mask,
-};
+use super::clock::NEVER;
+use super::engine::{Engine, engine, give_way, suspend, sync, with};
+use super::line::{LINE_BYTES, NOBODY, Site};
+use super::mask::Mask;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {

@@ -3,7 +3,8 @@
 //! The standard library's cell would block the OS thread, and with it the writing task.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Replaces `std::sync::OnceLock`.
 pub struct OnceLock<T> {

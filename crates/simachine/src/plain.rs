@@ -20,14 +20,11 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::{
-    arena,
-    engine::{engine, is_inside, running},
-    line::{LINE_BYTES, Site},
-    memory::{self, Access},
-    seen,
-    task::stack_of,
-};
+use super::engine::{engine, is_inside, running};
+use super::line::{LINE_BYTES, Site};
+use super::memory::{self, Access};
+use super::task::stack_of;
+use super::{arena, seen};
 
 /// The end of the address range of statics, in a program that is linked at a fixed address.
 const IMAGE_END: usize = 1 << 32;

@@ -5,9 +5,12 @@ use std::backtrace::Backtrace;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
-use corosensei::{Coroutine, Yielder, stack::StackPointer};
+use corosensei::stack::StackPointer;
+use corosensei::{Coroutine, Yielder};
 
-use super::{arena::map, line::Site, mask::Mask};
+use super::arena::map;
+use super::line::Site;
+use super::mask::Mask;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum State {

@@ -1,15 +1,12 @@
 //! Threads of the simulated machine, with the interface of the standard library's threads.
 
 use std::io;
+pub use std::thread::panicking;
 use std::time::Duration;
 
-pub use std::thread::panicking;
-
-use super::{
-    engine::{engine, running, with},
-    life,
-    task::State,
-};
+use super::engine::{engine, running, with};
+use super::life;
+use super::task::State;
 
 /// A handle to a started thread.
 #[derive(Debug)]

@@ -83,11 +83,8 @@ pub(crate) fn after_fork() {
 
 #[cfg(not(any(loom, shuttle)))]
 mod real {
-    use crate::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-        fault,
-    };
+    use crate::atomic::{AtomicBool, Ordering};
+    use crate::{OnceLock, fault};
 
     pub static EXPEDITED: AtomicBool = AtomicBool::new(false);
 

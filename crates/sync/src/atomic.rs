@@ -1,11 +1,19 @@
 //! Atomic words and fences.
 
-pub use core::sync::atomic::Ordering;
-
 #[cfg(not(any(loom, shuttle, sim)))]
 pub use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
     AtomicUsize, fence,
+};
+pub use core::sync::atomic::{Ordering, compiler_fence};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
 
 #[cfg(sim)]
@@ -13,15 +21,3 @@ pub use crate::sim::atomic::{
     AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
     AtomicUsize, fence,
 };
-
-#[cfg(loom)]
-pub use loom::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
-};
-
-#[cfg(shuttle)]
-pub use shuttle::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
-};
-
-pub use core::sync::atomic::compiler_fence;

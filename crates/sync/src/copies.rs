@@ -17,12 +17,10 @@
 //!
 //! If two copies are first used at the same time, only one of their exchanges succeeds.
 
-use std::{
-    ffi::{CStr, c_int, c_void},
-    mem::offset_of,
-    ptr, slice,
-    sync::atomic::{AtomicU32, Ordering, fence},
-};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::{ptr, slice};
 
 const UNUSED: u32 = 0;
 const USED: u32 = 1;

@@ -193,10 +193,8 @@ mod real {
 
 #[cfg(not(any(loom, shuttle, miri)))]
 mod real {
-    use crate::{
-        atomic::{AtomicIsize, Ordering},
-        rseq::Area,
-    };
+    use crate::atomic::{AtomicIsize, Ordering};
+    use crate::rseq::Area;
 
     /// The offset of `cpu_id` from the thread pointer. It is [`UNKNOWN`] before the first call, and
     /// [`ABSENT`] if glibc has not registered restartable sequences.

@@ -5,12 +5,10 @@
 //! compares first. The tag is a signal number that the kernel stores with an open file (`F_SETSIG`)
 //! and that has no effect without `O_ASYNC`. Other files have the value 0.
 
-use std::{
-    io,
-    mem::ManuallyDrop,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 

@@ -41,10 +41,8 @@ pub fn check(point: Point, code: i32) -> std::io::Result<()> {
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
 mod torture {
-    use std::{
-        cell::Cell,
-        sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    };
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     use super::Point;
 

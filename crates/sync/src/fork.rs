@@ -17,11 +17,9 @@
 //! Handlers run in the C library's `fork`, but not for the bare system call or `posix_spawn`.
 
 // These are not the model's atomics, because no model forks.
-use std::{
-    any::Any,
-    ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
-};
+use std::any::Any;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::Mutex;
 
@@ -271,10 +269,8 @@ mod backend {
 
 #[cfg(not(any(loom, shuttle)))]
 mod backend {
-    use std::{
-        ptr,
-        sync::atomic::{AtomicPtr, AtomicU32, Ordering},
-    };
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
     use super::{Handler, Held};
     use crate::{asym, identity};

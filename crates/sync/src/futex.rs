@@ -13,13 +13,11 @@
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
-use crate::{
-    atomic::{AtomicU32, AtomicU64, Ordering},
-    const_unless_model,
-};
-
 #[cfg(any(loom, shuttle))]
 use model as backend;
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::const_unless_model;
 
 /// Wakes the sleepers of a word without accessing the word.
 #[derive(Clone, Debug)]
@@ -199,14 +197,15 @@ pub(crate) fn wake_at(word: *const u32, flags: c_int, count: u32) {
 
 #[cfg(any(loom, shuttle))]
 mod model {
-    use std::{mem::ManuallyDrop, time::Duration};
+    use std::mem::ManuallyDrop;
+    #[cfg(shuttle)]
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[cfg(loom)]
     use loom::sync::{Arc, Condvar, Mutex};
     #[cfg(shuttle)]
     use shuttle::sync::{Condvar, Mutex};
-    #[cfg(shuttle)]
-    use std::sync::Arc;
 
     /// The kernel's side of a futex. A model detects, by its own reference count, a word that
     /// leaks.

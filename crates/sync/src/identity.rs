@@ -1,9 +1,7 @@
 //! Numbers of threads: one for comparisons, which is never reused, and a small one for tables.
 
-use std::{
-    cell::Cell,
-    num::{NonZeroU32, NonZeroU64},
-};
+use std::cell::Cell;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// The value of [`SEAT`] while this thread's thread-locals are being destroyed.
 const GONE: u32 = u32::MAX;
@@ -58,11 +56,9 @@ fn take_seat(seat: u32) -> Option<NonZeroU32> {
 
 #[cfg(not(any(loom, shuttle)))]
 mod seats {
-    use std::{
-        cmp::Reverse,
-        collections::BinaryHeap,
-        sync::{Mutex, MutexGuard},
-    };
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::sync::{Mutex, MutexGuard};
 
     pub struct Seats {
         free: BinaryHeap<Reverse<u32>>,

@@ -113,14 +113,14 @@ pub mod time;
 #[cfg(feature = "std")]
 pub mod usage;
 
+/// A shared pointer, whose count is visible to loom.
+#[cfg(all(feature = "alloc", not(loom)))]
+pub use alloc::sync::Arc;
+
 #[cfg(feature = "std")]
 pub use backoff::Backoff;
 #[cfg(feature = "std")]
 pub use lock::{Mutex, MutexGuard};
-
-/// A shared pointer, whose count is visible to loom.
-#[cfg(all(feature = "alloc", not(loom)))]
-pub use alloc::sync::Arc;
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
@@ -133,11 +133,12 @@ pub mod unmodelled {
     pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 }
 
-#[cfg(sim)]
-pub use crate::sim::once::OnceLock;
 /// A cell written once, for process-wide state that no model touches.
 #[cfg(all(feature = "std", not(sim)))]
 pub use std::sync::OnceLock;
+
+#[cfg(sim)]
+pub use crate::sim::once::OnceLock;
 
 /// Declares functions that are `const` on the real machine and plain in a model.
 ///
@@ -213,10 +214,9 @@ macro_rules! process_wide {
 #[cfg(loom)]
 #[doc(hidden)]
 pub use loom as __loom;
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub use shuttle as __shuttle;
-
 /// The model checker itself, for tests.
 #[cfg(loom)]
 pub use loom::{MAX_THREADS, model};
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use shuttle as __shuttle;

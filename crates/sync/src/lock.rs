@@ -3,21 +3,19 @@
 //! A debug build counts the locks that a thread holds. Code that calls foreign code asserts that
 //! there are none ([`assert_none_held`]), and so does the allocator of a test ([`is_any_held`]).
 
-use std::{
-    cell::Cell,
-    ops::{Deref, DerefMut},
-};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+#[cfg(not(any(loom, shuttle, sim)))]
+use std::sync as backend;
 
-use crate::{const_unless_model, slice};
-
-#[cfg(sim)]
-use crate::sim::lock as backend;
 #[cfg(loom)]
 use loom::sync as backend;
 #[cfg(shuttle)]
 use shuttle::sync as backend;
-#[cfg(not(any(loom, shuttle, sim)))]
-use std::sync as backend;
+
+#[cfg(sim)]
+use crate::sim::lock as backend;
+use crate::{const_unless_model, slice};
 
 /// A mutual-exclusion lock, usable after its holder panics. Signal handlers must not acquire it.
 #[derive(Debug, Default)]

@@ -11,7 +11,8 @@
 //! instead. If the system rejects a setting, the thread keeps the value of the starting thread. A
 //! thread that has nothing to reset makes four system calls.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::punctual::{set_slack, slack_ns};
 

@@ -1,9 +1,7 @@
 //! IDs, names and owners of processes, and functions that end this process.
 
-use std::{
-    io,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns the kernel's ID of this process.
 pub fn id() -> u32 {

@@ -3,7 +3,8 @@
 //! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several
 //! sleeps end together. The slack is 50 us by default, which is a quarter of a timeout of 200 us.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 /// The shortest span for which the slack is not changed: 100 times the default slack.
 const LONG: Duration = Duration::from_millis(5);

@@ -1,9 +1,7 @@
 //! A cell that is written once, without a lock.
 
-use std::{
-    ptr,
-    sync::atomic::{AtomicPtr, Ordering},
-};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A cell for a `static`. Its value is never freed or changed.
 ///

@@ -10,18 +10,13 @@
 //!
 //! The writer keeps the file locked, so that other processes detect a stale file.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    mem::{self, ManuallyDrop},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
-    },
-    path::{Path, PathBuf},
-    ptr,
-    time::Duration,
-};
+use std::fs::{File, OpenOptions};
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{io, ptr};
 
 use crate::fault;
 
@@ -320,7 +315,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-
     use crate::fork::in_child;
 
     struct Place(PathBuf);

@@ -1,16 +1,16 @@
 //! Compares the simulated machine with closed-form formulas, and tests how a run fails.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64 as Plain, Ordering::Relaxed},
-};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Plain;
+use std::sync::atomic::Ordering::Relaxed;
 
+use simachine::{Costs, Failure, Machine, Outcome, run};
 use topology::{CpuId, Topology};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::{cpu, futex::Futex, hint, thread, time};
-use simachine::{Costs, Failure, Machine, Outcome, run};
+use crate::futex::Futex;
+use crate::{cpu, hint, thread, time};
 
 const TRANSFER_NS: f64 = 50.0;
 const RMW_NS: f64 = 5.0;

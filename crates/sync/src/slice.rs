@@ -25,15 +25,11 @@
 //! enable them at their start. The kernel ignores the requests of other threads, unless the program
 //! has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
 
-use std::{
-    marker::PhantomData,
-    sync::atomic::{AtomicU8, Ordering, compiler_fence},
-};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use crate::{
-    rseq::{Area, thread_pointer},
-    set_once::SetOnce,
-};
+use crate::rseq::{Area, thread_pointer};
+use crate::set_once::SetOnce;
 
 /// Set if sections request extensions.
 static KERNEL: SetOnce<Kernel> = SetOnce::new();

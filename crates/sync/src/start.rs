@@ -21,25 +21,17 @@
 //! In a child of `fork`, the C library starts the threads, because the standard library acquires a
 //! lock to start one, which a thread of the parent may have held at the fork.
 
-use std::{
-    cell::Cell,
-    ffi::CString,
-    io,
-    mem::MaybeUninit,
-    os::unix::thread::JoinHandleExt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
-    thread,
-};
+use std::cell::Cell;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::unix::thread::JoinHandleExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{io, ptr, thread};
 
-use crate::{
-    Backoff, Mutex,
-    thread::{Cpus, STACK_BYTES},
-};
+use crate::thread::{Cpus, STACK_BYTES};
+use crate::{Backoff, Mutex};
 
 type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;

@@ -1,18 +1,18 @@
 //! Starts, names, schedules and joins threads.
 
 use std::io;
-
-#[cfg(sim)]
-use crate::sim::thread as backend;
-#[cfg(loom)]
-use loom::thread as backend;
-#[cfg(shuttle)]
-use shuttle::thread as backend;
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::thread as backend;
 
 #[cfg(not(loom))]
 pub use backend::panicking;
+#[cfg(loom)]
+use loom::thread as backend;
+#[cfg(shuttle)]
+use shuttle::thread as backend;
+
+#[cfg(sim)]
+use crate::sim::thread as backend;
 
 /// Returns `true` if this thread is unwinding, but not in loom, which stops at the first panic.
 #[cfg(loom)]
@@ -281,10 +281,8 @@ pub fn unboost(thread: ThreadId) {
 }
 
 pub(crate) mod policy {
-    use std::{
-        io,
-        sync::atomic::{AtomicBool, Ordering},
-    };
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// The flag with which threads and processes that a thread starts do not inherit its policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
 /// A moment of the monotonic clock, as it appears in public interfaces.
 pub use std::time::Instant;
 

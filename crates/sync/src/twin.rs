@@ -182,7 +182,9 @@ pub use process::{arm, armed};
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
 mod torture {
-    use std::{cell::Cell, thread, time::Duration};
+    use std::cell::Cell;
+    use std::thread;
+    use std::time::Duration;
 
     std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
 

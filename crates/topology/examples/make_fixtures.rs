@@ -4,9 +4,8 @@
 #[path = "../tests/machines/mod.rs"]
 mod machines;
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 const README: &str = "\
 # Saved machines

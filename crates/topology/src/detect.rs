@@ -198,7 +198,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{bounds::tests::write, quirk::Quirk};
+    use crate::bounds::tests::write;
+    use crate::quirk::Quirk;
 
     #[test]
     fn affinity_and_cpuset_bound_the_allowed_cpus() {

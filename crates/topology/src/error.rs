@@ -1,8 +1,7 @@
 //! The errors of this crate.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use crate::cpuset::CpuSet;
 #[cfg(feature = "synthetic")]

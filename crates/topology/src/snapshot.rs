@@ -1,8 +1,7 @@
 //! Saves a machine's sysfs, so that it can be read on another machine.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use crate::cpuset::CpuSet;
 use crate::error::Error;

@@ -18,14 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::build::{CacheFacts, CpuFacts, Facts, build};
-use crate::cgroup;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::faults::Faults;
-use crate::file;
 use crate::sorted::Sorted;
 use crate::topology::{Topology, some_allowed};
+use crate::{cgroup, file};
 
 pub(crate) const CPU_DIR: &str = "devices/system/cpu";
 pub(crate) const NODE_DIR: &str = "devices/system/node";

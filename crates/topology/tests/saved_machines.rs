@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use afterwork_topology::AffinityScope::{self, Cache, CacheShard, Numa, Smt, System};
 use afterwork_topology::{
-    AffinityScope::{self, Cache, CacheShard, Numa, Smt, System},
     CpuId, CpuSet, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
 };
 

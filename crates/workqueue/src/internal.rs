@@ -1,33 +1,26 @@
-//! Functions for the other crates of afterwork. Programs must not use them, because they may change
-//! with any version.
+//! Functions for the other crates of afterwork. Programs must not use them: they may change.
 //!
 //! The items of `crates/raw` have a layout that C prescribes. That crate calls these functions to
 //! queue such an item, to remove it from a list, and to run it.
 
 use std::ptr::{self, NonNull};
 
+pub use item::internal::deferred_drops::DeferredDrops;
 use item::internal::head::Enqueue;
-pub use item::internal::{
-    deferred_drops::DeferredDrops,
-    head::{Ending, Head, Popped, State, VTable, raw::Start},
-};
-use sync::{atomic::Ordering, unmodelled::Arc};
+pub use item::internal::head::raw::Start;
+pub use item::internal::head::{Ending, Head, Popped, State, VTable};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 use topology::CpuId;
 
-pub use crate::execute::{
-    run::depth,
-    wait::{before_waiting_for, must_have_workers, needs_our_seat},
-};
+use crate::execute::cancel_cut;
+pub use crate::execute::run::depth;
+use crate::execute::run::{self, with_current, with_events};
+pub use crate::execute::wait::{before_waiting_for, must_have_workers, needs_our_seat};
+use crate::pools::pwq::Pwq;
+use crate::queues::queue::{Inner, Workqueue};
 #[cfg(not(any(loom, shuttle)))]
 use crate::queues::registry::Registry;
-use crate::{
-    execute::{
-        cancel_cut,
-        run::{self, with_current, with_events},
-    },
-    pools::pwq::Pwq,
-    queues::queue::{Inner, Workqueue},
-};
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::{
     queues::timers::{Due, Guard, Kind, Node, Timers, Wheel},
@@ -202,8 +195,7 @@ pub unsafe fn put_back(item: NonNull<Head>) {
 
 /// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
 /// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
-/// ran. `run` receives the place from which the item runs, and a function that it calls before the
-/// end of the run.
+/// ran. `run` receives the place from which the item runs, and a function to call before its end.
 ///
 /// This function leaves no tombstone.
 ///
@@ -220,11 +212,7 @@ pub unsafe fn help(
     unsafe { run::help_from(item, false, begin, |home, before_end| run(Origin(home), before_end)) }
 }
 
-/// Returns the timers of the process-wide registry.
-///
-/// # Errors
-///
-/// Returns the same errors as [`Registry::global`].
+/// Returns the timers of the process-wide registry. The errors are those of [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

@@ -76,8 +76,10 @@ pub use queues::system::{
     schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
 };
 pub use queues::task::TaskOptions;
-pub use route::attrs::{Attrs, BuildError, RegistryError, TopologyInUse};
-pub use route::attrs::{MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
+pub use route::attrs::{
+    Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES, RegistryError,
+    TopologyInUse,
+};
 pub use route::stats::{GroupStats, PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]

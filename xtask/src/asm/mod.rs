@@ -8,10 +8,11 @@ mod listing;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::report::{Failure, data, exit_code, talk};
-use crate::workspace::{Workspace, output, status};
 use claims::CLAIMS;
 use listing::{Function, functions};
+
+use crate::report::{Failure, data, exit_code, talk};
+use crate::workspace::{Workspace, output, status};
 
 const PACKAGE: &str = "afterwork-probes";
 

@@ -143,8 +143,9 @@ fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use links::Page;
+
+    use super::*;
 
     #[test]
     fn hidden_lines_of_snippets_are_found() {

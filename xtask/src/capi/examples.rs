@@ -3,11 +3,9 @@
 //! Each available compiler builds each example: with pkg-config and with CMake for the shared
 //! library, and with CMake for the static library. Missing tools are reported and skipped.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 use super::install::{URCU, URCU_FOLDER};
 use crate::report::{Failure, data};

@@ -3,12 +3,10 @@
 //! This links the shared libraries from the static ones, because Cargo cannot assign versions to
 //! symbols or give a library two names.
 
-use std::{
-    env, fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use super::{PACKAGE, PRELOAD, cargo};
 use crate::report::{Failure, data};

@@ -23,8 +23,6 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use crate::report::{Failure, data, talk};
-use crate::workspace::{Metadata, Workspace};
 use child::{End, Signals};
 use libtest::Reader;
 use options::Options;
@@ -32,6 +30,9 @@ pub use plan::with_cfg;
 use plan::{Layer, Step};
 use progress::Progress;
 use tally::{LayerTally, Tally};
+
+use crate::report::{Failure, data, talk};
+use crate::workspace::{Metadata, Workspace};
 
 /// The exit code of an interrupted program. As in shells, it is 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;

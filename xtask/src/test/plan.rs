@@ -4,7 +4,8 @@
 //! or `tests/loom/main.rs`, and joins `shuttle` and `sim` in the same way. Tests called `prop` or
 //! `prop_…` belong to `property`, and all others to `integration`.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::miri;
 use crate::sim;

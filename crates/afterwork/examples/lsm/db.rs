@@ -1,27 +1,20 @@
 //! The engine.
 
-use std::{
-    fmt,
-    fs::{self, File},
-    io::{self, Write},
-    mem,
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{fmt, mem};
 
-use afterwork::{
-    rcu::{Rcu, srcu::Domain},
-    workqueue::{DelayedWork, TaskOptions, Workqueue, block_on, blocking},
-};
+use afterwork::rcu::Rcu;
+use afterwork::rcu::srcu::Domain;
+use afterwork::workqueue::{DelayedWork, TaskOptions, Workqueue, block_on, blocking};
 
-use super::{
-    Failure,
-    table::{self, Records, Table},
-};
+use super::Failure;
+use super::table::{self, Records, Table};
 
 /// The number of records at which an in-memory table is flushed.
 const FULL: usize = 1000;

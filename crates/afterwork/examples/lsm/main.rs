@@ -16,7 +16,9 @@
 mod db;
 mod table;
 
-use std::{error::Error, sync::Arc, thread};
+use std::error::Error;
+use std::sync::Arc;
+use std::thread;
 
 use db::Db;
 

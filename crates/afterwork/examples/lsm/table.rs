@@ -1,13 +1,12 @@
 //! Files of records: logs, and sorted tables.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub type Records = BTreeMap<u64, u64>;
 

@@ -4,10 +4,8 @@
 //! regardless of the unit of the figure. All samples of a metric are in one block, below its `HELP`
 //! and `TYPE`, and no two of them have the same labels.
 
-use std::{
-    collections::HashMap,
-    fmt::{self, Write},
-};
+use std::collections::HashMap;
+use std::fmt::{self, Write};
 
 use base::internal::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 

@@ -19,7 +19,6 @@ mod publish;
 mod snapshot;
 
 pub use exposition::Exposition;
-
 #[cfg(not(any(loom, shuttle)))]
 pub use publish::{publish, unpublish};
 #[cfg(feature = "workqueue")]

@@ -1,6 +1,7 @@
 //! Publishes the counters of the process to other processes.
 
-use std::{io, path::PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use base::internal::page::publisher;
 

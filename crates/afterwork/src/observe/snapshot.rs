@@ -2,13 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use super::Exposition;
-use crate::{
-    page::{Kind, Record},
-    workqueue::{Histogram, PoolStats, QueueReport, Registry, RegistryError},
-};
 #[cfg(not(any(loom, shuttle)))]
 use base::internal::page;
+
+use super::Exposition;
+use crate::page::{Kind, Record};
+use crate::workqueue::{Histogram, PoolStats, QueueReport, Registry, RegistryError};
 
 /// The counters of a registry's queues and pools, and of the other subsystems of the process.
 ///

@@ -2,14 +2,13 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    os::{fd::FromRawFd, unix::process::ExitStatusExt},
-    panic::{AssertUnwindSafe, catch_unwind},
-    process::{Command, ExitStatus},
-    sync::{Mutex, MutexGuard},
-};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard};
 
 /// Time limit in seconds after which a hanging child is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;

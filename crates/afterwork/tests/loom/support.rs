@@ -1,55 +1,41 @@
 //! Helpers shared by all models.
 
-pub use std::{
-    cell::RefCell,
-    collections::VecDeque,
-    future::{Future, poll_fn},
-    mem::ManuallyDrop,
-    ops::{Deref, DerefMut},
-    pin::{Pin, pin},
-    ptr::NonNull,
-    rc::Rc,
-    sync::{Arc, OnceLock},
-    task::{Context, Poll, Wake, Waker},
-    time::{Duration, Instant},
-};
+pub use std::cell::RefCell;
+pub use std::collections::VecDeque;
+pub use std::future::{Future, poll_fn};
+pub use std::mem::ManuallyDrop;
+pub use std::ops::{Deref, DerefMut};
+pub use std::pin::{Pin, pin};
+pub use std::ptr::NonNull;
+pub use std::rc::Rc;
+pub use std::sync::{Arc, OnceLock};
+pub use std::task::{Context, Poll, Wake, Waker};
+pub use std::time::{Duration, Instant};
 
-pub use afterwork::{
-    mailbox::{
-        LocalSet, Mailbox, PostError, Poster, ReplyError, ReplyTo, TryRecvError, Woken, Worker,
-    },
-    params::Params,
-    percpu::{Escalate, PerCpu, Qpw},
-    rcu::{
-        self, Rcu,
-        model::{self, Seat, Tree, passes_unaided, sweep, sweep_when_wanted},
-        qsbr::Reader,
-        srcu::Domain,
-    },
-    wake::{EventCount, Parker, Unparker, WakeQ},
-    workqueue::{
-        self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork,
-        Sleep, Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
-        model::{
-            Blocks, Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, Turn,
-        },
-    },
+pub use afterwork::mailbox::{
+    LocalSet, Mailbox, PostError, Poster, ReplyError, ReplyTo, TryRecvError, Woken, Worker,
 };
-
-pub use loom::{
-    sync::{Condvar, Mutex},
-    thread::{self, JoinHandle},
+pub use afterwork::params::Params;
+pub use afterwork::percpu::{Escalate, PerCpu, Qpw};
+pub use afterwork::rcu::model::{self, Seat, Tree, passes_unaided, sweep, sweep_when_wanted};
+pub use afterwork::rcu::qsbr::Reader;
+pub use afterwork::rcu::srcu::Domain;
+pub use afterwork::rcu::{self, Rcu};
+pub use afterwork::wake::{EventCount, Parker, Unparker, WakeQ};
+pub use afterwork::workqueue::model::{
+    Blocks, Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, Turn,
 };
-
+pub use afterwork::workqueue::{
+    self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Sleep,
+    Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
+};
+pub use loom::sync::{Condvar, Mutex};
+pub use loom::thread::{self, JoinHandle};
 pub use raw::RawWork;
-
-pub use sync::{
-    atomic::*,
-    cell::UnsafeCell,
-    models,
-    twin::{must_deadlock, must_fail, with},
-};
-
+pub use sync::atomic::*;
+pub use sync::cell::UnsafeCell;
+pub use sync::models;
+pub use sync::twin::{must_deadlock, must_fail, with};
 pub use topology::{CpuId, Topology};
 
 /// Explores all runs, without a bound.

@@ -7,23 +7,20 @@ mod percpu;
 mod rcu;
 mod workqueue;
 
-use std::{
-    cell::RefCell,
-    future::{pending, poll_fn},
-    pin::pin,
-    sync::{Arc, Mutex, OnceLock, atomic::*},
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-    time::Duration,
-};
+use std::cell::RefCell;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::*;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
-use afterwork::{
-    params::Params,
-    percpu::{Builder, PerCpu, Qpw},
-    rcu::{Flavor, Rcu, qsbr, srcu::Domain},
-    workqueue::{DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue},
-};
-
+use afterwork::params::Params;
+use afterwork::percpu::{Builder, PerCpu, Qpw};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{Flavor, Rcu, qsbr};
+use afterwork::workqueue::{DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue};
 use topology::{CpuId, Topology};
 
 fn until(mut is_so: impl FnMut() -> bool) {

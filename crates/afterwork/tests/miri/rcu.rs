@@ -2,7 +2,8 @@
 
 use afterwork::rcu;
 
-use crate::{workqueue::Count, *};
+use crate::workqueue::Count;
+use crate::*;
 
 /// The number is small, because Miri makes each operation a thousand times slower.
 const NR_VERSIONS: usize = 4;

@@ -1,21 +1,17 @@
 //! Shared helpers.
 
-pub use std::{
-    panic::{AssertUnwindSafe, catch_unwind, panic_any},
-    sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, atomic::*, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
+pub use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+pub use std::sync::atomic::*;
+pub use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, mpsc};
+pub use std::thread;
+pub use std::time::{Duration, Instant};
 
-pub use afterwork::{
-    params::Params,
-    percpu::{
-        self, AttachError, Builder, Escalate, NotRun, Owner, PerCpu, Qpw, SloppyCounter,
-        set_online_cpus,
-    },
-    workqueue::{Registry, Workqueue},
+pub use afterwork::params::Params;
+pub use afterwork::percpu::{
+    self, AttachError, Builder, Escalate, NotRun, Owner, PerCpu, Qpw, SloppyCounter,
+    set_online_cpus,
 };
-
+pub use afterwork::workqueue::{Registry, Workqueue};
 pub use topology::{CpuId, CpuSet, Topology};
 
 /// The CPUs of the slots' machine. The real one may have fewer, because an owner may run anywhere.

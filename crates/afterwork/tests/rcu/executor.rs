@@ -1,7 +1,8 @@
 //! Executors: users decide where callbacks run.
 
+use crate::callbacks::alone;
+use crate::stall::tuned;
 use crate::*;
-use crate::{callbacks::alone, stall::tuned};
 
 fn run_some() {
     let run = Run::default();

@@ -31,33 +31,24 @@ mod runners;
 mod signal;
 mod stall;
 
-use std::{
-    cell::RefCell,
-    fs, mem,
-    os::fd::AsRawFd,
-    panic::{self, AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    process::{Command, Output},
-    sync::{
-        Arc, Barrier, Mutex, MutexGuard, OnceLock,
-        atomic::*,
-        mpsc::{self, Sender},
-    },
-    task::{Context, Wake},
-    thread,
-    time::{Duration, Instant},
-};
+use std::cell::RefCell;
+use std::os::fd::AsRawFd;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::process::{Command, Output};
+use std::sync::atomic::*;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock};
+use std::task::{Context, Wake};
+use std::time::{Duration, Instant};
+use std::{fs, mem, thread};
 
-use afterwork::{
-    mailbox::{Mailbox, Worker},
-    rcu::{
-        self, Batch, Full, Head, Rcu, Stall, Tunables,
-        qsbr::Reader,
-        srcu::{Domain, OwnedGuard},
-    },
-    wake::Parker,
-    workqueue::Workqueue,
-};
+use afterwork::mailbox::{Mailbox, Worker};
+use afterwork::rcu::qsbr::Reader;
+use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use afterwork::rcu::{self, Batch, Full, Head, Rcu, Stall, Tunables};
+use afterwork::wake::Parker;
+use afterwork::workqueue::Workqueue;
 
 #[derive(Clone, Default)]
 struct Run(Arc<AtomicUsize>);

@@ -13,44 +13,27 @@ mod workqueue;
 mod workqueue_group;
 mod workqueue_strand;
 
-use std::{
-    future::Future,
-    hash::{BuildHasher, RandomState},
-    pin::Pin,
-    sync::{Arc, OnceLock},
-    task::{Context, Poll, Wake, Waker},
-    time::Duration,
-};
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use afterwork::{
-    mailbox::{Backlog, Closed, Mailbox},
-    params::Params,
-    percpu::{Escalate, PerCpu, Qpw},
-    rcu::{
-        Rcu, model,
-        srcu::{Domain, OwnedGuard},
-    },
-    wake::{EventCount, Parker, Unparker, WakeQ},
-    workqueue::{
-        AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue,
-        model::{Culler, Machine},
-    },
-};
-
-use shuttle::{
-    Config, Runner,
-    rand::{Rng, thread_rng},
-    scheduler::{PctScheduler, RandomScheduler},
-    thread,
-};
-
-use sync::{
-    Mutex,
-    atomic::*,
-    models,
-    twin::{must_deadlock, must_fail},
-};
-
+use afterwork::mailbox::{Backlog, Closed, Mailbox};
+use afterwork::params::Params;
+use afterwork::percpu::{Escalate, PerCpu, Qpw};
+use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use afterwork::rcu::{Rcu, model};
+use afterwork::wake::{EventCount, Parker, Unparker, WakeQ};
+use afterwork::workqueue::model::{Culler, Machine};
+use afterwork::workqueue::{AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner, thread};
+use sync::atomic::*;
+use sync::twin::{must_deadlock, must_fail};
+use sync::{Mutex, models};
 use topology::{CpuId, Topology};
 
 /// Starts `nr` threads, which call `body` with their numbers.

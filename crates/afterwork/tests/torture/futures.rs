@@ -2,7 +2,8 @@
 
 use afterwork::workqueue::{JoinError, Workqueue};
 
-use crate::{queues::judge, support::*};
+use crate::queues::judge;
+use crate::support::*;
 
 /// A future that waits `nr_waits` times, in random ways, and is then ready.
 struct Weary {

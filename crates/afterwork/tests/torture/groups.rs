@@ -1,14 +1,14 @@
 //! Groups under torture: queues join them, and they are changed, paused, drained and cancelled
 //! while their items wait for each other and panic.
 
-use std::{cell::Cell, sync::RwLock};
+use std::cell::Cell;
+use std::sync::RwLock;
 
-use afterwork::{
-    params::Params,
-    workqueue::{Group, JoinError, Registry, Workqueue},
-};
+use afterwork::params::Params;
+use afterwork::workqueue::{Group, JoinError, Registry, Workqueue};
 
-use crate::{queues::judge, support::*};
+use crate::queues::judge;
+use crate::support::*;
 
 /// The number of threads that use a group, and the number of acts of each thread.
 const NR_USERS: usize = 3;

@@ -10,12 +10,10 @@
 //! the model. At the end of an act, only states in which that act is done remain. If no state
 //! remains, the history is a fault.
 
-use std::{
-    collections::HashSet,
-    fmt,
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Maximum clock difference between two CPUs, in nanoseconds. The value is a generous guess.
 const SLACK_NS: u64 = 100;

@@ -5,11 +5,11 @@
 
 use afterwork::percpu::{self, PerCpu};
 
-use crate::support::*;
-use crate::{
-    NR_CPUS, NR_STEPS, any_cpu, builder, some_cpus,
-    support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable, rude_handler},
+use crate::support::hostile::{
+    Act, Grenade, contained, dares, may, misbehave, refusable, rude_handler,
 };
+use crate::support::*;
+use crate::{NR_CPUS, NR_STEPS, any_cpu, builder, some_cpus};
 
 /// Time that a caller waits if the owner may be leaked or in another process.
 const PATIENCE: Duration = Duration::from_micros(200);

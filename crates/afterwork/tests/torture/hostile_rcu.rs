@@ -5,7 +5,8 @@
 //! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
 //! child.
 
-use afterwork::rcu::{self, Flavor, Guard, Rcu, srcu::Domain};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self, Flavor, Guard, Rcu};
 
 use crate::support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable};
 use crate::support::*;

@@ -3,10 +3,8 @@
 //! Wakers misbehave, and so do items when they are dropped, even if they are dropped with their
 //! owner. An accepted item is received in order or dropped, and never twice.
 
-use afterwork::{
-    mailbox::{Mailbox, Poster, ReplyTo},
-    rcu::qsbr::Reader,
-};
+use afterwork::mailbox::{Mailbox, Poster, ReplyTo};
+use afterwork::rcu::qsbr::Reader;
 
 use crate::support::hostile::{Act, Grenade, Rattle, contained, dares, may, misbehave};
 use crate::support::*;

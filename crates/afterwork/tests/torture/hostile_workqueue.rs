@@ -5,10 +5,10 @@
 //! threads flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No
 //! item is lost.
 
-use afterwork::{
-    params::Params,
-    rcu,
-    workqueue::{BuildError, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue, block_on},
+use afterwork::params::Params;
+use afterwork::rcu;
+use afterwork::workqueue::{
+    BuildError, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue, block_on,
 };
 use topology::Topology;
 

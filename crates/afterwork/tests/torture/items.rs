@@ -3,11 +3,9 @@
 use afterwork::workqueue::{Busy, DelayedWork, FlushError, Work};
 use topology::CpuId;
 
+use crate::history::{self, Act, Event, Log, now_ns};
+use crate::queues::Place;
 use crate::support::*;
-use crate::{
-    history::{self, Act, Event, Log, now_ns},
-    queues::Place,
-};
 
 /// Delays of timers, in microseconds. Only cancels, changes and flushes encounter the longest one.
 const DELAYS_US: [u64; 5] = [0, 20, 200, 2_000, 60_000_000];

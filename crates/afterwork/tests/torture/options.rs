@@ -1,10 +1,8 @@
 //! The values of a torture command line, and near matches for a misspelled value.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 #[path = "../../../base/src/params/edits.rs"]
 mod edits;

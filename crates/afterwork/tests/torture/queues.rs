@@ -5,12 +5,10 @@ use afterwork::workqueue::{
 };
 use topology::Topology;
 
+use crate::history::{Act, Event, Log, now_ns};
+use crate::items::Subject;
 use crate::support::*;
-use crate::{
-    history::{Act, Event, Log, now_ns},
-    items::Subject,
-    scopes, strands, timed,
-};
+use crate::{scopes, strands, timed};
 
 const SCOPES: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::Cache, AffinityScope::System];

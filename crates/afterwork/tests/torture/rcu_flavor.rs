@@ -1,9 +1,7 @@
 //! The operations that the torture of grace periods uses, for any flavor.
 
-use afterwork::rcu::{
-    self, GpCookie, qsbr,
-    srcu::{Cookie, Domain, OwnedGuard},
-};
+use afterwork::rcu::srcu::{Cookie, Domain, OwnedGuard};
+use afterwork::rcu::{self, GpCookie, qsbr};
 
 use crate::support::*;
 

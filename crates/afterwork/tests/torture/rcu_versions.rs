@@ -4,7 +4,8 @@
 //! while the version may be seen, and becomes even when it is freed. A reader reads the generation
 //! at the beginning and end of its section. An even or changed one is a fault.
 
-use std::sync::{Mutex, atomic::*};
+use std::sync::Mutex;
+use std::sync::atomic::*;
 
 /// Large enough that a version is free for the writer, and small enough for quick reuse.
 const NR_VERSIONS: usize = 16;

@@ -1,13 +1,12 @@
 //! Strands under torture: order, mutual exclusion, and flushes that wait for closures.
 
-use std::sync::{Arc, atomic::*};
+use std::sync::Arc;
+use std::sync::atomic::*;
 
 use afterwork::workqueue::{Strand, Workqueue};
 
-use crate::{
-    queues::judge,
-    support::{Dice, Life, Lives, Planned, hostile},
-};
+use crate::queues::judge;
+use crate::support::{Dice, Life, Lives, Planned, hostile};
 
 /// Maximum number of closures that one call spawns: more than a run of a strand takes at once.
 const MAX_CLOSURES: usize = 40;

@@ -12,27 +12,24 @@ pub mod hostile;
 #[path = "options.rs"]
 mod options;
 
-pub use std::{
-    any::Any,
-    backtrace::Backtrace,
-    cell::{Cell, RefCell},
-    fmt::Debug,
-    future::Future,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    pin::{Pin, pin},
-    process::ExitCode,
-    ptr::NonNull,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::*,
-        mpsc::{self, RecvTimeoutError, channel},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+pub use std::any::Any;
+pub use std::backtrace::Backtrace;
+pub use std::cell::{Cell, RefCell};
+pub use std::fmt::Debug;
+pub use std::future::Future;
+pub use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+pub use std::pin::{Pin, pin};
+pub use std::process::ExitCode;
+pub use std::ptr::NonNull;
+pub use std::sync::atomic::*;
+pub use std::sync::mpsc::{self, RecvTimeoutError, channel};
+pub use std::sync::{Arc, Mutex, OnceLock};
+pub use std::task::{Context, Poll, Wake, Waker};
+pub use std::thread::{self, Thread};
+pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use afterwork::{params::Params, workqueue::Registry};
+use afterwork::params::Params;
+use afterwork::workqueue::Registry;
 use topology::{CpuId, Topology};
 
 /// Default duration of a program.

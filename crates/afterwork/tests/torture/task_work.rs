@@ -17,13 +17,13 @@ mod support;
 
 use std::future::poll_fn;
 
-use rustix::event;
-
 use afterwork::mailbox::{
     Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
+use rustix::event;
 
-use crate::support::{hostile::Unpark, *};
+use crate::support::hostile::Unpark;
+use crate::support::*;
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;

@@ -30,18 +30,17 @@ mod strands;
 mod support;
 mod timed;
 
-use crate::support::*;
 use admission::Crowded;
-use afterwork::{
-    observe,
-    params::{Params, WakeMode},
-    workqueue::{Group, GroupStats, Registry},
-};
+use afterwork::observe;
+use afterwork::params::{Params, WakeMode};
+use afterwork::workqueue::{Group, GroupStats, Registry};
 use history::Log;
 use hostile_workqueue::Lair;
 use items::Subject;
 use queues::Place;
 use raw_items::Yard;
+
+use crate::support::*;
 
 /// Time for which one set of registry, queues and items is used before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);

@@ -1,9 +1,7 @@
 //! Values that builders reject, and the errors that they return.
 
-use afterwork::{
-    mailbox::{Worker, WorkerError},
-    percpu::{self, PerCpu},
-};
+use afterwork::mailbox::{Worker, WorkerError};
+use afterwork::percpu::{self, PerCpu};
 
 use crate::support::*;
 

@@ -1,6 +1,7 @@
 //! Flushes of a queue.
 
-use crate::{spawn_async::Lure, support::*};
+use crate::spawn_async::Lure;
+use crate::support::*;
 
 fn nr_waiting(queue: &Workqueue) -> usize {
     let text = format!("{queue:?}");

@@ -1,10 +1,8 @@
 //! The methods of a join handle other than `join`, and the conversion of errors.
 
-use std::{
-    error::Error,
-    marker::PhantomPinned,
-    panic::{RefUnwindSafe, UnwindSafe},
-};
+use std::error::Error;
+use std::marker::PhantomPinned;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::support::*;
 

@@ -1,6 +1,7 @@
 //! Pools that follow the CPU quota of the process's cgroup.
 
-use std::{path::PathBuf, process};
+use std::path::PathBuf;
+use std::process;
 
 use topology::CpuQuota;
 

@@ -1,9 +1,7 @@
 //! The end of futures (ready, cancelled, panicked, without handle and wakers), and of their queue.
 
-use crate::{
-    spawn_async::{Door, Lure, yields},
-    support::*,
-};
+use crate::spawn_async::{Door, Lure, yields};
+use crate::support::*;
 
 /// Starts a future that counts its end, when the door has been opened.
 fn waits_at(queue: &Workqueue, door: &Door, ended: Count) {

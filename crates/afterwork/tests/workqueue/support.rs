@@ -1,35 +1,29 @@
 //! Shared helpers: machines, gauges, counters of drops, and waits with a limit.
 
-pub use std::{
-    any::Any,
-    borrow::Borrow,
-    cell::RefCell,
-    collections::BTreeSet,
-    fs,
-    future::{self, pending, poll_fn, ready},
-    io, mem,
-    ops::{Deref, Range},
-    panic::{AssertUnwindSafe, catch_unwind, panic_any},
-    pin::{Pin, pin},
-    process::Command,
-    sync::{
-        Arc, Barrier, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::{Duration, Instant},
-};
+pub use std::any::Any;
+pub use std::borrow::Borrow;
+pub use std::cell::RefCell;
+pub use std::collections::BTreeSet;
+pub use std::future::{self, pending, poll_fn, ready};
+pub use std::ops::{Deref, Range};
+pub use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+pub use std::pin::{Pin, pin};
+pub use std::process::Command;
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+pub use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+pub use std::sync::{Arc, Barrier, Mutex, PoisonError};
+pub use std::task::{Context, Poll, Wake, Waker};
+pub use std::time::{Duration, Instant};
+pub use std::{fs, io, mem, thread};
 
-pub use afterwork::{
-    mailbox::{self, Mailbox},
-    observe::snapshot_of,
-    params::{Params, ThreadHook, WakeMode},
-    rcu::{self, Rcu, srcu::Domain},
-    wake::{EventCount, Parker},
-    workqueue::{self, AffinityScope::*, *},
-};
+pub use afterwork::mailbox::{self, Mailbox};
+pub use afterwork::observe::snapshot_of;
+pub use afterwork::params::{Params, ThreadHook, WakeMode};
+pub use afterwork::rcu::srcu::Domain;
+pub use afterwork::rcu::{self, Rcu};
+pub use afterwork::wake::{EventCount, Parker};
+pub use afterwork::workqueue::AffinityScope::*;
+pub use afterwork::workqueue::{self, *};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use topology::Topology;
 

@@ -1,6 +1,7 @@
 //! The threads of a registry: their stacks, their names, and the hooks that they call.
 
-use crate::{nested::descend, support::*};
+use crate::nested::descend;
+use crate::support::*;
 
 fn name() -> String {
     thread::current().name().unwrap_or_default().to_owned()

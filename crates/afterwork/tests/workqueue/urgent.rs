@@ -1,6 +1,7 @@
 //! The urgent lane: it overtakes ordinary items, and starves none of them.
 
-use crate::{spawn_async::Lure, support::*};
+use crate::spawn_async::Lure;
+use crate::support::*;
 
 fn narrow() -> Workqueue {
     one_seat("narrow").on(&registry("1 core"))

@@ -1,13 +1,10 @@
 //! Functions that run the C compiler, shared by `c.rs` and `urcu.rs`.
 #![allow(dead_code, reason = "not each test program needs all")]
 
-use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
 
 /// The warnings that headers must not cause.
 pub const STRICT: &[&str] =

@@ -2,7 +2,8 @@
 
 use std::ptr::NonNull;
 
-use base::internal::{panics::contain, trace};
+use base::internal::panics::contain;
+use base::internal::trace;
 
 use super::{Head, VTable};
 use crate::cleanups::Cleanup;

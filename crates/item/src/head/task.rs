@@ -105,10 +105,8 @@ impl State {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::{
-        super::{Ending, Pop, Rules},
-        *,
-    };
+    use super::super::{Ending, Pop, Rules};
+    use super::*;
 
     const RULES: Rules = Rules { help: false, ordered: false, one_cpu: false, reclaim: false };
 

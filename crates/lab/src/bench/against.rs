@@ -100,13 +100,14 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use top::interrupt::Interrupt;
+
     use super::*;
     use crate::harness::claim::Verdict;
     use crate::harness::metric::higher;
     use crate::harness::progress::Progress;
     use crate::harness::run::{Plan, run_case};
     use crate::output::record::line;
-    use top::interrupt::Interrupt;
 
     const METRICS: &[Metric] = &[higher("rate", "1/s", ("", "rate"), 1.0)];
 

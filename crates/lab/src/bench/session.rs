@@ -11,13 +11,12 @@ use top::talk::{may_color, say};
 use top::topology::draw::draw;
 use topology::{CpuId, ShardParams};
 
-use super::against;
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, retain_known};
 use super::questions::{self, QUESTIONS};
 use super::seeds::Part;
 use super::settings::{self, Menu, NONE as NO_PEERS, Settings};
-use super::{groups, rcu, scale, seeds};
+use super::{against, groups, rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::handover;

@@ -1,8 +1,7 @@
 //! The CPU time that other programs and the host took during a measurement.
 
-use std::fs;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use top::exit::Stop;
 

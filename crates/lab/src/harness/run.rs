@@ -8,7 +8,6 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 
 use super::case::{Case, Sample, Series, Variant};
-
 use super::progress::Progress;
 
 /// The number of attempts per variant and repetition. A discarded run is repeated once.

@@ -56,7 +56,8 @@ pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::{Sample, tests::series as of_samples};
+    use crate::harness::case::Sample;
+    use crate::harness::case::tests::series as of_samples;
     use crate::harness::metric::{higher, lower};
 
     const RATE: Metric = higher("rate", "1/s", ("", "rate"), 1.0);

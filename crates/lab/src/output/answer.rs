@@ -149,7 +149,8 @@ pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::{Sample, tests::series};
+    use crate::harness::case::Sample;
+    use crate::harness::case::tests::series;
     use crate::output::table::tests::MAX_WIDTH;
 
     fn answer(outcome: &str) -> Answer {

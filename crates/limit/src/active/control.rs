@@ -11,7 +11,9 @@
 
 use std::ops::Deref;
 
-use sync::{atomic::Ordering, thread, twin, unmodelled::Arc};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
+use sync::{thread, twin};
 
 use super::{
     ACTIVE_MASK, ACTIVE_ONE, Closed, Entry, Gate, HELP_WAITS, PAUSED, Phase, STAY_CLOSED,

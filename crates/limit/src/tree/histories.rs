@@ -5,7 +5,8 @@
 //! groups and ungrouped pwqs that have work for the pool. It divides the time of each group by
 //! weight among the pwqs of the group that have work.
 
-use super::{tests::order, *};
+use super::tests::order;
+use super::*;
 use crate::account::SLACK;
 
 /// The longest item of a history.

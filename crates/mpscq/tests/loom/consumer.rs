@@ -1,7 +1,8 @@
 //! The right to pop moves from thread to thread.
 
-use afterwork_mpscq::Pop;
 use std::sync::Arc;
+
+use afterwork_mpscq::Pop;
 use sync::models;
 use sync::twin::must_fail;
 

@@ -1,7 +1,8 @@
 //! *Empty* is a claim: the queue contains no item of a completed push.
 
-use afterwork_mpscq::Pop;
 use std::sync::Arc;
+
+use afterwork_mpscq::Pop;
 use sync::atomic::{AtomicBool, Ordering};
 use sync::twin::must_fail;
 

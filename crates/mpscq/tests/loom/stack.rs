@@ -1,7 +1,8 @@
 //! Models of the LIFO list.
 
-use afterwork_mpscq::{Node, Stack};
 use std::sync::Arc;
+
+use afterwork_mpscq::{Node, Stack};
 use sync::models;
 use sync::twin::must_fail;
 

@@ -1,10 +1,11 @@
 //! No item is lost, duplicated, torn or reordered.
 
-use afterwork_mpscq::{Chain, Pop, Stopped};
 use std::sync::Arc;
 
-use crate::support::{Got, Item, Items, bounded, exhaustive, pusher, spawn};
+use afterwork_mpscq::{Chain, Pop, Stopped};
 use sync::models;
+
+use crate::support::{Got, Item, Items, bounded, exhaustive, pusher, spawn};
 
 /// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
 /// time, and pops the rest afterwards.

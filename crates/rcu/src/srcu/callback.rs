@@ -16,12 +16,11 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::unmodelled::Arc;
 use sync::{Mutex, twin};
 
+use super::domain::{Shared, refuse};
+use super::runners::{Runners, Served};
 use crate::bag::{self, Deferred};
 use crate::callback::Backlog;
 use crate::local::may_wait_for_callbacks;
-
-use super::domain::{Shared, refuse};
-use super::runners::{Runners, Served};
 
 #[derive(Default)]
 pub(super) struct Callbacks {

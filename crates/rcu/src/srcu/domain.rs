@@ -9,11 +9,10 @@ use sync::unmodelled::Arc;
 use sync::{asym, twin};
 
 use super::callback::Callbacks;
+pub use super::gp::Cookie;
 use super::guard::{Guard, OwnedGuard};
 use super::runners::{Handle, runners};
 use super::slots::{Parity, Slots};
-
-pub use super::gp::Cookie;
 use crate::callback::{Backlog, Full};
 use crate::flavor::Flavor;
 use crate::future::Synchronize;

@@ -24,11 +24,10 @@ use base::internal::wake::{SpinBudget, spin_as_waiter};
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
-use crate::domain::ANSWER_SPINS;
-use crate::periods::GpCookie;
-
 use super::domain::Shared;
 use super::slots::Parity;
+use crate::domain::ANSWER_SPINS;
+use crate::periods::GpCookie;
 
 /// The number of times that an expedited grace period renews its spin budget of 16 rounds. In
 /// total, it spins for a few tens of microseconds.

@@ -2,10 +2,9 @@
 
 use std::borrow::Borrow;
 
-use crate::flavor::Section;
-
 use super::domain::Domain;
 use super::slots::Parity;
+use crate::flavor::Section;
 
 /// A read-side critical section of a [`Domain`]. It ends when the guard is dropped.
 ///

@@ -52,11 +52,10 @@ use sync::unmodelled::Arc;
 use sync::{Mutex, thread, time};
 
 use super::domain::Shared;
+use super::gp::Cookie;
 use crate::bag::{self, Deferred};
 use crate::callback::RETRY_NS;
 use crate::{fork, tunables};
-
-use super::gp::Cookie;
 
 /// The time for which a thread waits for more callbacks before it exits. Starting a thread costs
 /// about 50 µs, and an idle thread occupies its stack. In a model it exits at once.

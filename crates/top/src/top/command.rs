@@ -1,17 +1,15 @@
 //! The command: selects the processes, the interval and the output format.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use afterwork::page::Kind;
 
 use super::args::TopArgs;
 use super::plain::plain;
-use super::processes;
 use super::snapshot::{NoSnapshot, Snapshot, Watched};
-use super::{json, prometheus, text, tui};
+use super::{json, processes, prometheus, text, tui};
 use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::talk;

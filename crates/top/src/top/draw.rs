@@ -1,7 +1,8 @@
 //! Draws the full screen: the head, the problems, the tabs, the table with its header, and the
 //! foot.
 
-use std::{iter, ops::Range};
+use std::iter;
+use std::ops::Range;
 
 use afterwork::page::{Kind, Measure};
 use ratatui::Frame;
@@ -417,14 +418,14 @@ fn cut(text: &str, width: usize) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use afterwork::page::Record;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use afterwork::page::Record;
-
     use super::super::plain::plain;
     use super::super::snapshot::NoSnapshot;
-    use super::super::view::{Key, tests::view};
+    use super::super::view::Key;
+    use super::super::view::tests::view;
     use super::*;
 
     fn screen(view: &mut View, size: (u16, u16)) -> (String, String) {

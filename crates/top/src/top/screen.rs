@@ -15,14 +15,13 @@
 //! it while it acquires or restores the terminal. If a signal ends the process, the keeper waits
 //! for the lock for at most [`LOCK_WAIT`].
 
-use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use nix::unistd::{Pid, getpgid, getppid, getsid};
 use ratatui::crossterm::cursor::Show;

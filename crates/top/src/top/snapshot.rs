@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::page::{ASKED_AT, MAX_BYTES, Page, pid_of};
-use sync::{process, shared_file::SharedFile, time};
+use sync::shared_file::SharedFile;
+use sync::{process, time};
 
 use super::plain::plain;
 

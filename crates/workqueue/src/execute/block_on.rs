@@ -1,9 +1,7 @@
 //! Runs a future on the thread that waits for it.
 
-use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use base::internal::wake::{Parker, report};
 
@@ -24,8 +22,7 @@ use super::run::while_blocking;
 ///
 /// # Panics
 ///
-/// If called in an item of a bottom-half queue, before the first poll. A panic in a poll is
-/// propagated to the caller.
+/// In an item of a bottom-half queue, before the first poll. A panic in a poll is propagated.
 ///
 /// # Examples
 ///

@@ -17,21 +17,22 @@
 //! of its own thread. Steps 2 and 3 set aside the wakers that they collect
 //! ([`cleanups::with_wakers_aside`]).
 
-use std::{ptr::NonNull, task::Waker};
+use std::ptr::NonNull;
+use std::task::Waker;
 
 use base::internal::panics::Foreign;
-use item::internal::{
-    cleanups::{self, Cleanup},
-    deferred_drops::{DeferredDrops, deferred_drop},
-    head::{Dead, Ending, Head},
-    list::{self, Color, NR_COLORS},
-    memory,
-    revival::Revivable,
-};
+use item::internal::cleanups::{self, Cleanup};
+use item::internal::deferred_drops::{DeferredDrops, deferred_drop};
+use item::internal::head::{Dead, Ending, Head};
+use item::internal::list::{self, Color, NR_COLORS};
+use item::internal::memory;
+use item::internal::revival::Revivable;
 use sync::unmodelled::Arc;
 
 use super::run;
-use crate::pools::{cut::Cut, pool::WorkerPool, pwq::Pwq};
+use crate::pools::cut::Cut;
+use crate::pools::pool::WorkerPool;
+use crate::pools::pwq::Pwq;
 
 /// Items that are being cancelled, and whose runs have begun. They still count as in flight.
 #[derive(Default)]
@@ -60,8 +61,7 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that has been removed from the timer wheel. If the item is `dead`, it
-    /// is freed later.
+    /// Counts a delayed item that was removed from the wheel. If it is `dead`, it is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(deferred_drop));
@@ -82,8 +82,7 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Ends the items and releases their capacity and counts. Runs no user code. Call it without a
-    /// lock.
+    /// Ends the items, and releases their counts. Runs no user code. Call it with no lock held.
     pub(crate) fn end(self) -> Aftermath {
         let Self { mut parts, mut rest, .. } = self;
         let ((), wakers) = cleanups::with_wakers_aside(|| {

@@ -2,8 +2,7 @@
 //!
 //! # The protocol
 //!
-//! An item whose deadline has passed never starts. The first thread that finds this records it in
-//! the item's outcome:
+//! An item whose deadline has passed never starts. The first thread that finds this records it:
 //!
 //! ```text
 //! runner: transition to running, as for any item;  deadline passed? drop the closure

@@ -1,43 +1,30 @@
 //! One-shot items: closures that run once, with or without a handle that returns the result.
 
-use std::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    panic::{RefUnwindSafe, UnwindSafe},
-    pin::Pin,
-    ptr::NonNull,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use base::internal::{
-    panics::{
-        Foreign, contain, discard, guarded_in_item,
-        join_error::{JoinError, Outcome},
-    },
-    trace,
+use base::internal::panics::join_error::{JoinError, Outcome};
+use base::internal::panics::{Foreign, contain, discard, guarded_in_item};
+use base::internal::trace;
+use item::internal::deferred_drops::DeferredDrops;
+use item::internal::head::{
+    self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
+    TaskSlot, VTable,
 };
-use item::internal::{
-    deferred_drops::DeferredDrops,
-    head::{
-        self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
-        TaskSlot, VTable,
-    },
-    memory,
-};
-use sync::{
-    Mutex,
-    fork::{self, Process},
-    time, twin,
-    unmodelled::Arc,
-};
+use item::internal::memory;
+use sync::fork::{self, Process};
+use sync::unmodelled::Arc;
+use sync::{Mutex, time, twin};
 
-use super::{
-    deadline::{AnyTime, StartBy},
-    run::{self, is_blocking, is_current, note_panic, with_current, with_events},
-    wait::{self, NeedsOurSeat, must_not_be_lost, reported},
-};
+use super::deadline::{AnyTime, StartBy};
+use super::run::{self, is_blocking, is_current, note_panic, with_current, with_events};
+use super::wait::{self, NeedsOurSeat, must_not_be_lost, reported};
 use crate::pools::pwq::Pwq;
 
 /// A handle that waits for the result of a spawned closure or future.
@@ -369,7 +356,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. If an item calls this, its pool may start another
+    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
     /// worker.
     ///
     /// # Errors and panics
@@ -390,8 +377,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if that has
-    /// passed.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` after that.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
@@ -465,11 +451,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the closure's result if the closure has ended. If the deadline has passed and the
-    /// item has not started, this call expires the item.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
+    /// item has not started, this call expires the item. The errors are those of
+    /// [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }
@@ -492,8 +475,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks briefly: from time to time, it removes cancelled items from a list under the pool
-    /// lock.
+    /// Blocks only briefly: at times, it removes cancelled items from a list under the pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -596,8 +578,7 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` if the item belongs to the parent of this process. In that case, no worker of
-    /// this process runs it.
+    /// Returns `true` if the item belongs to the parent process, so that no worker runs it here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }

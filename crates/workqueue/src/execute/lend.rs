@@ -27,21 +27,16 @@
 use std::cell::Cell;
 
 use base::internal::wake::report;
-use sync::{
-    fork::{self, Handler},
-    twin,
-    unmodelled::Arc,
-};
+use sync::fork::{self, Handler};
+use sync::twin;
+use sync::unmodelled::Arc;
 
 use super::run::{self, depth};
-use crate::pools::{
-    pwq::{Pwq, WaitingPwq},
-    seats::{GroupGate, HelperSeats},
-};
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::pools::seats::{GroupGate, HelperSeats};
 
 sync::thread_local! {
-    /// The number of runs on this stack that began before this process was forked. Their seats
-    /// belong to the parent.
+    /// The number of runs on this stack from before a fork. Their seats belong to the parent.
     static NR_OF_PARENT: Cell<u32> = Cell::new(0)
 }
 

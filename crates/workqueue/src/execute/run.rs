@@ -1,35 +1,30 @@
 //! Runs an item that has a state, on a worker that has popped the item, or on a joiner that helps.
 //!
-//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
-//! thread may run that item.
+//! A thread records the runs that it is in. Runs nest, because a run may help with another item.
 
-use std::{
-    cell::Cell,
-    ptr::{self, NonNull},
-    task::Waker,
-};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 
-use base::internal::{
-    panics::{Foreign, contain},
-    trace,
-};
-use item::internal::{
-    cleanups,
-    deferred_drops::{DeferredDrops, deferred_drop},
-    head::{Dead, Ending, Head, Pop, Popped, State, VTable},
-    list::{self, Color},
-    revival::Revivable,
-    token::Token,
-};
+use base::internal::panics::{Foreign, contain};
+use base::internal::trace;
+use item::internal::cleanups;
+use item::internal::deferred_drops::{DeferredDrops, deferred_drop};
+use item::internal::head::{Dead, Ending, Head, Pop, Popped, State, VTable};
+use item::internal::list::{self, Color};
+use item::internal::revival::Revivable;
+use item::internal::token::Token;
 use limit::internal::queue_core::{QueueCore, Unseen};
-use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
+use sync::Backoff;
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 
-use super::{
-    cancel_cut::{Aftermath, put_back},
-    lend,
-    wait::{self, must_have_workers},
-};
-use crate::pools::{pool::WorkerPool, pwq::Pwq, seats::GroupGate};
+use super::cancel_cut::{Aftermath, put_back};
+use super::lend;
+use super::wait::{self, must_have_workers};
+use crate::pools::pool::WorkerPool;
+use crate::pools::pwq::Pwq;
+use crate::pools::seats::GroupGate;
 
 /// Handles an item that the caller has just popped from a list, and runs it if it is pending.
 ///
@@ -257,10 +252,9 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just removed from a list, and pops it as `plan`
-/// decides, usually by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to
-/// `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves the user's values
-/// to `deferred_drops`.
+/// Cancels a pending item that was just removed from a list, and pops it as `plan` decides, usually
+/// by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to `deferred_drops`, so
+/// that the caller can [`end`] the run later. `skip` moves the user's values to `deferred_drops`.
 ///
 /// # Safety
 ///
@@ -305,8 +299,7 @@ pub(crate) unsafe fn pop_and_cancel(
 }
 
 /// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it ran. The caller must be waiting for this item, because an unrelated one may need a resource
-/// that the caller holds.
+/// it ran. The caller must wait for this item: others may need a resource that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     wait::within_a_stack(item, help_here)
@@ -446,15 +439,13 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, which may wait for the end of the
-/// claim.
+/// Removes a claimed item from its list. Runs no user code, which may wait for the claim.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // The count contains a clone of the pool, because the queue and the pool may be destroyed once
-    // the item is unlinked.
+    // The count contains a clone of the pool, which may be destroyed once the item is unlinked.
     let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
@@ -462,8 +453,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     }
     ((), count.wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
-        // If unlinking fails, a worker is popping the item. The worker then hands the item over to
-        // us or to the run.
+        // If unlinking fails, a worker is popping the item, and hands it over to us or to the run.
         while head.update(State::take_handoff).is_none() && !count.pool.unlink(count.slot, item) {
             // The worker has not handed the item over yet.
             backoff.pause();
@@ -588,8 +578,7 @@ struct Frame {
     item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
     home: Cell<*const Pwq>,
-    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
-    /// as the item is.
+    /// The token of the item, once this run has requested it; otherwise null. As valid as the item.
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
@@ -628,8 +617,7 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// A request to another thread to help with an item, as if it were inside the runs of the thread
-/// that creates the request.
+/// A request to another thread to help with an item, as if it were inside the runs of this thread.
 pub(crate) struct HelpRequest {
     innermost: *const Frame,
     item: NonNull<Head>,
@@ -683,8 +671,7 @@ pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     runs_from(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread has a seat in the queue `core`. It may lend the seat to an item
-/// that it waits for.
+/// Returns `true` if this thread has a seat in the queue `core`, which it may lend while it waits.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     has_seat_of(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -824,8 +811,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body` as [`with_current`] does. If `has_seat` is false, the pwq `home` still has an
-/// in-flight count for the item, but this thread has no seat for it, so any item that `body` waits
-/// for needs its own seat.
+/// in-flight count for the item, but this thread has no seat to lend.
 ///
 /// # Safety
 ///

@@ -18,15 +18,13 @@
 //! ## An item that needs its waiter's seat
 //!
 //! A queue with one seat starts nothing while one of its items runs. If that item waits for a later
-//! item of the same queue, neither ever ends. The waiter checks for this before it sleeps, and
-//! returns an error instead:
+//! item of the same queue, neither ever ends. The waiter checks for this, and returns an error:
 //!
 //! - The waiter compares the address of the item's home, which may have been freed, with those of
 //!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - An item that is running, is being cancelled or has a deadline ends without the seat, so it
-//!   sleeps.
+//! - An item that is running, is being cancelled or has a deadline ends without the seat.
 //! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel, is not considered.
@@ -37,38 +35,27 @@
 //! the stack bounds the chain. The joiner must not simply wait then, because the outer runs hold
 //! seats that the item may need. Instead, a new thread with its own stack continues the same runs.
 
-use std::{
-    fmt,
-    ptr::{self, NonNull},
-    time::Duration,
-};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
 
-use base::internal::{
-    panics::or_abort,
-    trace,
-    wake::{EventCount, poll_as_waiter, report, yield_as_waiter},
-};
+use base::internal::panics::or_abort;
+use base::internal::trace;
+use base::internal::wake::{EventCount, poll_as_waiter, report, yield_as_waiter};
 use item::internal::head::{Head, State};
 use limit::internal::queue_core::QueueCore;
-use sync::{
-    Mutex,
-    atomic::Ordering,
-    fork::{self, PerProcess},
-    thread, time,
-    unmodelled::Arc,
-};
+use sync::atomic::Ordering;
+use sync::fork::{self, PerProcess};
+use sync::unmodelled::Arc;
+use sync::{Mutex, thread, time};
 
 use super::run::{
     self, HelpRequest, depth, has_seat_of, innermost_home, is_bottom_half, is_current,
 };
-use crate::{
-    observe::report::Report,
-    pools::{
-        dispatch::{Dispatch, home_slot},
-        manager::Manager,
-        pwq::Pwq,
-    },
-};
+use crate::observe::report::Report;
+use crate::pools::dispatch::{Dispatch, home_slot};
+use crate::pools::manager::Manager;
+use crate::pools::pwq::Pwq;
 
 /// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
@@ -77,11 +64,7 @@ pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
 
-/// Checks, before a wait for an item, that a worker can run it.
-///
-/// # Panics
-///
-/// If called in a child of `fork` that has no workers.
+/// Checks, before a wait, that the item can run. Panics in a child of `fork` without workers.
 #[inline]
 pub fn must_have_workers() {
     assert!(
@@ -250,8 +233,7 @@ fn report(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
 }
 
 impl Manager {
-    /// Returns the name of an item's queue if the queue belongs to this manager. Compares only
-    /// addresses.
+    /// Returns the name of an item's queue if it belongs to this manager. Only compares addresses.
     fn queue_of(&self, item: *const Head) -> Option<String> {
         let pools = self.pools();
         let mut names = pools.iter().filter_map(|pool| {
@@ -280,8 +262,7 @@ impl Dispatch {
 }
 
 /// The maximum number of runs on one stack. The value is a guess: on a default stack of 2 MiB, each
-/// run may use 16 KiB. With a larger value, a stack may overflow. With a smaller one, a chain
-/// starts more threads.
+/// run may use 16 KiB. A larger value may overflow a stack. A smaller one starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 

@@ -1,26 +1,20 @@
 //! A work item that can be queued repeatedly.
 
-use std::{
-    cell::UnsafeCell,
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
 
-use base::internal::{
-    panics::{discard, guarded_in_item, join_error::PanicPayload},
-    wake::report,
-};
-use item::internal::{
-    head::{Dead, Ending, Head, Name, State, Tabled, VTable},
-    panicked,
-    revival::Revivable,
-};
-use sync::{Backoff, unmodelled::Arc};
+use base::internal::panics::join_error::PanicPayload;
+use base::internal::panics::{discard, guarded_in_item};
+use base::internal::wake::report;
+use item::internal::head::{Dead, Ending, Head, Name, State, Tabled, VTable};
+use item::internal::panicked;
+use item::internal::revival::Revivable;
+use sync::Backoff;
+use sync::unmodelled::Arc;
 
-use super::{
-    run::{self, current_item, is_current, note_panic},
-    wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
-};
+use super::run::{self, current_item, is_current, note_panic};
+use super::wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported};
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.
 ///
@@ -266,11 +260,8 @@ impl Work {
     /// Takes and returns the payload of the last run that panicked. Returns `None` if no run has
     /// panicked since the last call.
     ///
-    /// The payload is kept until it is taken, another run panics, or the item is freed.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. Any thread may call it, and so may the item itself.
+    /// The payload is kept until it is taken, another run panics, or the item is freed. Never
+    /// blocks; the item itself may call this.
     ///
     /// # Examples
     ///
@@ -327,8 +318,7 @@ impl Work {
     /// # Blocking and panics
     ///
     /// Blocks until the current run has ended, except inside the item's own run. Panics if
-    /// [`disable`](Self::disable) panics, or inside another item of a bottom-half queue; the item
-    /// is then unchanged.
+    /// [`disable`](Self::disable) panics, or, before a change, inside another bottom-half item.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -407,10 +397,7 @@ impl Work {
     }
 
     /// Reverts one [`disable`](Self::disable). Returns `true` if the item can be queued again.
-    ///
-    /// # Panics
-    ///
-    /// If the item is not disabled.
+    /// Panics if the item is not disabled.
     #[doc(alias = "enable_work")]
     pub fn enable(&self) -> bool {
         let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
@@ -477,11 +464,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 /// and in a spawned closure or future.
 ///
 /// If runs are nested, as when an item flushes another one, this is the item of the innermost run.
-/// Corresponds to the kernel's `current_work`.
-///
-/// # Blocking
-///
-/// Never blocks.
+/// Corresponds to the kernel's `current_work`. Never blocks.
 ///
 /// # Examples
 ///

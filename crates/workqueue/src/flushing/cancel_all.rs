@@ -6,12 +6,12 @@
 //! wheel or found in a pool.
 
 use item::internal::cleanups;
-use sync::{atomic::Ordering, twin, unmodelled::Arc};
+use sync::atomic::Ordering;
+use sync::twin;
+use sync::unmodelled::Arc;
 
-use crate::{
-    execute::cancel_cut::Cancelled,
-    queues::queue::{Inner, Workqueue},
-};
+use crate::execute::cancel_cut::Cancelled;
+use crate::queues::queue::{Inner, Workqueue};
 
 impl Workqueue {
     /// Cancels all pending and delayed items. Returns the number of cancelled items.
@@ -30,16 +30,12 @@ impl Workqueue {
     /// # Guarantees
     ///
     /// - Every item queued before the call is cancelled, or has started by the time this returns.
-    ///   Items queued after the return are not affected. Items queued during the call may or may
-    ///   not be cancelled.
-    /// - The queue may be paused, ordered, full, or being drained, and a drain then waits for the
-    ///   remaining items only.
-    /// - A future that has been polled has started; cancel it with its handle. Others are dropped
-    ///   during the call.
+    ///   Items queued during the call may be cancelled, and later ones are not.
+    /// - The queue may be paused, ordered, full, or being drained; then the drain ends sooner.
+    /// - A future that has been polled has started; cancel it with its handle. Others are dropped.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
-    ///   wakers of tasks are called, and last, closures are dropped. A waker or a destructor may
-    ///   therefore wait for any of the items, for free capacity, and for a flush or a drain of the
-    ///   queue.
+    ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
+    ///   may therefore wait for any of the items, for capacity, and for a flush or a drain.
     ///
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing and returns
     /// 0. The queue accepts new items afterwards; to make it reject them, [shut it
@@ -85,8 +81,8 @@ impl Workqueue {
     }
 
     /// Drops this handle without blocking. If it is the last one, a thread of the registry waits
-    /// until all items have run, and destroys the queue. Use it in async tasks, which must not
-    /// block.
+    /// until all items have run, and destroys the queue. Use it in an async task, whose thread must
+    /// not block.
     ///
     /// # Examples
     ///
@@ -118,11 +114,9 @@ impl Workqueue {
     /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
     /// A destructor that blocks does not delay the others. While thread creation fails, however, a
-    /// single thread calls all destructors, so one that waits for a later one waits until a thread
-    /// can be started again.
+    /// single thread calls all destructors, so one that waits for a later one waits for a thread.
     ///
-    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this drops the
-    /// handle.
+    /// Of a process-wide queue, such as [`system`](crate::system), this only drops the handle.
     ///
     /// # Blocking and panics
     ///
@@ -153,8 +147,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Cancels all items of a closed queue, and notifies the running ones. Threads of the registry
-    /// run the user code.
+    /// Cancels all items of a closed queue, and notifies running ones. Reapers run the user code.
     pub(super) fn cancel_in_background(&self) {
         let mut rest = self.take_all().end();
         self.set_paused(false);

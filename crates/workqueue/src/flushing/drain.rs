@@ -4,33 +4,25 @@
 //! ended. If items queue other items or themselves, a drain takes many rounds, which are counted
 //! only so that a long drain can be reported.
 
-use std::{
-    mem,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use base::internal::panics::Foreign;
 use item::internal::cleanups;
 use limit::internal::settled::TaskSeat;
-use sync::{
-    atomic::{Ordering, fence},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::Arc;
+use sync::{time, twin};
 
 use super::flush::{Flush, OwnQueueError};
-use crate::{
-    execute::wait,
-    observe::{
-        left::{Doing, LeftItems, StillBusy},
-        report::{ItemName, Report},
-    },
-    pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Draining, Inner, Workqueue},
-    route::plan::Plan,
-};
+use crate::execute::wait;
+use crate::observe::left::{Doing, LeftItems, StillBusy};
+use crate::observe::report::{ItemName, Report};
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::queues::queue::{Draining, Inner, Workqueue};
+use crate::route::plan::Plan;
 
 /// The error of a drain with a time limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,8 +170,7 @@ impl Workqueue {
     ///
     /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
     /// long drain as `drain` does. Returns [`OwnQueueError`] for a process-wide queue, or if polled
-    /// inside an item or a future of this queue. A poll panics in a child of `fork` (see
-    /// [`Workqueue`]).
+    /// inside an item or a future of this queue. A poll panics in a child of `fork`.
     ///
     /// # Examples
     ///
@@ -243,11 +234,8 @@ impl Workqueue {
         !self.inner.for_all && self.inner.set_paused(true)
     }
 
-    /// Allows items to start again. Returns `true` if the queue was paused.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks. It may wake workers.
+    /// Allows items to start again. Returns `true` if the queue was paused. Never blocks, but may
+    /// wake workers.
     #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();

@@ -17,10 +17,9 @@
 //! A future keeps the count and the color of its first poll until it ends, like a running item.
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
-//! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
-//! item elsewhere in the meantime, it increments `QueueCore::nr_cut`, cuts the item out and
-//! releases the count. A flush that finds `nr_cut` changed when all counts are zero waits for all
-//! current helpers.
+//! ends: a worker that pops it transfers the count to the run. If a producer queues that item
+//! elsewhere before, it increments `QueueCore::nr_cut`, cuts the item out and releases the count. A
+//! flush that finds `nr_cut` changed when all counts are zero waits for all current helpers.
 //!
 //! A flush therefore waits for later items only in three cases: these helpers; a cancelled item
 //! that is queued again into its old list position, which has an old color; and helpers when two
@@ -35,16 +34,12 @@ use std::fmt;
 use base::internal::wake::report;
 use item::internal::list::UpTo;
 use limit::internal::active::{Closed, Gate, Phase};
-use sync::{
-    atomic::{Ordering, fence},
-    unmodelled::Arc,
-};
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::Arc;
 
-use crate::{
-    execute::wait::{self, reported},
-    pools::pwq::{Pwq, WaitingPwq},
-    queues::queue::{Inner, Workqueue},
-};
+use crate::execute::wait::{self, reported};
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::queues::queue::{Inner, Workqueue};
 
 /// The error of an item that would wait for its own queue or group, and therefore for itself. It is
 /// also the error of draining a process-wide queue, which would stop the queue for all its users.
@@ -99,8 +94,8 @@ pub(crate) struct Flush<'a> {
     /// The pwqs whose items the flush waits for. They exist until the queue is destroyed.
     pwqs: Vec<(Arc<Pwq>, UpTo)>,
     /// The gates that may still have helpers, each with its phase when all injectors had been
-    /// adopted. A gate without such helpers is removed, because later helpers may be in the same
-    /// phase.
+    /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
+    /// same phase.
     phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
     /// The value of `QueueCore::nr_cut` when the flush began; `None` once it has been compared.
     nr_cut: Option<u64>,

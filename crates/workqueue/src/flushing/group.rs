@@ -22,18 +22,12 @@ use std::time::Duration;
 use base::internal::wake::report;
 use sync::{time, twin};
 
-use super::{
-    drain::{DrainError, Pass, passes_agree},
-    flush::{OwnQueueError, Refusal},
-};
-use crate::{
-    execute::{
-        cancel_cut::Cancelled,
-        wait::{self, reported},
-    },
-    observe::left::StillBusy,
-    queues::group::{Group, GroupInner},
-};
+use super::drain::{DrainError, Pass, passes_agree};
+use super::flush::{OwnQueueError, Refusal};
+use crate::execute::cancel_cut::Cancelled;
+use crate::execute::wait::{self, reported};
+use crate::observe::left::StillBusy;
+use crate::queues::group::{Group, GroupInner};
 
 impl Group {
     /// Waits, for at most `timeout`, until no queue of the group has a queued, running or suspended
@@ -80,16 +74,12 @@ impl Group {
         Err(StillBusy::new("group", &inner.name, left).into())
     }
 
-    /// Cancels all pending and delayed items of all queues of the group. Returns the number of
-    /// cancelled items.
+    /// Cancels all pending and delayed items of all queues of the group. Returns their number.
     ///
     /// For each queue it does the same as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all),
     /// including its cost. The items of all queues end before a waker is called or a closure is
-    /// dropped, so a destructor may wait for a cancelled item of another queue.
-    ///
-    /// # Blocking
-    ///
-    /// Never waits for an item. An item of the group may call it.
+    /// dropped, so a destructor may wait for a cancelled item of another queue. Never waits for an
+    /// item; an item of the group may call it.
     ///
     /// # Examples
     ///

@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use sync::time;
 
-use super::{drain::DrainError, flush::OwnQueueError};
-use crate::{
-    observe::left::{Doing, LeftItems, StillBusy},
-    queues::{
-        queue::{Inner, Workqueue},
-        timers::Due,
-    },
-    time::sleep::Timeout,
-};
+use super::drain::DrainError;
+use super::flush::OwnQueueError;
+use crate::observe::left::{Doing, LeftItems, StillBusy};
+use crate::queues::queue::{Inner, Workqueue};
+use crate::queues::timers::Due;
+use crate::time::sleep::Timeout;
 
 impl Workqueue {
     /// Shuts the queue down: rejects new items, waits at most `timeout` for the existing ones, and
@@ -73,11 +70,8 @@ impl Workqueue {
     /// Shuts the queue down as [`shutdown`](Self::shutdown) does, for async tasks.
     ///
     /// If the future is dropped, the queue stays closed, and its items continue. A poll never waits
-    /// for an item, and panics in a child of `fork`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`shutdown`](Self::shutdown).
+    /// for an item, and panics in a child of `fork`. The errors are those of
+    /// [`shutdown`](Self::shutdown).
     ///
     /// # Examples
     ///
@@ -105,8 +99,8 @@ impl Workqueue {
 /// # Blocking, errors and panics
 ///
 /// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`. Returns [`OwnQueueError`]
-/// from inside an item of one of the queues, and for a process-wide queue. No queue has then
-/// changed.
+/// from inside an item of one of the queues, and for a process-wide queue. In that case no queue
+/// has changed.
 ///
 /// # Examples
 ///
@@ -150,11 +144,8 @@ pub fn shutdown_in_order(
 /// Shuts several queues down as [`shutdown_in_order`] does, for async tasks.
 ///
 /// If the future is dropped, the queues that it has closed stay closed, and their items continue. A
-/// poll never waits for an item, and panics in a child of `fork`.
-///
-/// # Errors
-///
-/// Returns the same errors as [`shutdown_in_order`].
+/// poll never waits for an item, and panics in a child of `fork`. The errors are those of
+/// [`shutdown_in_order`].
 pub async fn shutdown_in_order_async(
     queues: &[&Workqueue],
     timeout: Duration,
@@ -204,8 +195,7 @@ impl Inner {
         due
     }
 
-    /// Closes the queue. Threads of the registry run the user code. Returns the items whose timers
-    /// were cancelled.
+    /// Closes the queue. Reapers run the user code. Returns the items whose timers were cancelled.
     fn close_in_background(&self) -> Vec<LeftItems> {
         let due = self.close();
         let delayed = due.iter().map(|due| LeftItems::new(Doing::IsDelayed, Some(due.func()), 1));
@@ -214,8 +204,7 @@ impl Inner {
         delayed
     }
 
-    /// Closes the queue and waits until it is drained. This thread drops items with cancelled
-    /// timers.
+    /// Closes the queue, drops the items of cancelled timers, and waits until the queue is drained.
     pub(crate) fn destroy(&self) {
         // FOREIGN(item-free): the drop of items without handles, on the thread that closes the
         // queue; a panic is contained by `Dead`.

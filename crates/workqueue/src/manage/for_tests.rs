@@ -1,8 +1,7 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
 //! Items run on workers, as in any registry, because an item may block, and a joiner or the
-//! destruction of a queue may wait for it. The test thread fires timers itself, and waits until the
-//! workers are at rest.
+//! destruction of a queue may wait for it. The test fires timers itself, and waits for the workers.
 //!
 //! # At rest
 //!
@@ -11,16 +10,16 @@
 //! first. They are therefore checked twice. If all pools are at rest both times, and no pool has
 //! taken an item in between, all of them were at rest at the moment between the two checks.
 
-use std::{ops::Deref, time::Duration};
+use std::ops::Deref;
+use std::time::Duration;
 
 use base::internal::params::Params;
 use sync::Backoff;
 use topology::{CpuId, Topology};
 
-use crate::{
-    queues::{clock::Clock, registry::Registry},
-    route::attrs::RegistryError,
-};
+use crate::queues::clock::Clock;
+use crate::queues::registry::Registry;
+use crate::route::attrs::RegistryError;
 
 /// A registry for tests, with a clock that only the test advances; created by
 /// [`Registry::for_tests`].

@@ -17,29 +17,29 @@
 //! are contained. Any other user code is deferred cleanup (`cleanups.rs`). The manager joins a
 //! worker's thread only after that thread has dropped its thread-locals, which may run user code.
 
-use std::{mem, time::Duration};
+use std::mem;
+use std::time::Duration;
 
-use base::internal::{panics::or_abort, params::Params, wake::Parker};
-use item::internal::{
-    cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS},
-    memory,
-};
-use sync::{
-    atomic::{Ordering, fence},
-    thread, time, twin,
-    unmodelled::{Arc, Weak},
-};
+use base::internal::panics::or_abort;
+use base::internal::params::Params;
+use base::internal::wake::Parker;
+use item::internal::cleanups::{self, Cleanup, RETRY_MAX_NS, RETRY_NS};
+use item::internal::memory;
+use sync::atomic::{Ordering, fence};
+use sync::unmodelled::{Arc, Weak};
+use sync::{thread, time, twin};
 
-use crate::{
-    observe::concurrency::{ScanResult, pause_ns},
-    pools::{manager::Manager, mayday::MaydayQueue, pool::WorkerPool, rescuer::Rescuer, worker},
-    queues::timers::Timers,
-    route::machine::Machine,
-};
+use crate::observe::concurrency::{ScanResult, pause_ns};
+use crate::pools::manager::Manager;
+use crate::pools::mayday::MaydayQueue;
+use crate::pools::pool::WorkerPool;
+use crate::pools::rescuer::Rescuer;
+use crate::pools::worker;
+use crate::queues::timers::Timers;
+use crate::route::machine::Machine;
 
 /// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
-/// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
-/// manager each time.
+/// value is a guess. With a smaller value, rearming wakes the manager more often.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 pub(crate) struct ManagerLoop {
@@ -290,10 +290,8 @@ fn park_until(parker: &mut Parker, end_ns: Option<u64>, now_ns: u64) {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::{
-        sync::mpsc::{self, Receiver, Sender},
-        time::Duration,
-    };
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::time::Duration;
 
     use topology::Topology;
 

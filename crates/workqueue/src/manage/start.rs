@@ -1,15 +1,15 @@
 //! Creates registries and starts their manager threads.
 
 use base::internal::params::{self, ParamError, Params};
-use sync::{fork::PerProcess, unmodelled::AtomicU32};
+use sync::fork::PerProcess;
+use sync::unmodelled::AtomicU32;
 use topology::Topology;
 
 use super::manager_loop;
-use crate::{
-    execute::wait,
-    queues::{clock::Clock, registry::Registry},
-    route::attrs::{RegistryError, TopologyInUse},
-};
+use crate::execute::wait;
+use crate::queues::clock::Clock;
+use crate::queues::registry::Registry;
+use crate::route::attrs::{RegistryError, TopologyInUse};
 
 impl Registry {
     /// Creates a registry for `topology` and starts the thread that manages its pools.
@@ -111,7 +111,7 @@ impl Registry {
     /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
     /// then use it instead of detecting one. CPUs that are added or removed later are not noticed.
     ///
-    /// Use this if the machine cannot be detected or is detected incorrectly, as in sandboxes.
+    /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
     /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
     /// a pool that serves all CPUs of the topology has the affinity mask of the process's first

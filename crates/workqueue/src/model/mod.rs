@@ -1,5 +1,4 @@
-//! Gives models access to internals that users cannot reach; compiled only under `--cfg loom` and
-//! `--cfg shuttle`.
+//! Gives models access to internals; compiled only under `--cfg loom` and `--cfg shuttle`.
 //!
 //! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as the
 //! manager does after a kick. The owner of the machine calls the manager's other functions itself.
@@ -7,21 +6,22 @@
 
 mod parts;
 
-pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{Blocks, Gates, Injected, Permits, Pushed, Turn};
-
-use base::internal::{params::Params, wake::Parker};
+use base::internal::params::Params;
+use base::internal::wake::Parker;
 use item::internal::head::Name;
-use sync::{atomic::Ordering, unmodelled::Arc};
+pub use parts::{Blocks, Gates, Injected, Permits, Pushed, Turn};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 use topology::Topology;
 
-use super::{
-    Group, JoinHandle, Registry, Work, Workqueue,
-    execute::join::joinable,
-    manage::manager_loop::ManagerLoop,
-    pools::{policy::Census, pool::WorkerPool},
-    queues::{expiry::StartBefore, future::task},
-};
+use super::execute::join::joinable;
+use super::manage::manager_loop::ManagerLoop;
+use super::pools::policy::Census;
+use super::pools::pool::WorkerPool;
+use super::queues::expiry::StartBefore;
+use super::queues::future::task;
+pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
+use super::{Group, JoinHandle, Registry, Work, Workqueue};
 
 /// A registry whose manager is the model itself.
 pub struct Machine {
@@ -90,7 +90,7 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// If `busy`, counts a nonexistent worker of each pool as awake and busy; otherwise reverts
+    /// Counts a nonexistent worker of each pool as awake and busy. If `busy` is not set, reverts
     /// that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
@@ -187,8 +187,7 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func` with a deadline that passes before any thread can start it, as a future if
-    /// `as_future` is set.
+    /// Queues `func` with a deadline that has passed, as a future if `as_future` is set.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
         as_future: bool,

@@ -1,20 +1,21 @@
 //! Parts that have models of their own: the injector, the gate, the capacity, and slabs.
 
-use std::{ptr::NonNull, task::Context};
+use std::ptr::NonNull;
+use std::task::Context;
 
-use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
-use item::internal::{
-    cleanups::{Cleanup, Left, Reapers},
-    head::{Head, State, VTable},
-    list::{Color, Injector, set_fresh_next},
-    slab::{Slab, Taken, Wanted},
-};
-use limit::internal::{
-    active::{Closed, Gate, Holds, Phase},
-    capacity::Capacity,
-    queue_core::QueueCore,
-};
-use sync::{atomic::Ordering, cell::UnsafeCell, unmodelled::Arc};
+use base::internal::admission::Ticket;
+use base::internal::wake::sleeper::on_turn_of_task;
+use sync::atomic::Ordering;
+use sync::cell::UnsafeCell;
+use sync::unmodelled::Arc;
+
+use super::super::cleanups::{Cleanup, Left, Reapers};
+use super::super::item::head::{Head, State, VTable};
+use super::super::item::list::{Color, Injector};
+use super::super::item::slab::{Slab, Taken, Wanted};
+use super::super::limit::active::{Closed, Gate, Holds, Phase};
+use super::super::limit::capacity::Capacity;
+use super::super::limit::queue_core::QueueCore;
 
 /// Numbered items in an injector.
 pub struct Injected {
@@ -26,8 +27,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// A number written before the push. A model checks that the thread that takes the item sees
-    /// it.
+    /// A number that is written before the push. A model checks that the thread that takes the item
+    /// sees it.
     number: UnsafeCell<usize>,
 }
 

@@ -14,16 +14,14 @@ pub(crate) struct Activity {
     pub(crate) nr_done: u32,
 }
 
-/// The reasons why an executing worker does not count as awake. If there are none, the worker
-/// counts as awake.
+/// The reasons why an executing worker does not count as awake, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// Set if the worker has reported that it may block.
     pub(crate) declared: bool,
     /// Set if a sample found the worker asleep.
     pub(crate) asleep: bool,
-    /// Set if the worker's item uses the CPU for a long time, according to its queue's attributes
-    /// or to a sample.
+    /// Set if the worker's item hogs the CPU, according to its queue's attributes or to a sample.
     pub(crate) hogging: bool,
     pub(crate) rescuing: bool,
 }

@@ -95,16 +95,13 @@ base::internal::into_io_error!(StillBusy, |_| ErrorKind::TimedOut);
 impl fmt::Display for LeftItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let func = self.func.unwrap_or("an unnamed function");
-        let doing = match (self.doing, self.count) {
-            (Doing::Runs, 1) => "runs",
-            (Doing::Runs, _) => "run",
-            (Doing::Waits, 1) => "waits to be woken",
-            (Doing::Waits, _) => "wait to be woken",
-            (Doing::IsQueued, 1) => "is queued",
-            (Doing::IsQueued, _) => "are queued",
-            (Doing::IsDelayed, 1) => "is delayed",
-            (Doing::IsDelayed, _) => "are delayed",
+        let (one, more) = match self.doing {
+            Doing::Runs => ("runs", "run"),
+            Doing::Waits => ("waits to be woken", "wait to be woken"),
+            Doing::IsQueued => ("is queued", "are queued"),
+            Doing::IsDelayed => ("is delayed", "are delayed"),
         };
+        let doing = if self.count == 1 { one } else { more };
         write!(f, "{} of {func} {doing}", self.count)
     }
 }

@@ -1,6 +1,7 @@
 //! Reports on the state of the queues and pools of a registry.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use topology::CpuSet;
 

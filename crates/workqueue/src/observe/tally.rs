@@ -31,11 +31,9 @@
 //! are merged. Items that leave the middle of the list because they have been cancelled shorten all
 //! spans alike, because it is not known to which spans they belong.
 
-use sync::{
-    atomic::{AtomicU32, AtomicU64, Ordering},
-    thread::ThreadId,
-    time, usage,
-};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::thread::ThreadId;
+use sync::{time, usage};
 
 /// The time spent in batches after which the CPU clock is read. The value is a guess: reading the
 /// clock costs 0.03 % of this time.
@@ -133,7 +131,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken at `now` is recorded. Returns the number of its
+    /// Records that the wait of the batch taken at `now` is recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);

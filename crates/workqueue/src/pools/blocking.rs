@@ -18,16 +18,12 @@
 //! same lock, so two workers cannot park for one surplus.
 
 use base::internal::wake::report::{self, BlockingObserver};
-use sync::{
-    atomic::{Ordering, fence},
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{Ordering, fence};
+use sync::twin;
+use sync::unmodelled::Arc;
 
-use super::{
-    pool::{PoolGuard, WorkerPool},
-    worker::Worker,
-};
+use super::pool::{PoolGuard, WorkerPool};
+use super::worker::Worker;
 
 /// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///

@@ -38,18 +38,15 @@
 use std::ptr::NonNull;
 
 use base::internal::wake::lane::Lane;
-use item::internal::{
-    head::Head,
-    list::{self, List},
-    revival::{Revivable, next_cancel},
-};
-use sync::{twin, unmodelled::Arc};
+use item::internal::head::Head;
+use item::internal::list::{self, List};
+use item::internal::revival::{Revivable, next_cancel};
+use sync::twin;
+use sync::unmodelled::Arc;
 
-use super::{
-    dispatch::{Dispatch, home, home_slot},
-    pool::{PoolGuard, WorkerPool},
-    pwq::Pwq,
-};
+use super::dispatch::{Dispatch, home, home_slot};
+use super::pool::{PoolGuard, WorkerPool};
+use super::pwq::Pwq;
 
 /// Items that are in no list and still counted in flight. The owner must cancel them at once,
 /// because another thread may wait for one of their list links.

@@ -3,33 +3,26 @@
 //! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does all of this after it has
 //! unlocked the pool.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ptr::{self, NonNull},
-};
+use std::collections::{HashMap, VecDeque};
+use std::ptr::{self, NonNull};
 
-use base::internal::wake::{Unparker, lane::Lane};
-use item::internal::{
-    head::{Head, Home, State},
-    list::{Color, Injector, List},
-};
-use limit::internal::{
-    queue_core::QueueCore,
-    tree::{Paid, Tree},
-};
-use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
+use base::internal::wake::Unparker;
+use base::internal::wake::lane::Lane;
+use item::internal::head::{Head, Home, State};
+use item::internal::list::{Color, Injector, List};
+use limit::internal::queue_core::QueueCore;
+use limit::internal::tree::{Paid, Tree};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
+use sync::{time, twin};
 
-use super::{
-    mayday::{MaydayQueue, MaydayTimer},
-    pace::Pace,
-    pwq::{Counts, Observed, Pwq, PwqState},
-    worker::Worker,
-};
-use crate::observe::{
-    concurrency::{Away, Seen},
-    stall::StallDetector,
-    tally::{Kept, Rest, Sampling},
-};
+use super::mayday::{MaydayQueue, MaydayTimer};
+use super::pace::Pace;
+use super::pwq::{Counts, Observed, Pwq, PwqState};
+use super::worker::Worker;
+use crate::observe::concurrency::{Away, Seen};
+use crate::observe::stall::StallDetector;
+use crate::observe::tally::{Kept, Rest, Sampling};
 
 mod shares;
 

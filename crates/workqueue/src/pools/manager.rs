@@ -1,20 +1,16 @@
 //! Requests to the manager thread of a registry. `manager_loop.rs` is that thread.
 
-use std::{cell::Cell, ptr};
+use std::cell::Cell;
+use std::ptr;
 
-use base::internal::{
-    panics::{Foreign, contain, or_abort},
-    params::ThreadStyle,
-    trace,
-    wake::{Parker, Unparker},
-};
+use base::internal::panics::{Foreign, contain, or_abort};
+use base::internal::params::ThreadStyle;
+use base::internal::trace;
+use base::internal::wake::{Parker, Unparker};
 use item::internal::cleanups::{self, Cleanup, CleanupQueue, Left, Reapers};
-use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    thread, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock, thread, twin};
 
 use super::pool::WorkerPool;
 use crate::observe::report::Report;
@@ -241,7 +237,8 @@ impl Manager {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::{os::unix::process::ExitStatusExt, process::Command};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
 
     use super::*;
 

@@ -8,9 +8,11 @@
 use std::collections::VecDeque;
 
 use base::internal::wake::Unparker;
-use sync::{Mutex, twin, unmodelled::Arc};
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use super::{manager::Manager, pool::WorkerPool};
+use super::manager::Manager;
+use super::pool::WorkerPool;
 
 /// The time that work waits for a worker before the first call, and the time between two calls.
 /// Corresponds to the kernel's `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.

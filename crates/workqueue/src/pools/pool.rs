@@ -22,40 +22,29 @@
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
 //! which this claim is needed. Twin `kick: no claim`.
 
-use base::internal::{
-    params::Params,
-    trace,
-    wake::{Unparker, WakeQ},
-};
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use base::internal::params::Params;
+use base::internal::trace;
+use base::internal::wake::{Unparker, WakeQ};
 use crossbeam_utils::CachePadded;
-use item::internal::{
-    cleanups,
-    head::Head,
-    list::{Color, Injector, UpTo},
-};
+use item::internal::cleanups;
+use item::internal::head::Head;
+use item::internal::list::{Color, Injector, UpTo};
 use limit::internal::queue_core::QueueCore;
-use std::{
-    mem,
-    ops::{Deref, DerefMut},
-    ptr::NonNull,
-};
-use sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu,
-    slice::Section,
-    thread, time, twin,
-    unmodelled::{self, Arc},
-};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sync::slice::Section;
+use sync::unmodelled::{self, Arc};
+use sync::{Mutex, MutexGuard, cpu, thread, time, twin};
 use topology::{CpuQuota, CpuSet};
 
-use super::{
-    dispatch::{Dispatch, IdleWorker},
-    manager::Manager,
-    policy::{self, Census, Need},
-    pwq::WaitingPwq,
-    worker::Worker,
-};
+use super::dispatch::{Dispatch, IdleWorker};
+use super::manager::Manager;
+use super::policy::{self, Census, Need};
+use super::pwq::WaitingPwq;
+use super::worker::Worker;
 use crate::observe::concurrency::Away;
 
 /// The attributes that identify a pool. Queues with equal attributes share one.

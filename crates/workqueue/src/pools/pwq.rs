@@ -1,32 +1,24 @@
 //! A pool workqueue (pwq), which connects one queue to one pool, and the part of it that the pool
 //! lock guards.
 
-use std::{
-    ops::Deref,
-    ptr::{self, NonNull},
-};
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
 
-use base::internal::{
-    trace,
-    wake::lane::{Lane, Turns},
-};
-use item::internal::{
-    head::{Head, Home, VTable},
-    list::{Colors, List},
-};
-use limit::internal::{account::Account, active::Gate, queue_core::QueueCore};
-use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicU32, Ordering},
-    unmodelled::Arc,
-};
+use base::internal::trace;
+use base::internal::wake::lane::{Lane, Turns};
+use item::internal::head::{Head, Home, VTable};
+use item::internal::list::{Colors, List};
+use limit::internal::account::Account;
+use limit::internal::active::Gate;
+use limit::internal::queue_core::QueueCore;
+use sync::atomic::{AtomicU32, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, OnceLock};
 
-use super::{
-    anchors::Anchors,
-    mayday::MaydayQueue,
-    pool::WorkerPool,
-    seats::{GroupGate, Level},
-};
+use super::anchors::Anchors;
+use super::mayday::MaydayQueue;
+use super::pool::WorkerPool;
+use super::seats::{GroupGate, Level};
 use crate::observe::tally::{Arrivals, Cycles, Kept, Ran, Rest};
 
 /// Connects a queue to one of its pools.

@@ -1,7 +1,8 @@
 //! The pool's part in adding, retiring and removing pwqs while their queues are in use. See
 //! `routes.rs`.
 
-use sync::{atomic::Ordering, unmodelled::Arc};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 use topology::CpuSet;
 
 use super::pool::WorkerPool;

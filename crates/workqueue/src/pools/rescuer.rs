@@ -25,23 +25,22 @@
 
 use std::io;
 
-use base::internal::{
-    panics::or_abort,
-    params::ThreadStyle,
-    trace,
-    wake::{Parker, lane::Lane},
-};
-use item::internal::{cleanups, list::List};
-use sync::{thread, time, twin, unmodelled::Arc};
+use base::internal::panics::or_abort;
+use base::internal::params::ThreadStyle;
+use base::internal::trace;
+use base::internal::wake::Parker;
+use base::internal::wake::lane::Lane;
+use item::internal::cleanups;
+use item::internal::list::List;
+use sync::unmodelled::Arc;
+use sync::{thread, time, twin};
 
-use super::{
-    dispatch::home_slot,
-    mayday::{Call, MaydayQueue},
-    policy::{self, Need},
-    pool::{PoolGuard, WorkerPool},
-    pwq::WaitsFor,
-    worker::{self, Worker},
-};
+use super::dispatch::home_slot;
+use super::mayday::{Call, MaydayQueue};
+use super::policy::{self, Need};
+use super::pool::{PoolGuard, WorkerPool};
+use super::pwq::WaitsFor;
+use super::worker::{self, Worker};
 
 /// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
@@ -228,11 +227,11 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use base::internal::params::Params;
     use topology::CpuSet;
 
     use super::*;
     use crate::pools::pool::PoolAttrs;
-    use base::internal::params::Params;
 
     #[test]
     fn no_rescuer_enters_a_bottom_half_pool_that_gets_its_worker() {

@@ -11,13 +11,14 @@
 //! start the next item. The pool then runs one worker too many for a short time: a worker that
 //! takes a batch counts as awake again.
 
-use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc, usage};
+use sync::atomic::Ordering;
+use sync::thread::ThreadId;
+use sync::unmodelled::Arc;
+use sync::{cpu, usage};
 use topology::CpuSet;
 
-use super::{
-    pool::{PoolGuard, WorkerPool},
-    worker::Worker,
-};
+use super::pool::{PoolGuard, WorkerPool};
+use super::worker::Worker;
 use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {

@@ -64,14 +64,13 @@
 use std::mem;
 
 use limit::internal::active::{Gate, Holds, ReleaseEffects};
-use sync::{twin, unmodelled::Arc};
+use sync::twin;
+use sync::unmodelled::Arc;
 
-use super::{
-    dispatch::Dispatch,
-    pool::{PoolGuard, WorkerPool},
-    pwq::{Pwq, WaitingPwq, WaitsFor},
-    worker::Worker,
-};
+use super::dispatch::Dispatch;
+use super::pool::{PoolGuard, WorkerPool};
+use super::pwq::{Pwq, WaitingPwq, WaitsFor};
+use super::worker::Worker;
 
 /// The gate at which a pwq waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

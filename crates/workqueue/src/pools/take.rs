@@ -2,19 +2,18 @@
 //!
 //! `seats.rs` acquires and releases the seats, which `active.rs` counts.
 
-use base::internal::{trace, wake::lane::Lane};
-use item::internal::{
-    head::Head,
-    list::{self, Color, List},
-};
-use sync::{atomic::Ordering, thread::ThreadId, time, twin};
+use base::internal::trace;
+use base::internal::wake::lane::Lane;
+use item::internal::head::Head;
+use item::internal::list::{self, Color, List};
+use sync::atomic::Ordering;
+use sync::thread::ThreadId;
+use sync::{time, twin};
 
-use super::{
-    dispatch::{Dispatch, home, home_slot},
-    policy,
-    pool::PoolGuard,
-    worker::{MAX_LOCAL_BATCH, Worker},
-};
+use super::dispatch::{Dispatch, home, home_slot};
+use super::policy;
+use super::pool::PoolGuard;
+use super::worker::{MAX_LOCAL_BATCH, Worker};
 
 impl PoolGuard<'_> {
     /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns the

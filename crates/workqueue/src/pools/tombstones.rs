@@ -25,21 +25,20 @@
 //! The claim keeps the entry linked while the canceller walks. A tombstone that is queued again
 //! during a walk stays in its list.
 
-use std::{mem, ptr::NonNull, task::Waker};
+use std::mem;
+use std::ptr::NonNull;
+use std::task::Waker;
 
-use base::internal::{panics::Foreign, wake::lane::Lane};
-use item::internal::{
-    cleanups,
-    head::{Dead, Head, Home, State},
-    list,
-};
-use sync::{atomic::Ordering, unmodelled::Arc};
+use base::internal::panics::Foreign;
+use base::internal::wake::lane::Lane;
+use item::internal::head::{Dead, Head, Home, State};
+use item::internal::{cleanups, list};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 
-use super::{
-    dispatch::home,
-    pool::{DeferredEffects, PoolGuard, WorkerPool},
-    pwq::Pwq,
-};
+use super::dispatch::home;
+use super::pool::{DeferredEffects, PoolGuard, WorkerPool};
+use super::pwq::Pwq;
 
 /// The number of cancels after which the canceller checks whether a walk is worthwhile. The value
 /// is a guess: the check acquires the pool lock.

@@ -5,14 +5,13 @@
 //! for a signal. The manager claims it as a kick does. The worker finds no work, and parks again.
 //! It does so once, and again only after it has run an item.
 
-use sync::{atomic::Ordering, unmodelled::Arc};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
 
-use super::{
-    dispatch::IdleWorker,
-    policy::{self, Census},
-    pool::{PoolGuard, WorkerPool},
-    worker::Worker,
-};
+use super::dispatch::IdleWorker;
+use super::policy::{self, Census};
+use super::pool::{PoolGuard, WorkerPool};
+use super::worker::Worker;
 
 /// The minimum time between two checks for idle workers, so that a timeout of zero does not keep
 /// the manager busy.

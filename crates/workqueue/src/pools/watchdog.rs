@@ -1,25 +1,19 @@
 //! Reports work that makes no progress (`stall.rs`), and items that hog a CPU.
 
-use std::{
-    ptr::{self, NonNull},
-    time::Duration,
-};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use base::internal::page::{Kind, NAME_BYTES, Record};
 use item::internal::head::{Head, VTable};
 use sync::atomic::Ordering;
 use topology::CpuSet;
 
-use super::{
-    dispatch::{Dispatch, Enlisted, home_slot},
-    pwq::WaitsFor,
-    worker::Worker,
-};
-use crate::observe::{
-    left::{Doing, LeftItems},
-    report::{BusyWorker, ItemName, Report, Stall},
-    stall::worth_reporting,
-};
+use super::dispatch::{Dispatch, Enlisted, home_slot};
+use super::pwq::WaitsFor;
+use super::worker::Worker;
+use crate::observe::left::{Doing, LeftItems};
+use crate::observe::report::{BusyWorker, ItemName, Report, Stall};
+use crate::observe::stall::worth_reporting;
 
 /// The number of waiting items of a pool that are counted by function, as `Kind::Function`
 /// documents. The value is a guess: each item may cost a cache miss under the pool lock, so 128

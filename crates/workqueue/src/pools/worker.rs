@@ -14,22 +14,17 @@ use std::ptr::{self, NonNull};
 
 use base::internal::wake::{MAX_POLL_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
 use crossbeam_utils::CachePadded;
-use item::internal::{
-    head::{Head, VTable},
-    memory,
-};
-use sync::{
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
-    thread, time,
-    unmodelled::Arc,
-};
+use item::internal::head::{Head, VTable};
+use item::internal::memory;
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+use sync::{thread, time};
 
-use super::{
-    blocking::WorkerHook,
-    policy::{Census, RunBudget},
-    pool::{ParkDecision, WorkerPool},
-};
-use crate::observe::{concurrency::Activity, tally::Tally};
+use super::blocking::WorkerHook;
+use super::policy::{Census, RunBudget};
+use super::pool::{ParkDecision, WorkerPool};
+use crate::observe::concurrency::Activity;
+use crate::observe::tally::Tally;
 
 /// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;

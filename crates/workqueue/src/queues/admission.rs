@@ -5,25 +5,20 @@
 //! be rejected without loss is not counted, because its amount is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope.
 
-use std::{
-    fmt, io,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::{fmt, io};
 
-use base::internal::{
-    admission::Ticket,
-    panics::join_error::JoinError,
-    wake::{report, sleeper::on_turn_of_task},
-};
+use base::internal::admission::Ticket;
+use base::internal::panics::join_error::JoinError;
+use base::internal::wake::report;
+use base::internal::wake::sleeper::on_turn_of_task;
 use limit::internal::capacity::Capacity;
 use sync::time;
 
-use super::{
-    queue::{Inner, Workqueue},
-    spawn::Admission,
-    task::TaskOptions,
-};
+use super::queue::{Inner, Workqueue};
+use super::spawn::Admission;
+use super::task::TaskOptions;
 
 /// The error returned if a queue rejects work. Contains the work.
 ///
@@ -136,8 +131,7 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A capacity permit for one item. Dropping it releases the permit. The field is `None` if the
-/// queue has no capacity.
+/// A capacity permit for one item. Dropping it releases the permit. `None` if the queue has none.
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
@@ -198,8 +192,7 @@ sync::on_drop!(Reserve<'_>, it => if let Some(capacity) = &it.queue.inner.core.c
 base::internal::impl_debug!(Reserve<'_>, it => queue: it.queue.name());
 
 impl<'a> TaskOptions<'a> {
-    /// Waits for free capacity for one item, and reserves it: the options that are returned hold a
-    /// *capacity permit*.
+    /// Waits for capacity for one item, and reserves it: the result holds a *capacity permit*.
     ///
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
@@ -209,8 +202,7 @@ impl<'a> TaskOptions<'a> {
     /// # Guarantees
     ///
     /// Dropping the future loses only its position in the wait queue. A future that has been
-    /// granted capacity keeps it until it is polled or dropped; its drop passes the capacity on to
-    /// the next waiter.
+    /// granted capacity keeps it until it is polled, or passes it on when it is dropped.
     ///
     /// # Panics
     ///
@@ -236,8 +228,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). The call costs one atomic update. It panics in a child of `fork`
-    /// (see [`Workqueue`]).
+    /// [`reserve`](Self::reserve). The call costs one atomic update. Panics in a child of `fork`.
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

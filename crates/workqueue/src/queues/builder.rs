@@ -2,18 +2,18 @@
 
 use base::internal::params::MaxActiveScope;
 use item::internal::panicked::{ItemPanic, PanicHandler};
-use limit::internal::{capacity::Capacity, queue_core::QueueCore};
+use limit::internal::capacity::Capacity;
+use limit::internal::queue_core::QueueCore;
 use sync::atomic::AtomicU32;
 use topology::{AffinityScope, CpuSet};
 
-use super::{future, group::Group, queue::Workqueue, registry::Registry};
-use crate::{
-    pools::rescuer::Rescuer,
-    route::{
-        attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
-        plan::Design,
-    },
-};
+use super::future;
+use super::group::Group;
+use super::queue::Workqueue;
+use super::registry::Registry;
+use crate::pools::rescuer::Rescuer;
+use crate::route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares};
+use crate::route::plan::Design;
 
 /// The nice value of `highpri` queues. Corresponds to the kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;
@@ -291,8 +291,7 @@ impl Builder {
     /// The panic has already been caught and counted, and the worker keeps running. The handler
     /// runs on the thread that ran the item, as part of that run. If the handler panics, its
     /// payload is dropped. The thread that destroys the queue drops the handler, after all items
-    /// have ended. Without a handler, a panic is only caught and counted. To end the process, call
-    /// [`std::process::abort`].
+    /// have ended. To end the process, call [`std::process::abort`].
     pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
@@ -371,8 +370,7 @@ impl Builder {
         Self { blocking: true, cpu_intensive: true, ..self }
     }
 
-    /// Reserves a thread for times when no worker can be created. Corresponds to the kernel's
-    /// `WQ_MEM_RECLAIM`.
+    /// Reserves a thread for times when no worker can be created; the kernel's `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees
     ///
@@ -388,16 +386,15 @@ impl Builder {
         Self { with_rescuer: true, ..self }
     }
 
-    /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
-    /// kernel's `WQ_BH`.
+    /// Runs items to completion on one high-priority thread for each CPU; the kernel's `WQ_BH`.
     ///
     /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
-    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as in
-    /// Linux.
+    /// after earlier items. The thread yields its CPU after ten batches or two milliseconds, as the
+    /// kernel does.
     ///
     /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
-    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. No joiner
-    /// helps.
+    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. Joiners never
+    /// help.
     ///
     /// # Panics
     ///

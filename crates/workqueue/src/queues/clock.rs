@@ -1,12 +1,9 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
-//! Timers, sleeps, ticks and start deadlines read the time only here. Blocking waits with a timeout
-//! read the system clock.
+//! Timers, sleeps, ticks and start deadlines read the time here; blocking waits do not.
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time::{self, Instant},
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::time::{self, Instant};
 
 use super::wheel::TICK_SHIFT;
 
@@ -14,7 +11,7 @@ use super::wheel::TICK_SHIFT;
 /// value is a guess: a shorter sleep costs CPU time, and a longer one delays a test.
 const NAP_NS: u64 = 1_000_000;
 
-/// The distance from which a time counts as far away: several of the kernel's longest ticks of 10
+/// The distance from which a time counts as far away: several times the kernel's longest tick of 10
 /// ms.
 const FAR_NS: u64 = 40_000_000;
 

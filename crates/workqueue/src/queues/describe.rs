@@ -2,28 +2,21 @@
 
 use std::time::Duration;
 
-use base::internal::{page::Image, wake::lane::Lane};
+use base::internal::page::Image;
+use base::internal::wake::lane::Lane;
 use limit::internal::capacity::Capacity;
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::time;
+use sync::unmodelled::Arc;
 
 use super::queue::Inner;
-use crate::{
-    pools::{
-        dispatch::Enlisted,
-        pool::WorkerPool,
-        pwq::{Counts, Observed, Pwq, PwqState},
-        tombstones::Reaped,
-    },
-    route::{
-        machine::Machine,
-        plan::Plan,
-        stats::{PoolStats, QueueReport, QueueStats},
-    },
-};
+use crate::pools::dispatch::Enlisted;
+use crate::pools::pool::WorkerPool;
+use crate::pools::pwq::{Counts, Observed, Pwq, PwqState};
+use crate::pools::tombstones::Reaped;
+use crate::route::machine::Machine;
+use crate::route::plan::Plan;
+use crate::route::stats::{PoolStats, QueueReport, QueueStats};
 
 #[derive(Default)]
 struct Gathered {

@@ -37,25 +37,22 @@
 //! does not unwind, because a partly destroyed queue would be freed while its items still use it.
 //! Twin `queue: an end unwinds`.
 
-use std::{mem, ops::Deref};
+use std::mem;
+use std::ops::Deref;
 
-use base::internal::{
-    panics::or_abort,
-    trace,
-    wake::{lane::Lane, report},
-};
-use item::internal::{
-    cleanups::{self, Cleanup},
-    head::Dead,
-    panicked::Handler,
-};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin,
-    unmodelled::{Arc, Weak},
-};
+use base::internal::panics::or_abort;
+use base::internal::trace;
+use base::internal::wake::lane::Lane;
+use base::internal::wake::report;
+use item::internal::cleanups::{self, Cleanup};
+use item::internal::head::Dead;
+use item::internal::panicked::Handler;
+use sync::atomic::{AtomicU32, Ordering};
+use sync::twin;
+use sync::unmodelled::{Arc, Weak};
 
-use super::{queue::Inner, registry::Registry};
+use super::queue::Inner;
+use super::registry::Registry;
 use crate::execute::run::depth;
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
@@ -144,8 +141,7 @@ impl End {
                 pwq.pool.lock().remove_pwq(pwq.slot);
                 machine.release(&pwq.pool);
             }
-            // Last, because a change of the group's shares reaches the accounts of the pools
-            // through the members.
+            // Last: a change of the group's shares reaches the pools' accounts through members.
             if let Some(group) = &inner.group {
                 group.remove(inner);
             }

@@ -7,25 +7,18 @@
 use std::ptr::NonNull;
 
 use base::internal::wake::lane::Lane;
-use item::internal::{
-    head::{Enqueue, Head},
-    list::set_fresh_next,
-};
-use sync::{atomic::Ordering, twin};
+use item::internal::head::{Enqueue, Head};
+use item::internal::list::set_fresh_next;
+use sync::atomic::Ordering;
+use sync::twin;
 use topology::CpuId;
 
-use super::{
-    admission::TrySpawnError,
-    queue::{Inner, Workqueue},
-};
-use crate::{
-    execute::{
-        run::{self, CountToRelease},
-        wait::must_not_be_lost,
-        work::Work,
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::TrySpawnError;
+use super::queue::{Inner, Workqueue};
+use crate::execute::run::{self, CountToRelease};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::pools::pwq::Pwq;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planned {
@@ -76,7 +69,7 @@ impl Claimed<'_> {
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
 /// that needs the list link of one of them waits until it is pushed, so a thread with a chain must
-/// not.
+/// not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
@@ -187,9 +180,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for the
-    /// item. Returns `true` if the item was queued, `false` if it was pending already, or an error
-    /// if it is disabled.
+    /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for it.
+    /// Returns `false` if it was pending already, or an error if it is disabled.
     #[inline]
     pub(crate) fn plan_and_push(
         &self,

@@ -8,19 +8,18 @@
 //! An item with a hard deadline has another timer, which exists while the item runs. Its waker
 //! cancels the token of the item (`item/token.rs`).
 
-use std::{
-    cell::RefCell,
-    task::{Wake, Waker},
-};
+use std::cell::RefCell;
+use std::task::{Wake, Waker};
 
 use item::internal::token::Token;
-use sync::{time::Instant, twin, unmodelled::Arc};
+use sync::time::Instant;
+use sync::twin;
+use sync::unmodelled::Arc;
 
-use super::{
-    queue::{Inner, Workqueue},
-    sleeps::SleepTimer,
-};
-use crate::execute::{deadline::StartBy, run};
+use super::queue::{Inner, Workqueue};
+use super::sleeps::SleepTimer;
+use crate::execute::deadline::StartBy;
+use crate::execute::run;
 
 /// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {
@@ -69,8 +68,7 @@ impl StartBy for StartBefore {
     }
 }
 
-// In a child of `fork` the lock may be held forever.
-sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() && it.inner.is_at_home() {
+sync::on_drop!(StartBefore, it => if let Some(timer) = it.timer.take() {
     it.inner.timers.all.end_sleep(timer);
 });
 

@@ -27,45 +27,33 @@
 //! its canceller writes the outcome without synchronization, so a closure with a cancel handle is
 //! queued as a future with a single poll.
 //!
-//! The state transitions are in `head/task.rs`. The kernel's closest equivalent is a work item that
-//! queues itself again.
+//! The state transitions are in `head/task.rs`. The kernel has only items that queue themselves.
 
-use std::{
-    cell::{Cell, UnsafeCell},
-    future::Future,
-    mem::ManuallyDrop,
-    pin::Pin,
-    ptr::{self, NonNull},
-    task::{Context, Poll, RawWaker, RawWakerVTable, Waker},
-};
+use std::cell::{Cell, UnsafeCell};
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use base::internal::{
-    panics::{
-        contain, guarded,
-        join_error::{JoinError, Outcome},
-    },
-    wake::{Maker, note_known},
+use base::internal::panics::join_error::{JoinError, Outcome};
+use base::internal::panics::{contain, guarded};
+use base::internal::wake::{Maker, note_known};
+use item::internal::deferred_drops::DeferredDrops;
+use item::internal::head::{
+    Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot, VTable,
 };
-use item::internal::{
-    cleanups,
-    deferred_drops::DeferredDrops,
-    head::{
-        Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot, VTable,
-    },
-    list::{self, Color},
-    memory,
-};
-use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
+use item::internal::list::{self, Color};
+use item::internal::{cleanups, memory};
+use sync::atomic::Ordering;
+use sync::unmodelled::Arc;
+use sync::{fork, twin};
 
 use super::queue::Inner;
-use crate::{
-    execute::{
-        deadline::StartBy,
-        join::JoinHandle,
-        run::{self, note_panic, within_frame},
-    },
-    pools::pwq::Pwq,
-};
+use crate::execute::deadline::StartBy;
+use crate::execute::join::JoinHandle;
+use crate::execute::run::{self, note_panic, within_frame};
+use crate::pools::pwq::Pwq;
 
 /// The first fields of every future's item.
 #[repr(C)]
@@ -76,8 +64,7 @@ struct Base {
     /// I: keeps the queue's memory valid. The queue may be destroyed once the future has ended.
     queue: Arc<Inner>,
     /// The pwq on which the future holds an in-flight count, and the color of the count; `None`
-    /// until the first suspension. The thread that runs the item writes it, and the thread that
-    /// frees the item reads it.
+    /// until the first suspension. Runs write it, and `free` reads it.
     held_pwq: Cell<Option<(NonNull<Pwq>, Color)>>,
     /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
@@ -88,8 +75,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The stage, accessed first by the run, then by the handle, and last by the thread that frees
-    /// it.
+    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
+    /// item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -100,8 +87,8 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a permit
-/// for it.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
+/// permit for it.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,

@@ -24,24 +24,20 @@ use std::ptr;
 
 use base::internal::page::Record;
 use limit::internal::active::Gate;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering},
-    fork::Process,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, Ordering};
+use sync::fork::Process;
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use super::{queue::Inner, registry::Registry};
-use crate::{
-    execute::{lend, run::runs_in_group},
-    pools::{pwq::WaitingPwq, seats::GroupGate},
-    route::{
-        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares},
-        machine::{Follower, Machine, Queues},
-        stats::{GroupStats, QueueReport},
-    },
-};
+use super::queue::Inner;
+use super::registry::Registry;
+use crate::execute::lend;
+use crate::execute::run::runs_in_group;
+use crate::pools::pwq::WaitingPwq;
+use crate::pools::seats::GroupGate;
+use crate::route::attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares};
+use crate::route::machine::{Follower, Machine, Queues};
+use crate::route::stats::{GroupStats, QueueReport};
 
 /// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///
@@ -64,8 +60,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
-/// handle never waits.
+/// A `Group` is a handle, whose drop never waits. The group exists as long as one of its handles or
+/// queues does.
 ///
 /// A group has no shutdown. To end its queues, call
 /// [`shutdown_in_order`](crate::shutdown_in_order) with all of them. If items remain, end each
@@ -79,10 +75,9 @@ use crate::{
 /// - If the group is full, its queues take turns in proportion to their shares, regardless of the
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
-/// - A queue requests its seat in the group when its turn in the pool comes. If it has to wait
-///   for the seat, the next worker of the pool that ends a batch runs its items, and the seat is
-///   held until then. If all workers of the pool run long items of other queues, one seat of the
-///   group is therefore idle.
+/// - A queue requests its seat in the group when its turn in the pool comes. If it has to wait for
+///   the seat, the next worker of the pool that ends a batch runs its items, and the seat is held
+///   until then. If all workers of the pool run long items of other queues, one seat is idle.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`, so items of one group may wait for each other. Afterwards it
@@ -131,8 +126,7 @@ struct Members {
     nr_drains: u32,
 }
 
-/// A drain of a group in progress. Until it is dropped, even by unwinding, the queues reject items
-/// from outside of the group.
+/// A drain in progress. Until it is dropped, even by unwinding, the queues reject others' items.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -202,7 +196,7 @@ impl GroupBuilder {
     ///
     /// A group competes with other groups and with queues without a group, as a queue competes with
     /// others: see [`Builder::shares`](crate::Builder::shares). Its queues compete with each other
-    /// for the group's time, by their own shares, so more queues bring a tenant no more time.
+    /// for the group's time, by their own shares, so a tenant gains no time by more queues.
     ///
     /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
@@ -329,8 +323,7 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
-    /// group is resumed.
+    /// Briefly acquires locks of each queue. A wait for a queued item lasts until the resume.
     ///
     /// # Examples
     ///

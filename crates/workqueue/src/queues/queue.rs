@@ -4,29 +4,22 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use base::internal::wake::lane::Lane;
 use limit::internal::queue_core::QueueCore;
-use sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
-    fork::Process,
-    unmodelled::{Arc, Weak},
-};
+use sync::Mutex;
+use sync::atomic::{AtomicU32, Ordering};
+use sync::fork::Process;
+use sync::unmodelled::{Arc, Weak};
 
-use super::{
-    end::{Lease, Visits, WeakQueue},
-    group::GroupInner,
-    registry::Registry,
-    timers::OwnTimers,
-};
-use crate::{
-    execute::run::is_inside,
-    pools::{manager::Manager, rescuer::Rescuer},
-    route::{
-        attrs::{BuildError, MAX_ACTIVE, check_shares},
-        plan::{Design, Plan},
-        routes::RouteTable,
-        stats::{QueueReport, QueueStats},
-    },
-};
+use super::end::{Lease, Visits, WeakQueue};
+use super::group::GroupInner;
+use super::registry::Registry;
+use super::timers::OwnTimers;
+use crate::execute::run::is_inside;
+use crate::pools::manager::Manager;
+use crate::pools::rescuer::Rescuer;
+use crate::route::attrs::{BuildError, MAX_ACTIVE, check_shares};
+use crate::route::plan::{Design, Plan};
+use crate::route::routes::RouteTable;
+use crate::route::stats::{QueueReport, QueueStats};
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
@@ -43,9 +36,8 @@ use crate::{
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
-/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
-/// handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
+/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
@@ -390,8 +382,8 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before a caller queues or waits. Panics after a
-    /// `fork`.
+    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
+    /// of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(
@@ -478,8 +470,7 @@ impl WeakWorkqueue {
         Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
-    /// Returns a handle, or `None` if the last one was dropped, even if items still run. Never
-    /// blocks.
+    /// Returns a handle, or `None` if the last one was dropped, even while items run. Never blocks.
     ///
     /// The returned handle may be the last one; [`Workqueue`] documents what its drop waits for.
     #[must_use]

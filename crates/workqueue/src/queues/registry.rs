@@ -2,24 +2,22 @@
 
 use std::fmt;
 
-use base::internal::{
-    page::{self, Joined},
-    panics::Foreign,
-    params::Params,
-};
-use sync::{atomic::Ordering, fork::Process, time::Instant, unmodelled::Arc};
+use base::internal::page::{self, Joined};
+use base::internal::panics::Foreign;
+use base::internal::params::Params;
+use sync::atomic::Ordering;
+use sync::time::Instant;
+use sync::unmodelled::Arc;
 use topology::{CpuSet, Topology};
 
-use super::{clock::Clock, sleeps::Sleeps, timers::Timers};
-use crate::{
-    observe::report::Report,
-    pools::manager::Manager,
-    route::{
-        attrs::{BuildError, RegistryError},
-        machine::Machine,
-        stats::{PoolStats, QueueReport},
-    },
-};
+use super::clock::Clock;
+use super::sleeps::Sleeps;
+use super::timers::Timers;
+use crate::observe::report::Report;
+use crate::pools::manager::Manager;
+use crate::route::attrs::{BuildError, RegistryError};
+use crate::route::machine::Machine;
+use crate::route::stats::{PoolStats, QueueReport};
 
 /// A set of worker pools with its own tunables, shared by all queues built on it. Queues with equal
 /// pods and attributes share pools, so eight queues need no more threads than one.
@@ -44,8 +42,6 @@ struct Inner {
     machine: Arc<Machine>,
     /// I
     timers: Arc<Timers>,
-    /// I: the process that created the registry.
-    process: Process,
     /// The registration that makes the registry visible to observers of the process.
     _shown: Joined,
 }
@@ -66,7 +62,7 @@ impl Registry {
                 machine.describe(image);
             }
         });
-        let inner = Inner { machine, timers, process: Process::this(), _shown: shown };
+        let inner = Inner { machine, timers, _shown: shown };
         Self { inner: Arc::new(inner) }
     }
 
@@ -78,13 +74,10 @@ impl Registry {
     /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
     ///
     /// Every queue changes its pools, as with
-    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
-    /// queued run on the former pools; new items go to pools of the new topology. An ordered queue
-    /// does not change its pools until its attributes are set.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires the locks of queues and pools.
+    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already queued run on
+    /// the former pools; new items go to pools of the new topology. An ordered queue does not
+    /// change its pools until its attributes are set. Briefly acquires the locks of queues and
+    /// pools.
     ///
     /// # Examples
     ///
@@ -105,11 +98,8 @@ impl Registry {
     /// Asks the registry's source whether the machine has changed. Returns `true` if it has.
     ///
     /// The source of the process-wide registry reads which CPUs are online and which of them this
-    /// process may use (affinity mask, cpuset).
-    ///
-    /// # Blocking
-    ///
-    /// Reads files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology) does.
+    /// process may use (affinity mask, cpuset). Reads files of sysfs and procfs, and blocks as
+    /// [`set_topology`](Self::set_topology) does.
     pub fn refresh_topology(&self) -> bool {
         self.here().refresh()
     }
@@ -208,8 +198,7 @@ impl Registry {
     /// Work still completes and queues are still destroyed. If all workers of a pool sleep or hog
     /// the CPU, one reserved thread of the registry runs the items, one at a time, so an item that
     /// waits for another item of such a pool waits forever. Another reserved thread fires foreign
-    /// wakers and drops cancelled work. [`with_rescuer`](crate::Builder::with_rescuer) gives a
-    /// queue a thread of its own.
+    /// wakers and drops cancelled work. See also [`with_rescuer`](crate::Builder::with_rescuer).
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads.store(refuse, Ordering::Relaxed);
@@ -247,7 +236,7 @@ impl Registry {
     }
 
     pub(crate) fn is_here(&self) -> bool {
-        self.inner.process.is_this()
+        self.inner.timers.process.is_this()
     }
 
     /// Returns the machine. Panics in a forked child, in which its locks may be held forever.
@@ -269,7 +258,7 @@ impl Registry {
 }
 
 // In a child of `fork`, the manager's thread does not exist, and its locks may be held forever.
-sync::on_drop!(Inner, it => if it.process.is_this() {
+sync::on_drop!(Inner, it => if it.timers.process.is_this() {
     // Every queue held a reference, so all pools have been killed.
     it.machine.manager.quit();
 });

@@ -1,13 +1,12 @@
 //! Changes the routes of a queue in use. The protocol is described in `routes.rs`.
 
-use base::internal::{trace, wake::lane::Lane};
+use base::internal::trace;
+use base::internal::wake::lane::Lane;
 
 use super::queue::{Inner, Workqueue};
-use crate::route::{
-    attrs::{Attrs, BuildError},
-    machine::{Follower, Machine},
-    stats::QueueReport,
-};
+use crate::route::attrs::{Attrs, BuildError};
+use crate::route::machine::{Follower, Machine};
+use crate::route::stats::QueueReport;
 
 impl Inner {
     /// Changes the attributes and publishes new routes. An ordered queue must be drained. Returns

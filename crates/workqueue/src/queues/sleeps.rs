@@ -27,27 +27,24 @@
 //!
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
-//! given by the tunable `sleep_slack_us`, by which a sleep is late at most. Paused clocks have
-//! none.
+//! given by the tunable `sleep_slack_us`, by which a sleep is late at most. A paused clock has no
+//! slack.
 //!
 //! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 
-use std::{mem, ptr::NonNull, task::Waker};
+use std::mem;
+use std::ptr::NonNull;
+use std::task::Waker;
 
 use base::internal::panics::Foreign;
 use crossbeam_utils::CachePadded;
 use item::internal::cleanups;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    cell::UnsafeCell,
-    cpu, twin,
-};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::cell::UnsafeCell;
+use sync::{Mutex, cpu, twin};
 
-use super::{
-    timers::Timers,
-    wheel::{Node, Wheel},
-};
+use super::timers::Timers;
+use super::wheel::{Node, Wheel};
 
 /// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
 /// wakes (15 ns), and a shard in use takes 8 KiB.
@@ -246,9 +243,10 @@ impl Timers {
         waits
     }
 
-    /// Ends a sleep, and removes its timer if it has not expired.
+    /// Ends a sleep, and removes its timer if it has not expired. In a child of `fork` the lock may
+    /// be held forever, so the timer is leaked.
     pub(crate) fn end_sleep(&self, timer: SleepTimer) {
-        if twin::armed("sleep: a drop leaves the timer") {
+        if twin::armed("sleep: a drop leaves the timer") || !self.process.is_this() {
             return;
         }
         let lock = (!timer.has_expired()).then(|| timer.shard(&self.sleeps).lock());

@@ -3,27 +3,18 @@
 use std::ptr::NonNull;
 
 use base::internal::panics::contain;
+use item::internal::deferred_drops::DeferredDrops;
+use item::internal::head::{Head, Name};
+use item::internal::list::set_fresh_next;
+use limit::internal::capacity::Capacity;
 use sync::atomic::Ordering;
 
-use item::internal::{
-    deferred_drops::DeferredDrops,
-    head::{Head, Name},
-    list::set_fresh_next,
-};
-use limit::internal::capacity::Capacity;
-
-use super::{
-    admission::{TrySpawnError, admitted},
-    queue::{COUNTS, GROUP_DRAINS, Inner, Workqueue},
-    task::{TaskOptions, rejected},
-};
-use crate::{
-    execute::{
-        deadline::AnyTime,
-        join::{self, JoinHandle},
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::{TrySpawnError, admitted};
+use super::queue::{COUNTS, GROUP_DRAINS, Inner, Workqueue};
+use super::task::{TaskOptions, rejected};
+use crate::execute::deadline::AnyTime;
+use crate::execute::join::{self, JoinHandle};
+use crate::pools::pwq::Pwq;
 
 pub(crate) enum Admission<'a> {
     /// The queue accepts the item.
@@ -155,8 +146,7 @@ impl Workqueue {
         self.task().spawn_async(future)
     }
 
-    /// Acquires a capacity permit if the queue has a capacity. The result is `true` if the new item
-    /// holds a permit.
+    /// Acquires a capacity permit if the queue has a capacity. Returns `true` if it did.
     #[inline]
     pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
         match self.admission() {

@@ -13,8 +13,7 @@
 //!        a batch has run, and closures are left?  queue the item again;  the run ends
 //! ```
 //!
-//! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
-//!   takes closures.
+//! - **Closures never overlap**, because runs of an item do not, and only a run takes closures.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
 //!   spawn is about to queue it: the spawn that finds `nr` at 0. Only the run that brings `nr` down
 //!   to 0 is not followed by another run. A closure is counted before it is pushed, so a run can
@@ -48,40 +47,27 @@
 //!
 //! A joiner does not help, because that would change the order.
 
-use std::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    ptr::{self, NonNull},
-};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 
 use base::internal::wake::lane::Lane;
-use item::internal::{
-    deferred_drops::DeferredDrops,
-    head::{Ending, Head, Name, OfStrand, Popped, State, VTable},
-    list::{self, Color, Injector, List},
-    revival::Revivable,
-};
-use sync::{
-    Backoff,
-    atomic::{AtomicUsize, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use item::internal::deferred_drops::DeferredDrops;
+use item::internal::head::{Ending, Head, Name, OfStrand, Popped, State, VTable};
+use item::internal::list::{self, Color, Injector, List};
+use item::internal::revival::Revivable;
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Backoff, twin};
 
-use super::{
-    admission::{TrySpawnError, admitted},
-    queue::{Inner, Workqueue},
-    task::rejected,
-};
-use crate::{
-    execute::{
-        deadline::StartBy,
-        join::{self, JoinHandle},
-        run,
-        work::Work,
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::{TrySpawnError, admitted};
+use super::queue::{Inner, Workqueue};
+use super::task::rejected;
+use crate::execute::deadline::StartBy;
+use crate::execute::join::{self, JoinHandle};
+use crate::execute::run;
+use crate::execute::work::Work;
+use crate::pools::pwq::Pwq;
 
 /// The number of closures that a run takes before it queues the strand behind other items. The
 /// value is a guess: the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger
@@ -92,8 +78,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 const QUEUEING: usize = 1;
 const ONE: usize = 2;
 
-/// Runs closures on a queue one after the other, and passes a state to each of them; created by
-/// [`Workqueue::strand`].
+/// Runs closures one after the other, and passes a state to each; created by [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
 /// session, an account, an actor. A closure that waits for its turn blocks no thread. A program can
@@ -114,8 +99,8 @@ const ONE: usize = 2;
 ///
 /// Other operations treat a strand as follows:
 ///
-/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares treat the strand as one
-///   item.
+/// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
+///   to one item.
 /// - [Capacity](crate::Builder::capacity) counts each closure that waits.
 /// - Statistics, and wait and run times, count each run of the strand as one item, regardless of
 ///   the number of its closures.
@@ -128,7 +113,7 @@ const ONE: usize = 2;
 ///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, like
+/// - Two closures of different strands that join each other's later closures deadlock, as with two
 ///   mutexes.
 ///
 /// # Cost
@@ -154,8 +139,8 @@ const ONE: usize = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A handle does not convert to that of a subtype or supertype of its state, because closures may
-/// replace the state:
+/// A handle does not convert to that of a subtype or supertype of its state, which closures may
+/// replace:
 ///
 /// ```compile_fail,E0308
 /// # use afterwork::workqueue::Strand;
@@ -187,8 +172,7 @@ struct Base {
     lane: Lane,
     /// A: closures that no run has taken.
     pushed: Injector,
-    /// A: [`ONE`] times the number of counted closures that runs have not yet subtracted, combined
-    /// with [`QUEUEING`].
+    /// A: [`ONE`] times the number of closures that runs have not subtracted, with [`QUEUEING`].
     nr: AtomicUsize,
     own: UnsafeCell<Own>,
 }
@@ -278,13 +262,9 @@ impl Workqueue {
 }
 
 impl<S: Send + 'static> Strand<S> {
-    /// Queues `func` to run once, after the closures that were spawned before, and returns a handle
-    /// that waits for its result. If the queue rejects `func`, it is dropped, and the handle
-    /// returns the error.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Workqueue::enqueue`]. A closure of the strand may call it, too.
+    /// Queues `func` to run once, after earlier closures, and returns a handle that waits for its
+    /// result. If the queue rejects `func`, it is dropped, and the handle returns the error. Blocks
+    /// as [`Workqueue::enqueue`] does. A closure of the strand may call it, too.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -406,7 +386,6 @@ impl Base {
 struct Run<'a> {
     item: NonNull<Head>,
     base: &'a Base,
-    own: &'a mut Own,
 }
 
 impl<'a> Run<'a> {
@@ -415,10 +394,12 @@ impl<'a> Run<'a> {
     /// 1. The caller runs `item`, which belongs to a strand, until it drops the result.
     unsafe fn of(item: NonNull<Head>) -> Self {
         // SAFETY: (1): a running item is alive, and an `Item` begins with its `Base`.
-        let base: &Base = unsafe { item.cast().as_ref() };
-        // SAFETY: (1): runs do not overlap, and only they access this part.
-        let own = unsafe { &mut *base.own.get() };
-        Self { item, base, own }
+        Self { item, base: unsafe { item.cast().as_ref() } }
+    }
+
+    fn own(&mut self) -> &mut Own {
+        // SAFETY: (1) of `of`: runs do not overlap, and only they access this part.
+        unsafe { &mut *self.base.own.get() }
     }
 
     /// Queues the strand's item at `home`.
@@ -446,22 +427,22 @@ impl<'a> Run<'a> {
 
     /// Returns the list of the closures that are left; empty if none has been pushed.
     fn taken(&mut self) -> &mut List {
-        if self.own.taken.is_empty() {
-            self.own.taken = self.base.pushed.take(|_| Color::default());
+        if self.own().taken.is_empty() {
+            self.own().taken = self.base.pushed.take(|_| Color::default());
         }
-        &mut self.own.taken
+        &mut self.own().taken
     }
 
     /// Takes the next closure.
     fn next(&mut self) -> Option<NonNull<Head>> {
-        let closure = self.taken().pop_front()?;
-        self.own.nr_done += 1;
-        Some(closure)
+        self.taken().first()?;
+        self.own().nr_done += 1;
+        self.own().taken.pop_front()
     }
 
     /// Returns `true` if no closure is counted, so that the run must end.
     fn is_idle(&mut self) -> bool {
-        let nr_done = std::mem::take(&mut self.own.nr_done);
+        let nr_done = std::mem::take(&mut self.own().nr_done);
         // Relaxed suffices, because no data is read on the basis of the count. The list and the
         // item have orderings of their own.
         let before = self.base.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
@@ -483,8 +464,8 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the number of counted closures that are left.
-    fn nr_left(&self) -> usize {
-        self.base.nr.load(Ordering::Relaxed) / ONE - self.own.nr_done
+    fn nr_left(&mut self) -> usize {
+        self.base.nr.load(Ordering::Relaxed) / ONE - self.own().nr_done
     }
 
     /// Runs a batch of closures.

@@ -6,14 +6,15 @@ use base::internal::panics::contain;
 #[cfg(doc)]
 use base::internal::panics::join_error::JoinError;
 use item::internal::head::Name;
-use sync::{fork::PerProcess, unmodelled::Arc};
+use sync::fork::PerProcess;
+use sync::unmodelled::Arc;
 use topology::CpuId;
 
-use super::{builder::Builder, queue::Workqueue, task::rejected};
-use crate::{
-    execute::join::JoinHandle,
-    route::attrs::{BuildError, MAX_ACTIVE},
-};
+use super::builder::Builder;
+use super::queue::Workqueue;
+use super::task::rejected;
+use crate::execute::join::JoinHandle;
+use crate::route::attrs::{BuildError, MAX_ACTIVE};
 
 /// Returns the queue for short items of any user; the kernel's `system_wq`.
 ///
@@ -83,8 +84,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
-/// [`system`] items.
+/// `func` runs on a worker of that CPU, never on this thread, and waits for no [`system`] item.
 ///
 /// # Blocking, errors and panics
 ///
@@ -92,8 +92,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// RCU read section, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
 ///
 /// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
-/// it, an error returned by [`system`] (nothing has run in these two cases), or
-/// [`JoinError::Panicked`].
+/// it, an error of [`system`] (nothing has run then), or [`JoinError::Panicked`].
 ///
 /// # Examples
 ///

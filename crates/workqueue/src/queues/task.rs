@@ -4,26 +4,21 @@ use std::mem;
 
 use base::internal::wake::lane::Lane;
 use item::internal::head::Name;
-use sync::{atomic::Ordering, time};
+use sync::atomic::Ordering;
+use sync::time;
 use topology::CpuId;
 
-use super::{
-    admission::{Permit, TrySpawnError, admitted},
-    end::WeakQueue,
-    expiry::StartBefore,
-    future::{self, CancelHandle},
-    queue::Workqueue,
-    spawn,
-};
-use crate::{
-    execute::{
-        deadline::{AnyTime, StartBy},
-        join::{self, JoinHandle},
-        wait::must_not_be_lost,
-        work::Work,
-    },
-    pools::pwq::Pwq,
-};
+use super::admission::{Permit, TrySpawnError, admitted};
+use super::end::WeakQueue;
+use super::expiry::StartBefore;
+use super::future::{self, CancelHandle};
+use super::queue::Workqueue;
+use super::spawn;
+use crate::execute::deadline::{AnyTime, StartBy};
+use crate::execute::join::{self, JoinHandle};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::pools::pwq::Pwq;
 
 /// Options for one piece of work, which the last call of a chain queues; created by
 /// [`Workqueue::task`].
@@ -288,8 +283,7 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn(func).unwrap_or_else(rejected)
     }
 
-    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error if the queue is
-    /// full or closed.
+    /// Queues `func` as [`Workqueue::try_spawn`] does, or returns it in the error.
     pub fn try_spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -333,8 +327,7 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn_async(future).unwrap_or_else(rejected)
     }
 
-    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error if the queue
-    /// is full or closed.
+    /// Queues `future`, or returns it in the error if the queue is full or closed.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -408,8 +401,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` in place of an
-    /// error.
+    /// permit, does as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -419,10 +411,7 @@ impl<'a> TaskOptions<'a> {
 
     /// Queues each of `works` that is not pending, in order, as one chain to one pool, and returns
     /// the number queued. For tiny items, this is about twice as fast as queueing them one by one.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Workqueue::enqueue`].
+    /// Blocks as [`Workqueue::enqueue`] does.
     ///
     /// # Examples
     ///
@@ -443,8 +432,7 @@ impl<'a> TaskOptions<'a> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
         must_not_be_lost(work.is_lost());
-        // Like `enqueue`, this updates the state word, so that the pending run sees the caller's
-        // earlier writes.
+        // Like `enqueue`, this updates the state word, so that the run sees our earlier writes.
         let is_pending = |work: &Work| {
             let pending = work.head().update(|state| {
                 let is_pending = state.is_pending() || state.is_claimed();

@@ -38,38 +38,35 @@
 //!
 //! The wheel also contains the items of the C API (`crates/raw`), with a [`Kind`] of their own.
 //! Sleeping tasks have other wheels (`sleeps.rs`). An item that waits for an RCU grace period
-//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does what the callback
-//! cannot do at once.
+//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does the rest.
 
-use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
+use std::cell::UnsafeCell;
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::time::Duration;
 
 use base::internal::trace;
-use item::internal::{cleanups::Cleanup, head::Dead};
-use sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-    cpu,
-    fork::Inherited,
-    time::nanos,
-    twin,
-    unmodelled::Arc,
-};
+use item::internal::cleanups::Cleanup;
+use item::internal::head::Dead;
+use sync::atomic::{AtomicU64, Ordering};
+use sync::fork::{Inherited, Process};
+use sync::time::nanos;
+use sync::unmodelled::Arc;
+use sync::{Mutex, MutexGuard, cpu, twin};
 use topology::CpuId;
 
-use super::{
-    admission::TrySpawnError,
-    clock::Clock,
-    end::WeakQueue,
-    enqueue::Claimed,
-    queue::Inner,
-    sleeps::Sleeps,
-    task::TaskOptions,
-    wheel::{self, Link, rounded_ns},
-};
-use crate::{
-    execute::{run::CountToRelease, wait::must_not_be_lost, work::Work},
-    pools::manager::Manager,
-};
+use super::admission::TrySpawnError;
+use super::clock::Clock;
+use super::end::WeakQueue;
+use super::enqueue::Claimed;
+use super::queue::Inner;
+use super::sleeps::Sleeps;
+use super::task::TaskOptions;
+use super::wheel::{self, Link, rounded_ns};
+use crate::execute::run::CountToRelease;
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::pools::manager::Manager;
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
 /// from which it has just removed the timer. The function either adds the item of the timer to the
@@ -106,6 +103,8 @@ pub struct Timers {
     pub(super) sleeps: Sleeps,
     /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
+    /// I: the process that created the registry.
+    pub(super) process: Process,
 }
 
 pub(crate) struct OwnTimers {
@@ -120,8 +119,8 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// The timer's place, guarded by the lock of the wheel in which the item is, or was last,
-    /// armed.
+    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
+    /// in last.
     place: UnsafeCell<Place>,
 }
 
@@ -438,6 +437,7 @@ impl Timers {
             clock,
             sleeps,
             manager: manager.clone(),
+            process: Process::this(),
         }
     }
 
@@ -488,8 +488,7 @@ impl OwnTimers {
     }
 
     pub(crate) fn nr_cancels(&self) -> u64 {
-        // Relaxed suffices, because the wheel's lock or a visit orders a thread that must see a
-        // cancel after it.
+        // Relaxed suffices: the wheel's lock or a visit orders readers that must see a cancel.
         self.nr_cancels.load(Ordering::Relaxed)
     }
 
@@ -655,11 +654,12 @@ impl Cleanup for CountToRelease {}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use base::internal::params::Params;
     use topology::Topology;
 
     use super::*;
-    use crate::queues::{queue::Workqueue, registry::Registry};
-    use base::internal::params::Params;
+    use crate::queues::queue::Workqueue;
+    use crate::queues::registry::Registry;
 
     #[test]
     fn count_on_another_pwq_is_released_without_new_threads() {

@@ -13,7 +13,9 @@
 //! A timer is linked through a [`Node`] in the memory of its user, so neither insertion nor removal
 //! allocates. A user can also link its timers into a [`Link`] ring, in order to remove all of them.
 
-use std::{iter, marker::PhantomData, ptr, ptr::NonNull};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::{iter, ptr};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
@@ -58,7 +60,7 @@ pub struct Wheel<K> {
 // SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zeros, so that timers
+/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zero bits, so that timers
 /// coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);

@@ -122,8 +122,7 @@ pub enum BuildError {
     Rescuer(io::Error),
     /// The process is not permitted to set this negative nice value.
     NicePermission(i8, io::Error),
-    /// The process-wide registry could not be created, or the registry belongs to the process from
-    /// which this one was forked.
+    /// The process-wide registry could not be created, or belongs to the parent of this process.
     Registry(RegistryError),
 }
 
@@ -168,8 +167,7 @@ pub enum RegistryError {
     Topology(topology::Error),
     /// The manager thread could not be created.
     Thread(io::Error),
-    /// A tunable is out of range, or the environment variable `AFTERWORK` is invalid and contains
-    /// the word `strict`.
+    /// A tunable is out of range, or the variable `AFTERWORK` is invalid and contains `strict`.
     Params(ParamError),
     /// The registry belongs to the parent of this forked process. Its threads do not exist here.
     Forked,
@@ -186,8 +184,7 @@ base::internal::impl_error!(RegistryError {
     Self::Params(error) => error,
 });
 
-/// The error returned by an attempt to set the topology of a process that already has one. Contains
-/// the rejected topology.
+/// The error of setting the topology of a process that already has one. Contains the rejected one.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

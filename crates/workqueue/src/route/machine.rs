@@ -2,24 +2,19 @@
 
 use std::collections::HashMap;
 
-use base::internal::{
-    numbered::Numbered,
-    page::Record,
-    panics::{Foreign, discard, guarded},
-    params::Params,
-    wake::hotplug,
-};
-use sync::{
-    Mutex,
-    unmodelled::{Arc, Weak},
-};
+use base::internal::numbered::Numbered;
+use base::internal::page::Record;
+use base::internal::panics::{Foreign, discard, guarded};
+use base::internal::params::Params;
+use base::internal::wake::hotplug;
+use sync::Mutex;
+use sync::unmodelled::{Arc, Weak};
 use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
 
-use super::{attrs::Attrs, stats::QueueReport};
-use crate::pools::{
-    manager::Manager,
-    pool::{PoolAttrs, WorkerPool},
-};
+use super::attrs::Attrs;
+use super::stats::QueueReport;
+use crate::pools::manager::Manager;
+use crate::pools::pool::{PoolAttrs, WorkerPool};
 
 /// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
@@ -151,7 +146,7 @@ impl Machine {
     }
 
     /// Asks the source whether the machine has changed, and applies the change. Returns `true` if
-    /// it did.
+    /// there was one.
     pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
@@ -163,8 +158,7 @@ impl Machine {
             None
         });
         let mut place = self.source.lock();
-        // If another source was set during the call, it stays, and this one is dropped after the
-        // lock is released.
+        // If another source was set during the call, it stays, and this one is dropped below.
         let left = if place.is_some() { Some(source) } else { place.replace(source) };
         drop(place);
         drop(left);

@@ -1,17 +1,21 @@
 //! The plan of a queue's routes, and all pwqs, tables and gates that the routes have ever used.
 
-use base::internal::{params::MaxActiveScope, wake::lane::Lane};
+use base::internal::params::MaxActiveScope;
+use base::internal::wake::lane::Lane;
 use item::internal::head::{Home, Rules};
-use limit::internal::{active::Gate, queue_core::QueueCore};
-use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
+use limit::internal::active::Gate;
+use limit::internal::queue_core::QueueCore;
+use sync::OnceLock;
+use sync::atomic::AtomicU32;
+use sync::unmodelled::Arc;
 
-use super::{attrs::Attrs, machine::Machine, routes::Routes};
-use crate::pools::{
-    mayday::MaydayQueue,
-    pool::PoolAttrs,
-    pwq::{Pwq, WaitingPwq},
-    seats::GroupGate,
-};
+use super::attrs::Attrs;
+use super::machine::Machine;
+use super::routes::Routes;
+use crate::pools::mayday::MaydayQueue;
+use crate::pools::pool::PoolAttrs;
+use crate::pools::pwq::{Pwq, WaitingPwq};
+use crate::pools::seats::GroupGate;
 
 /// The settings of a queue that determine its routes and pwqs.
 pub(crate) struct Design {
@@ -120,8 +124,7 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        // Loom's models of whole queues use no seat caches, which have models of their own with
-        // fewer atomic operations.
+        // Loom's models of whole queues use no seat caches, which have smaller models of their own.
         let of_model = cfg!(loom).then_some(0);
         let all = cpus_by_node.iter().sum();
         let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {

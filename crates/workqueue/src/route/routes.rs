@@ -28,12 +28,10 @@ use std::ptr;
 
 use base::internal::wake::lane::Lane;
 use item::internal::head::Home;
-use sync::{
-    atomic::{AtomicPtr, Ordering},
-    cell::UnsafeCell,
-    cpu, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::cell::UnsafeCell;
+use sync::unmodelled::Arc;
+use sync::{cpu, twin};
 use topology::{CpuId, CpuSet, Pods, Topology};
 
 use crate::pools::pwq::Pwq;

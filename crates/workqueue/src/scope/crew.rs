@@ -31,27 +31,18 @@
 
 use std::panic::resume_unwind;
 
-use base::internal::{
-    panics::{Payload, contain, discard, or_abort},
-    wake::{report, spin_as_waiter, yield_as_waiter},
-};
+use base::internal::panics::{Payload, contain, discard, or_abort};
+use base::internal::wake::{report, spin_as_waiter, yield_as_waiter};
 use item::internal::head::Name;
 use limit::internal::queue_core::QueueCore;
-use sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
-    futex::Futex,
-    twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::futex::Futex;
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use crate::{
-    execute::{
-        deadline::AsTicket,
-        join::{self, JoinHandle},
-    },
-    queues::queue::Workqueue,
-};
+use crate::execute::deadline::AsTicket;
+use crate::execute::join::{self, JoinHandle};
+use crate::queues::queue::Workqueue;
 
 /// bits 0..29 guests | bit 29 had a guest | bit 30 the owner sleeps | bit 31 closed
 #[derive(Clone, Copy)]
@@ -71,8 +62,7 @@ impl Word {
     }
 }
 
-/// Admits workers to the work that is on its owner's stack. Only the owner waits on it, closes it
-/// and reopens it.
+/// Admits workers to the work on its owner's stack. Only the owner waits, closes and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
@@ -304,8 +294,7 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: if no worker has taken a batch, it is on top of the
-        // injector.
+        // Take the newest ticket first: without a batch taken, it is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

@@ -20,14 +20,19 @@
 //!
 //! Only its own thread uses a chain. A guest accesses a crew, and through it a `Pair` on the stack.
 
-use std::{cell::Cell, panic::resume_unwind, ptr};
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::ptr;
 
 use base::internal::panics::{Payload, contain, guarded_in_item};
 use limit::internal::queue_core::QueueCore;
-use sync::{cell::UnsafeCell, time, unmodelled::Arc};
+use sync::cell::UnsafeCell;
+use sync::time;
+use sync::unmodelled::Arc;
 
 use super::crew::{self, Crew, FirstPanic, Ticket, Visit, whole};
-use crate::{execute::join::JoinHandle, queues::queue::Workqueue};
+use crate::execute::join::JoinHandle;
+use crate::queues::queue::Workqueue;
 
 struct Pair<'a, B, R> {
     /// The closure, which the guest takes, or the owner once there is no guest.
@@ -289,7 +294,7 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` on this thread or a worker of this queue; returns both
+    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
     /// results.
     ///
     /// # Guarantees
@@ -297,8 +302,8 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that from `a` is
-    ///   resumed.
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic from `a`
+    ///   is resumed.
     ///
     /// # Cost
     ///

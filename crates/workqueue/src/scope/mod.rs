@@ -1,4 +1,4 @@
-//! Borrowed data: threads work on data on one thread's stack, and stop before that thread
+//! Borrowed data: several threads work on data on one thread's stack, and stop before that thread
 //! continues.
 //!
 //! `crew.rs` describes the protocol: a ticket, which is an item of the queue, brings a worker to

@@ -4,12 +4,10 @@ use base::internal::panics::guarded_in_item;
 use limit::internal::queue_core::QueueCore;
 use sync::unmodelled::Arc;
 
-use super::{
-    crew::{Crew, Ticket},
-    pending,
-    pieces::Untaken,
-    scoped::ScopeState,
-};
+use super::crew::{Crew, Ticket};
+use super::pending;
+use super::pieces::Untaken;
+use super::scoped::ScopeState;
 
 /// A scope that lives as long as any clone of it, even if its end overlooks a guest.
 #[derive(Clone)]

@@ -11,11 +11,8 @@ use std::ptr::{self, NonNull};
 use base::internal::panics::{Payload, guarded_in_item};
 use item::internal::memory;
 use mpscq::RawStack;
-use sync::{
-    Mutex,
-    atomic::{AtomicPtr, Ordering},
-    twin,
-};
+use sync::atomic::{AtomicPtr, Ordering};
+use sync::{Mutex, twin};
 
 /// The first field of every item.
 #[repr(C)]

@@ -15,12 +15,9 @@
 use std::ops::Range;
 
 use base::internal::panics::guarded_in_item;
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    time, twin,
-    unmodelled::Arc,
-};
+use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use sync::unmodelled::Arc;
+use sync::{Mutex, time, twin};
 
 use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
@@ -142,8 +139,8 @@ impl Workqueue {
     /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
     ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
     ///   by the number of workers that run at once on one pod.
-    /// - If `func` panics, no further piece starts. The first panic is resumed after all other
-    ///   pieces have ended.
+    /// - If `func` panics, no further piece starts. The first panic is resumed after the other
+    ///   pieces.
     ///
     /// # Blocking and panics
     ///
@@ -226,8 +223,7 @@ impl Workqueue {
         self.for_each_part(slice.len(), size, |number, range| func(number, &slice[range]));
     }
 
-    /// Divides `0..len` into parts of `size` elements, and calls `func` with the number and the
-    /// range of each part.
+    /// Divides `0..len` into parts of `size` elements, and calls `func` with each number and range.
     fn for_each_part(&self, len: usize, size: usize, func: impl Fn(usize, Range<usize>) + Sync) {
         assert!(size > 0, "a chunk has at least one element");
         self.for_each_range(0..len.div_ceil(size), |numbers| {

@@ -1,15 +1,15 @@
 //! Scopes: items that borrow from the caller.
 
-use std::{marker::PhantomData, ptr::NonNull};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 
-use base::internal::{panics::guarded_in_item, wake::report};
+use base::internal::panics::guarded_in_item;
+use base::internal::wake::report;
 use limit::internal::queue_core::QueueCore;
 use sync::unmodelled::Arc;
 
-use super::{
-    crew::{Crew, FirstPanic, Ticket, Tickets, whole},
-    pending::{self, PendingItems, Rest, Started},
-};
+use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
+use super::pending::{self, PendingItems, Rest, Started};
 use crate::queues::queue::Workqueue;
 
 /// A scope whose items may borrow data that outlives it; created by [`Workqueue::scope`].
@@ -55,8 +55,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until its
-    /// end.
+    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until the
+    /// scope ends.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 

@@ -2,21 +2,18 @@
 //!
 //! `item/token.rs` describes the protocol.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base::internal::panics::Foreign;
 use item::internal::token::{Token, WakerKey};
 use sync::unmodelled::Arc;
 
-use crate::{
-    execute::{block_on::block_on, run},
-    time::sleep::timeout,
-};
+use crate::execute::block_on::block_on;
+use crate::execute::run;
+use crate::time::sleep::timeout;
 
 /// Returns `true` if the item that this thread is running has been cancelled, and should end early.
 ///
@@ -79,8 +76,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Guarantees
 ///
-/// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
-///   earlier writes.
+/// - A wait ends if the token is cancelled before or during it, and sees the canceller's writes.
 /// - Wakers are fired with no lock held. A panic in one waker does not affect the others.
 ///
 /// # Cost
@@ -159,11 +155,8 @@ impl CancellationToken {
         Self(self.0.child())
     }
 
-    /// Cancels the token and its children, and wakes all waiters.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks, unless a waker of another executor does.
+    /// Cancels the token and its children, and wakes all waiters. Never blocks, unless a waker of
+    /// another executor does.
     pub fn cancel(&self) {
         self.0.cancel();
     }

@@ -1,10 +1,8 @@
 //! Tokio's timers and I/O inside futures that another executor polls.
 
-use std::{
-    mem::ManuallyDrop,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use tokio::runtime::{Handle, TryCurrentError};
 

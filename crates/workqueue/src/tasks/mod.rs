@@ -1,6 +1,5 @@
 //! Tools for async programs, in addition to futures as items (`queues/future.rs`): sets of items
-//! (`set.rs`), cancellation that running code detects (`cancellation.rs`), and tokio in futures
-//! (`in_tokio.rs`).
+//! (`set.rs`), cancellation (`cancellation.rs`), and tokio in futures (`in_tokio.rs`).
 
 pub(crate) mod cancellation;
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]

@@ -19,29 +19,24 @@
 //! list twice, if an item ends while it is cancelled or after its deadline. An index whose item has
 //! left, or has not ended, is skipped.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    future::poll_fn,
-    iter, mem,
-    task::{Context, Poll, Wake, Waker},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Wake, Waker};
+use std::{iter, mem};
 
-use base::internal::{
-    panics::{Foreign, contain, join_error::JoinError},
-    wake::{Maker, note_known},
-};
+use base::internal::panics::join_error::JoinError;
+use base::internal::panics::{Foreign, contain};
+use base::internal::wake::{Maker, note_known};
 use item::internal::cleanups;
-use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
+use sync::fork::Process;
+use sync::unmodelled::Arc;
+use sync::{Mutex, twin};
 
-use crate::{
-    execute::{
-        block_on::block_on,
-        join::JoinHandle,
-        run::is_blocking,
-        wait::{must_not_be_lost, reported},
-    },
-    queues::queue::Workqueue,
-};
+use crate::execute::block_on::block_on;
+use crate::execute::join::JoinHandle;
+use crate::execute::run::is_blocking;
+use crate::execute::wait::{must_not_be_lost, reported};
+use crate::queues::queue::Workqueue;
 
 /// Closures and futures of a queue, whose results are taken in the order in which they end.
 ///
@@ -206,8 +201,7 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // In a child of `fork`, this panics if the item is the parent's, so the handle is added
-        // after this call.
+        // This panics if the item is a forked parent's, so the handle is added afterwards.
         let waits = handle.await_end(&waker);
         self.handles.insert(place, handle);
         self.next += 1;
@@ -280,11 +274,8 @@ impl<T> TaskSet<T> {
         Some(reported(error))
     }
 
-    /// Returns the result of an item that has ended, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`join_next`](Self::join_next).
+    /// Returns the result of an item that has ended, if there is one. The errors are those of
+    /// [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -308,11 +299,8 @@ impl<T> TaskSet<T> {
         block_on(self.join_next())
     }
 
-    /// Returns the results in the order in which the items end, until the set is empty.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`join_next_blocking`](Self::join_next_blocking), for each result.
+    /// Returns the results in the order in which the items end, until the set is empty. Blocks as
+    /// [`join_next_blocking`](Self::join_next_blocking) does, for each result.
     ///
     /// # Examples
     ///

@@ -1,26 +1,21 @@
-//! Items that are queued after a wait: for a delay (in this file) or for a grace period of RCU
-//! (`rcu_work.rs`).
+//! Items that are queued after a delay (in this file) or a grace period of RCU (`rcu_work.rs`).
 //!
 //! The timer of such an item records the kind of wait (`queues/timers.rs` describes the protocol
 //! and its models). Everything else is the same for both kinds, and is defined here.
 
-use std::{marker::PhantomData, time::Duration};
+use std::marker::PhantomData;
+use std::time::Duration;
 
 use item::internal::head::Name;
-use sync::{Backoff, twin, unmodelled::Arc};
+use sync::unmodelled::Arc;
+use sync::{Backoff, twin};
 
-use crate::{
-    execute::{
-        wait::must_not_be_lost,
-        work::{Busy, FlushError, Work, with_owner},
-    },
-    queues::{
-        admission::TrySpawnError,
-        queue::Workqueue,
-        task::TaskOptions,
-        timers::{Arming, Dust, Timer},
-    },
-};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::{Busy, FlushError, Work, with_owner};
+use crate::queues::admission::TrySpawnError;
+use crate::queues::queue::Workqueue;
+use crate::queues::task::TaskOptions;
+use crate::queues::timers::{Arming, Dust, Timer};
 
 /// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///
@@ -47,8 +42,8 @@ pub struct Deferred<U> {
 ///   [given](TaskOptions::on_cpu) CPU.
 /// - If all handles to the item are dropped, it is still queued when its delay has passed. If the
 ///   last handle to its queue is dropped, the timer is disarmed: the item is no longer pending, and
-///   does not run. A drain does not wait for timers, and timers that fire during a drain queue
-///   their items.
+///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
+///   queued.
 ///
 /// # Cost
 ///
@@ -108,11 +103,8 @@ impl<U: 'static> Deferred<U> {
         Self::named(name, move |_| func())
     }
 
-    /// Returns `true` if the item waits to be queued, or is queued and has not started.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires a lock. The result may be outdated when this returns.
+    /// Returns `true` if the item waits to be queued, or is queued and has not started. Briefly
+    /// acquires a lock. The result may be outdated when this returns.
     #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
@@ -128,10 +120,7 @@ impl<U: 'static> Deferred<U> {
     }
 
     /// Cancels the wait or the enqueue if the item has not started; returns `true` if it did so.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`Work::cancel`]. It does not wait for the delay or the grace period.
+    /// Blocks as [`Work::cancel`] does, and not for the delay or the grace period.
     #[doc(alias = "cancel_delayed_work")]
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
@@ -218,12 +207,8 @@ impl DelayedWork {
 impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
-    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if it is
-    /// rejected.
-    ///
-    /// # Blocking
-    ///
-    /// Briefly acquires two locks; otherwise the same as [`enqueue`](Self::enqueue).
+    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
+    /// rejected. Briefly acquires two locks; otherwise blocks as [`enqueue`](Self::enqueue) does.
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.task().enqueue_after(work, delay)
@@ -295,10 +280,6 @@ impl TaskOptions<'_> {
     }
 
     /// Queues `work` after `delay` as [`Workqueue::reschedule`] does, with these options.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Workqueue::reschedule`].
     #[doc(alias = "mod_delayed_work_on")]
     pub fn reschedule(self, work: &DelayedWork, delay: Duration) -> Result<bool, TrySpawnError> {
         let mut was_pending = false;

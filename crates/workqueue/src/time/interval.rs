@@ -1,11 +1,9 @@
 //! Ticks at equal intervals, with a rule for missed ticks.
 
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sync::time::nanos;
 
@@ -57,11 +55,8 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// Missed ticks fire in a [`Burst`](MissedTickBehavior::Burst), unless another behavior is
 /// [set](Interval::set_missed_tick_behavior). For periodic work without a task, see
-/// [`Workqueue::every`](crate::Workqueue::every).
-///
-/// # Errors and panics
-///
-/// Returns [`ZeroPeriod`] if `period` is zero. Panics as [`sleep`](crate::sleep) does.
+/// [`Workqueue::every`](crate::Workqueue::every). Returns [`ZeroPeriod`] if `period` is zero.
+/// Panics as [`sleep`](crate::sleep) does.
 ///
 /// # Examples
 ///
@@ -118,8 +113,7 @@ const MAX_AT_ONCE: u32 = 8;
 impl Interval {
     /// Waits for the next tick. Dropping this future loses no tick.
     ///
-    /// After a few ticks that were already due, the task yields, so that other tasks run, and a
-    /// cancelled task can end.
+    /// After a few ticks that were already due, the task yields, so that others run and it can end.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }

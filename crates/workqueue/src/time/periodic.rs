@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use item::internal::head::Name;
-use sync::{Mutex, unmodelled::Arc};
+use sync::Mutex;
+use sync::unmodelled::Arc;
 
-use super::{
-    delayed::DelayedWork,
-    interval::{MissedTickBehavior, ZeroPeriod, period_ns},
-};
-use crate::queues::{end::WeakQueue, queue::Workqueue};
+use super::delayed::DelayedWork;
+use super::interval::{MissedTickBehavior, ZeroPeriod, period_ns};
+use crate::queues::end::WeakQueue;
+use crate::queues::queue::Workqueue;
 
 /// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
 ///
@@ -62,15 +62,10 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` on this queue every `period`, until the result is dropped. The first run is due
-    /// after one period.
+    /// Runs `func` on this queue every `period`, first after one, until the result is dropped.
     ///
-    /// On a queue that has been destroyed, `func` never runs.
-    ///
-    /// # Blocking and errors
-    ///
-    /// Blocks as [`enqueue_after`](Self::enqueue_after). Returns [`ZeroPeriod`] if `period` is
-    /// zero.
+    /// On a queue that has been destroyed, `func` never runs. Blocks as
+    /// [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is zero.
     ///
     /// # Examples
     ///

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    time::nanos,
-};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::time::nanos;
 
 use super::sleep::global;
 use crate::queues::registry::Registry;
@@ -37,8 +35,7 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// Creates a limit of one turn per `period`, with bursts of up to `burst` turns; a burst of 1
-    /// is a single turn. A `period` of zero sets no limit. The limit uses the clock of the
-    /// process's registry.
+    /// is a single turn. A `period` of zero sets no limit. The clock is that of the process.
     ///
     /// # Panics
     ///
@@ -48,11 +45,7 @@ impl RateLimit {
         global().rate_limit(period, burst)
     }
 
-    /// Takes the next turn if its time has come. Returns `true` if it took the turn.
-    ///
-    /// # Blocking
-    ///
-    /// Never blocks.
+    /// Takes the next turn if its time has come. Returns `true` if it took the turn. Never blocks.
     pub fn try_acquire(&self) -> bool {
         let now_ns = self.registry.now_ns();
         self.book(now_ns, |at_ns| at_ns <= now_ns).is_some()

@@ -4,17 +4,15 @@
 //! describes the protocol). The callback is queued after the item's lock is released, so a flusher
 //! that finds the item armed repeats its barrier until the item is no longer armed.
 
-use sync::{cpu, unmodelled::Arc};
+use sync::cpu;
+use sync::unmodelled::Arc;
 
 use super::delayed::Deferred;
-use crate::{
-    execute::{wait::must_not_be_lost, work::Work},
-    queues::{
-        end::WeakQueue,
-        task::TaskOptions,
-        timers::{Due, Dust, Timer},
-    },
-};
+use crate::execute::wait::must_not_be_lost;
+use crate::execute::work::Work;
+use crate::queues::end::WeakQueue;
+use crate::queues::task::TaskOptions;
+use crate::queues::timers::{Due, Dust, Timer};
 
 /// A reusable item that is queued after a grace period, so that no reader can still see data that
 /// was removed earlier. Needs the feature `rcu`.
@@ -68,8 +66,7 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// Blocks at most briefly, on a lock, and never for the grace period. It is allowed in a
-    /// read-side section.
+    /// Blocks briefly at most, on a lock, not for the grace period. Allowed in a read-side section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {

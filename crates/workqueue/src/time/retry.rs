@@ -22,11 +22,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first` and no
-    /// limit on later pauses.
-    ///
-    /// # Panics
-    ///
-    /// If `nr_attempts` is 0.
+    /// limit on later pauses. Panics if `nr_attempts` is 0.
     pub const fn new(nr_attempts: u32, first: Duration) -> Self {
         assert!(nr_attempts > 0, "a policy of 0 attempts: pass 1 for no repetition");
         Self { first, longest: Duration::MAX, nr_attempts }

@@ -1,15 +1,14 @@
 //! Futures that wait for a point in time; `sleeps.rs` describes the protocol and its models.
 
-use std::{
-    ops::Deref,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sync::time::{Instant, nanos};
 
-use crate::queues::{registry::Registry, sleeps::SleepTimer};
+use crate::queues::registry::Registry;
+use crate::queues::sleeps::SleepTimer;
 
 /// Waits until `duration` has passed since this call; see [`Sleep`].
 ///
@@ -37,14 +36,14 @@ use crate::queues::{registry::Registry, sleeps::SleepTimer};
 pub fn sleep(duration: Duration) -> Sleep {
     let registry = global();
     let until_ns = registry.now_ns().saturating_add(nanos(duration));
-    Sleep::of(Owner::Process(registry), until_ns)
+    Sleep::of(Cow::Borrowed(registry), until_ns)
 }
 
 /// Waits until `deadline`, or not at all if that has passed. Panics as [`sleep()`] does.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let registry = global();
     let at_ns = registry.timers().clock.ns_of(deadline);
-    Sleep::of(Owner::Process(registry), at_ns)
+    Sleep::of(Cow::Borrowed(registry), at_ns)
 }
 
 /// Returns the registry of sleeps that were created without a registry.
@@ -86,28 +85,12 @@ pub(super) fn global() -> &'static Registry {
 /// If it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    pub(super) registry: Owner,
+    /// The registry. References to the process's registry are not counted, because all threads would
+    /// share its count.
+    pub(super) registry: Cow<'static, Registry>,
     at_ns: u64,
     /// `None` until the first poll that waits.
     timer: Option<SleepTimer>,
-}
-
-/// The registry of a sleep. References to the process's registry are not counted here, because all
-/// threads would share its count.
-pub(super) enum Owner {
-    Process(&'static Registry),
-    Other(Registry),
-}
-
-impl Deref for Owner {
-    type Target = Registry;
-
-    fn deref(&self) -> &Registry {
-        match self {
-            Self::Process(registry) => registry,
-            Self::Other(registry) => registry,
-        }
-    }
 }
 
 impl Registry {
@@ -128,14 +111,13 @@ impl Registry {
         self.sleep_until_ns(self.now_ns().saturating_add(nanos(duration)))
     }
 
-    /// Waits until `deadline`. This is like [`sleep_until`], except that this registry's thread
-    /// wakes the task.
+    /// Waits until `deadline`, like [`sleep_until`], but this registry's thread wakes the task.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_ns(self.timers().clock.ns_of(deadline))
     }
 
     pub(super) fn sleep_until_ns(&self, at_ns: u64) -> Sleep {
-        Sleep::of(Owner::Other(self.clone()), at_ns)
+        Sleep::of(Cow::Owned(self.clone()), at_ns)
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -144,7 +126,7 @@ impl Registry {
 }
 
 impl Sleep {
-    fn of(registry: Owner, at_ns: u64) -> Self {
+    fn of(registry: Cow<'static, Registry>, at_ns: u64) -> Self {
         Self { registry, at_ns, timer: None }
     }
 
@@ -164,10 +146,7 @@ impl Sleep {
     }
 
     fn disarm(&mut self) {
-        // In a child of `fork`, another thread of the parent may have held the lock.
-        if let Some(timer) = self.timer.take()
-            && self.registry.is_here()
-        {
+        if let Some(timer) = self.timer.take() {
             self.registry.timers().end_sleep(timer);
         }
     }

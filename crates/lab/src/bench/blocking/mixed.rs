@@ -1,9 +1,8 @@
 //! Items that burn CPU time, sleep, and burn CPU time again.
 
-use std::fs;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use afterwork::workqueue::AffinityScope;
 use sync::thread::ThreadId;

@@ -10,13 +10,11 @@ use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::admission::{Bounded, Permits, ROOM};
-use super::idle;
 use super::locked::{self, REQUESTS, Splits};
-use super::scopes;
 use super::sleeps::{self, Clock};
 use super::soon::{self, CHANGES};
 use super::strands::{self, Locked, Ordered, ROUNDS};
-use super::timeouts;
+use super::{idle, scopes, timeouts};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::settings::{Menu, Settings};

@@ -83,7 +83,9 @@ macro_rules! popper {
     };
 }
 
-pub(super) use {fifo, popper, pusher};
+pub(super) use fifo;
+pub(super) use popper;
+pub(super) use pusher;
 
 impl<T, P: Popper<T>> Popper<T> for &mut P {
     #[inline(always)]

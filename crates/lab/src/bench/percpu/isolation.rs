@@ -2,11 +2,10 @@
 //! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
 //! drains, and shows how much the host of a virtual machine disturbs the victim.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use afterwork::percpu::{Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
+use afterwork::rcu::srcu::Domain;
+use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];

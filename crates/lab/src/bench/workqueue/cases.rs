@@ -4,13 +4,12 @@ use clap::Args;
 use top::exit::Stop;
 use topology::AffinityScope;
 
-use super::claims;
 use super::completion::Waiting;
-use super::metrics;
 use super::ours::{Ours, Reusable, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
+use super::{claims, metrics};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};

@@ -1,9 +1,8 @@
 //! Producer threads that start together, and the measurement while they run.
 
 use std::ops::Range;
-use std::process;
 use std::sync::Barrier;
-use std::thread;
+use std::{process, thread};
 
 use sync::time::now_ns;
 use top::exit::Exit;

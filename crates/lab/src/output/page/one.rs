@@ -3,9 +3,8 @@
 use maud::{Markup, html};
 
 use super::bars::bars;
-use super::frame;
-use super::number;
 use super::standings::standings;
+use super::{frame, number};
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Head, MetricHead, Record, Why};

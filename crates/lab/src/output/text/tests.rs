@@ -1,5 +1,6 @@
 use super::*;
-use crate::harness::case::{Sample, Variant, tests::series as of_samples};
+use crate::harness::case::tests::series as of_samples;
+use crate::harness::case::{Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::metric::{higher, lower};

@@ -3,17 +3,13 @@
 
 use std::collections::VecDeque;
 
-use limit::internal::{
-    account::Account,
-    tree::{Paid, Tree},
-};
+use limit::internal::account::Account;
+use limit::internal::tree::{Paid, Tree};
 use sync::atomic::Ordering;
 
 use super::{Dispatch, Worker};
-use crate::pools::{
-    pwq::{PwqState, WaitsFor},
-    seats::GroupGate,
-};
+use crate::pools::pwq::{PwqState, WaitsFor};
+use crate::pools::seats::GroupGate;
 
 impl Dispatch {
     /// Returns `true` if pwqs are served in the order of the time that they and their groups have

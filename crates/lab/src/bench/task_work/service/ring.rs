@@ -4,10 +4,9 @@
 //! that, the buffer is leaked. Miri does not support io_uring, so the test below uses real sockets.
 #![allow(unsafe_code)]
 
-use std::fmt;
-use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::{fmt, io};
 
 use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};

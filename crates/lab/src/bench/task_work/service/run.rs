@@ -1,9 +1,8 @@
 //! One measurement of the service: set-up, warm-up, measurement, tear-down.
 
-use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use afterwork::mailbox::{Backlog, Mailbox};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
