@@ -24,6 +24,7 @@ const NR_LEAVES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// with more than 256 CPUs, several such groups share one.
 const CPUS_PER_LEAF: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
+/// Counts the holdouts of a grace period.
 pub struct Tree<const N: usize = NR_LEAVES> {
     /// A: the number of missing reports, and the bias.
     leaves: [CachePadded<AtomicU32>; N],
@@ -33,6 +34,7 @@ pub struct Tree<const N: usize = NR_LEAVES> {
 
 impl<const N: usize> Tree<N> {
     sync::const_unless_model! {
+        /// Creates a tree without holdouts.
         pub fn new() -> Self {
             Self {
                 leaves: sync::array_of![CachePadded::new(AtomicU32::new(0)); N],
@@ -85,6 +87,7 @@ impl<const N: usize> Tree<N> {
         ends(&self.leaves[leaf]) && ends(&self.root)
     }
 
+    /// Returns `true` if no report is missing.
     pub fn is_empty(&self) -> bool {
         // ORDER(report): the other end; see `report`.
         self.root.load(Ordering::Acquire) == 0

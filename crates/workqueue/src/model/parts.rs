@@ -5,17 +5,16 @@ use std::task::Context;
 
 use base::internal::admission::Ticket;
 use base::internal::wake::sleeper::on_turn_of_task;
+use item::internal::cleanups::{Cleanup, Left, Reapers};
+use item::internal::head::{Head, State, VTable};
+use item::internal::list::{Color, Injector};
+use item::internal::slab::{Slab, Taken, Wanted};
+use limit::internal::active::{Closed, Gate, Holds, Phase};
+use limit::internal::capacity::Capacity;
+use limit::internal::queue_core::QueueCore;
 use sync::atomic::Ordering;
 use sync::cell::UnsafeCell;
 use sync::unmodelled::Arc;
-
-use super::super::cleanups::{Cleanup, Left, Reapers};
-use super::super::item::head::{Head, State, VTable};
-use super::super::item::list::{Color, Injector};
-use super::super::item::slab::{Slab, Taken, Wanted};
-use super::super::limit::active::{Closed, Gate, Holds, Phase};
-use super::super::limit::capacity::Capacity;
-use super::super::limit::queue_core::QueueCore;
 
 /// Numbered items in an injector.
 pub struct Injected {
