@@ -7,7 +7,7 @@ use base::internal::admission::Ticket;
 use base::internal::wake::sleeper::on_turn_of_task;
 use item::internal::cleanups::{Cleanup, Left, Reapers};
 use item::internal::head::{Head, State, VTable};
-use item::internal::list::{Color, Injector};
+use item::internal::list::{Color, Injector, set_fresh_next};
 use item::internal::slab::{Slab, Taken, Wanted};
 use limit::internal::active::{Closed, Gate, Holds, Phase};
 use limit::internal::capacity::Capacity;
