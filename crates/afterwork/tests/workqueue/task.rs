@@ -113,7 +113,7 @@ fn an_item_of_an_owner_does_not_keep_it() {
     assert!(queue.enqueue(&work) && queue.enqueue_after(&delayed, Duration::ZERO));
     queue.flush().unwrap();
     assert_eq!((owner.get(), Arc::weak_count(&owner)), (2, 2));
-    let count = (*owner).clone();
+    let count = *owner;
     assert_eq!(Arc::strong_count(&owner), 1);
     drop(owner);
     assert!(queue.enqueue(&work));
