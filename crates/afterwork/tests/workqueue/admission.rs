@@ -11,13 +11,6 @@ fn leaked(capacity: usize) -> &'static Workqueue {
     Box::leak(Box::new(paused(capacity)))
 }
 
-fn poll<'a>(reserve: &mut Reserve<'a>, waker: &Waker) -> Option<TaskOptions<'a>> {
-    match poll_with(reserve, waker) {
-        Poll::Ready(permit) => Some(permit),
-        Poll::Pending => None,
-    }
-}
-
 #[test]
 fn a_capacity_is_checked_when_the_queue_is_built() {
     let registry = registry("2 core");

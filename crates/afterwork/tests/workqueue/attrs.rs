@@ -19,19 +19,15 @@ fn used_by(queue: &Workqueue, registry: &Registry) -> Vec<String> {
     used(registry)
 }
 
-fn nice_here() -> i32 {
-    rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap()
-}
-
 #[test]
 fn new_items_run_with_the_new_nice_value() {
     let queue = queue("nice").help(false).on(&registry("2 core"));
     let before = queue.spawn(nice_here).join().unwrap();
     queue.set_attrs(|attrs| attrs.nice = 7).unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 7);
-    queue.set_attrs(|attrs| attrs.nice = before as i8).unwrap();
+    queue.set_attrs(|attrs| attrs.nice = before).unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), before);
-    assert_eq!(i32::from(queue.report().attrs.nice), before);
+    assert_eq!(queue.report().attrs.nice, before);
 }
 
 #[test]

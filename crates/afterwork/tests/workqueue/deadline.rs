@@ -2,22 +2,13 @@
 
 use crate::support::*;
 
-const SOON: Duration = Duration::from_millis(2);
-
-fn poll<T>(handle: &mut JoinHandle<T>) -> Option<Result<T, JoinError>> {
-    match poll_with(handle, &waker(|| ())) {
-        Poll::Ready(outcome) => Some(outcome),
-        Poll::Pending => None,
-    }
-}
-
 fn in_an_hour() -> Instant {
     Instant::now() + HOUR
 }
 
 fn wait_for(deadline: Instant) {
     while Instant::now() < deadline {
-        thread::sleep(SOON);
+        thread::sleep(SHORT);
     }
 }
 
@@ -36,22 +27,22 @@ fn a_deadline_in_the_past_expires_at_once() {
 #[test]
 fn the_deadline_ends_a_join_without_a_worker() {
     let (queue, lives) = (queue("stuck").paused(), Census::default());
-    let handle = queue.task().deadline(Instant::now() + SOON).spawn(lives.closure());
+    let handle = queue.task().deadline(Instant::now() + SHORT).spawn(lives.closure());
     assert!(has_expired(handle.join()));
     lives.all_dropped(1);
-    let mut handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
+    let mut handle = queue.task().deadline(Instant::now() + SHORT).spawn(|| ());
     assert!(has_expired(handle.join_timeout(HOUR).unwrap()));
     let mut handle = queue.task().deadline(in_an_hour()).spawn(|| ());
-    assert!(handle.join_timeout(SOON).is_none());
+    assert!(handle.join_timeout(SHORT).is_none());
     assert!(!handle.is_finished(), "its deadline has not come");
     drop(handle);
     assert_eq!(queue.stats().expired, 2);
     // A poll after the deadline is ready.
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + SHORT;
     let mut handle = queue.task().deadline(deadline).spawn(|| ());
     let mut outcome = None;
     wait_until(|| {
-        outcome = poll(&mut handle);
+        outcome = poll(&mut handle, Waker::noop());
         outcome.is_some()
     });
     assert!(Instant::now() >= deadline);
@@ -62,7 +53,7 @@ fn the_deadline_ends_a_join_without_a_worker() {
 fn a_worker_skips_expired_items() {
     let queue = one_seat("behind").alone();
     let (plug, lives) = (plug_into(&queue), Census::default());
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + SHORT;
     let handles = [(); 10].map(|()| queue.task().deadline(deadline).spawn(lives.closure()));
     wait_for(deadline);
     let after = queue.spawn(|| ());
@@ -78,7 +69,7 @@ fn a_worker_skips_expired_items() {
 fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     let [idle, tasks] = ["awaited", "tasks"].map(|name| queue(name).alone());
     idle.pause();
-    let (lives, deadline) = (Census::default(), Instant::now() + SOON);
+    let (lives, deadline) = (Census::default(), Instant::now() + SHORT);
     let handle = idle.task().deadline(deadline).spawn(lives.closure());
     let outcome = tasks.spawn_async(async move {
         let outcome = handle.await;
@@ -88,12 +79,12 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     assert!(outcome.join().unwrap());
     lives.all_dropped(1);
     // The second poll registers a different waker.
-    let mut handle = idle.task().deadline(Instant::now() + SOON).spawn(|| ());
+    let mut handle = idle.task().deadline(Instant::now() + SHORT).spawn(|| ());
     // On a loaded machine the deadline may have passed.
-    assert!(has_expired(poll(&mut handle).unwrap_or_else(|| block_on(handle))));
+    assert!(has_expired(poll(&mut handle, Waker::noop()).unwrap_or_else(|| block_on(handle))));
     // An item that is cancelled before its deadline leaves no timer.
     let mut handle = idle.task().deadline(in_an_hour()).spawn(|| ());
-    assert!(poll(&mut handle).is_none());
+    assert!(poll(&mut handle, Waker::noop()).is_none());
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
     assert_eq!((waiting(&idle), idle.stats().expired), (0, 2));
@@ -102,7 +93,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     let queue = queue("started").help(false).alone();
     let (mut handle, plug) =
         stuck(|hole| queue.task().deadline(in_an_hour()).spawn(move || hole.sit()));
-    assert!(poll(&mut handle).is_none());
+    assert!(poll(&mut handle, Waker::noop()).is_none());
     plug.release();
     block_on(handle).unwrap();
 }
@@ -114,7 +105,7 @@ fn a_deadline_combines_with_permits_and_tries() {
     let handle = block_on(queue.task().reserve()).deadline(past).spawn(|| ());
     assert!(has_expired(handle.join()));
     assert_eq!(free(&queue), Some(1), "its permit is released");
-    let handle = block_on(queue.task().reserve()).deadline(Instant::now() + SOON).spawn(|| ());
+    let handle = block_on(queue.task().reserve()).deadline(Instant::now() + SHORT).spawn(|| ());
     assert!(is_full(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
     let expired = queue.task().deadline(past).try_spawn(|| ()).unwrap();
     assert!(has_expired(expired.join()));
@@ -155,12 +146,12 @@ fn started_item_may_run_past_its_deadline() {
 #[test]
 fn an_expired_item_releases_its_permit() {
     let queue = queue("bounded").capacity(1).paused();
-    let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
+    let handle = queue.task().deadline(Instant::now() + SHORT).spawn(|| ());
     assert!(is_refused(queue.task().deadline(in_an_hour()).spawn(|| ()).join()));
     assert!(has_expired(handle.join()));
     assert_eq!(free(&queue), Some(1));
     // A detached item releases its permit when a worker reaches it.
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + SHORT;
     drop(queue.task().deadline(deadline).spawn(|| unreachable!("it has expired")));
     wait_for(deadline);
     queue.resume();
@@ -176,8 +167,8 @@ fn the_panic_of_an_expired_closures_drop_is_lost() {
     };
     assert!(has_expired(spawn(Instant::now()).join()));
     queue.pause();
-    assert!(has_expired(spawn(Instant::now() + SOON).join()));
-    let deadline = Instant::now() + SOON;
+    assert!(has_expired(spawn(Instant::now() + SHORT).join()));
+    let deadline = Instant::now() + SHORT;
     let found = spawn(deadline);
     wait_for(deadline);
     queue.resume();

@@ -2,8 +2,6 @@
 
 use crate::support::*;
 
-const SHORT: Duration = Duration::from_millis(2);
-
 fn counting(count: Count) -> DelayedWork {
     DelayedWork::new(count.adder())
 }

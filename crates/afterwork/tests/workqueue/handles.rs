@@ -50,7 +50,9 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     }
 }
 
-fn joins_itself(spawn: fn(&Workqueue, Box<dyn FnOnce() + Send>) -> JoinHandle<()>) {
+type Func = Box<dyn FnOnce() + Send>;
+
+fn joins_itself(spawn: fn(&Workqueue, Func) -> JoinHandle<()>) {
     type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
     let joins: [Join; 2] = [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
     for join in joins {

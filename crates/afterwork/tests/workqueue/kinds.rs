@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, setrlimit};
 
-use crate::support::*;
+use crate::{rcu_work::Section, support::*};
 
 #[test]
 fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
@@ -104,16 +104,10 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let bh = self::queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
-        let (reader, plug) = stuck(|hole| {
-            thread::spawn(move || {
-                let _guard = rcu::read();
-                hole.sit();
-            })
-        });
+        let section = Section::open();
         rcu::call(|| ());
         assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-        drop(plug);
-        reader.join().unwrap();
+        section.close();
         rcu::synchronize();
         rcu::barrier();
     }
@@ -159,16 +153,13 @@ fn a_rescuer_runs_items_when_no_worker_can_start() {
 
 #[test]
 fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
-    let machine = Topology::detect().unwrap();
-    let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+    let registry = detected();
     registry.refuse_threads(true);
     let plain = queue("plain").per_cpu().on(&registry);
     let reclaim = queue("reclaim").per_cpu().with_rescuer().on(&registry);
-    // SAFETY: the call has no preconditions.
-    let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
-    for cpu in machine.allowed().iter() {
-        assert_eq!(plain.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
-        assert_eq!(reclaim.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);
+    for cpu in registry.topology().allowed().iter() {
+        assert_eq!(plain.task().on_cpu(cpu).spawn(cpu_here).join().unwrap(), cpu);
+        assert_eq!(reclaim.task().on_cpu(cpu).spawn(cpu_here).join().unwrap(), cpu);
     }
 }
 
@@ -222,8 +213,7 @@ fn an_item_that_waits_without_threads_spares_the_manager() {
 
 #[test]
 fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
-    let (registry, lives) = (registry("1 core"), Census::default());
-    registry.refuse_threads(true);
+    let (registry, lives) = (threadless("1 core"), Census::default());
     let queue = queue("reclaim").with_rescuer().on(&registry);
     let owned = (queue.clone(), lives.life());
     queue.detach(move || drop(owned));
@@ -235,30 +225,10 @@ fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
 #[test]
 fn rescuer_works_when_thread_creation_fails() {
     in_own_process(|| {
-        let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
+        let registry = detected();
         let queue = queue("reclaim").with_rescuer().help(false).affinity(System).on(&registry);
-        others_sleep();
-        let before = leave_bytes(4 << 20);
-        // Uses up the stacks of exited threads that the C library has cached.
-        let (stop, stopped) = mpsc::channel::<()>();
-        let stopped = Arc::new(Mutex::new(stopped));
-        let (up, started) = mpsc::channel();
-        let mut held = Vec::new();
-        while let Ok(thread) = sync::thread::spawn("held", {
-            let (up, stopped) = (up.clone(), stopped.clone());
-            move || {
-                up.send(()).unwrap();
-                assert!(stopped.lock().unwrap().recv().is_err());
-            }
-        }) {
-            started.recv().unwrap();
-            held.push(thread);
-            assert!(held.len() < 64, "threads can be created without limit");
-        }
-        // Leaves some memory for the heap, and too little for another stack.
-        leave_bytes(1 << 20);
+        let before = fail_further_threads();
         let sum: u32 = (0..10).map(|i| queue.spawn(move || i).join().unwrap()).sum();
-        drop(stop);
         setrlimit(Resource::As, before).unwrap();
         assert_eq!(sum, 45);
         let stats = &registry.pool_stats()[0];

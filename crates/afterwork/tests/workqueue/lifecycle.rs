@@ -270,15 +270,6 @@ fn queues_are_built_or_rejected_without_threads() {
     });
 }
 
-/// Makes the creation of further threads fail, because a stack would exceed the address-space
-/// limit. The sleeping threads use up the stacks that the C library has cached.
-fn fail_further_threads() {
-    others_sleep();
-    leave_bytes(1 << 20);
-    let sleeper = || thread::Builder::new().spawn(|| thread::sleep(HOUR));
-    assert!((0..64).any(|_| sleeper().is_err()), "threads can still be created");
-}
-
 /// Runs a test in its own process, unless a sanitizer has mapped too much memory for a limit.
 fn in_limited_memory(test: impl FnOnce()) {
     in_own_process(|| match mapped_bytes() > 1 << 40 {

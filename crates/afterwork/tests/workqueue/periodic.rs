@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-const PERIOD: Duration = Duration::from_millis(2);
+const PERIOD: Duration = SHORT;
 
 #[test]
 fn zero_period_is_rejected_and_a_long_one_does_not_overflow() {

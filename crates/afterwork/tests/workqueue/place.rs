@@ -2,10 +2,6 @@
 
 use crate::support::*;
 
-fn thread_name() -> String {
-    thread::current().name().unwrap_or_default().to_owned()
-}
-
 /// Returns the name of the worker that runs the item, which names its pool.
 fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
     let (send, receive) = mpsc::channel();
@@ -65,13 +61,11 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
 #[test]
 fn work_on_cpu_runs_on_that_cpu_or_reports_an_error() {
     let topology = Topology::detect().unwrap();
-    // SAFETY: the call has no preconditions.
-    let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
     for cpu in topology.allowed().iter() {
-        assert_eq!(work_on_cpu(cpu, here).unwrap(), cpu);
+        assert_eq!(work_on_cpu(cpu, cpu_here).unwrap(), cpu);
     }
     let log = Log::default();
-    schedule_on_each_cpu(move |cpu| log.push((cpu, here()))).unwrap();
+    schedule_on_each_cpu(move |cpu| log.push((cpu, cpu_here()))).unwrap();
     let mut log = log.take();
     log.sort();
     assert!(log.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));

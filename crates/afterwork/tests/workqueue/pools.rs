@@ -2,10 +2,6 @@
 
 use crate::support::*;
 
-fn here(params: Params) -> Registry {
-    Registry::new(Topology::detect().unwrap(), params).unwrap()
-}
-
 fn only_pool(registry: &Registry) -> PoolStats {
     let mut pools = registry.pool_stats();
     assert_eq!(pools.len(), 1);
@@ -19,7 +15,7 @@ fn affinity() -> CpuSet {
 #[test]
 fn workers_run_on_the_cpus_of_their_pod() {
     for strict in [false, true] {
-        let registry = here(Params::default());
+        let registry = detected();
         let queue = queue("pods").affinity(Cpu).strict(strict).on(&registry);
         let allowed = affinity();
         threads(allowed.len(), |i| {
@@ -36,7 +32,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
 
 #[test]
 fn strict_worker_never_leaves_its_pod() {
-    let registry = here(Params::default());
+    let registry = detected();
     let queue = queue("strict").affinity(Cpu).strict(true).on(&registry);
     pin(0);
     let mine = affinity();
@@ -56,7 +52,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     if affinity().len() < 2 {
         return;
     }
-    let registry = here(Params::default());
+    let registry = detected();
     // With this nice value, the worker rarely gets its CPU, which other threads keep busy.
     let queue = queue("loose").affinity(Cpu).nice(19).on(&registry);
     let allowed = affinity();
@@ -75,27 +71,20 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     assert!(registry.pool_stats().iter().any(|pool| pool.repatriated > 0));
 }
 
-/// Returns the nice value of this thread, the 19th field of its stat line.
-fn nice() -> i8 {
-    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let after_name = stat.rsplit_once(") ").unwrap().1;
-    after_name.split(' ').nth(16).unwrap().parse().unwrap()
-}
-
 #[test]
 fn workers_have_the_nice_value_of_their_queue() {
     let registry = registry("2 core");
-    let before = nice();
+    let before = nice_here();
     for wanted in [(before + 1).min(19), 15, 19] {
         let queue = queue("nice").nice(wanted).on(&registry);
         for _ in 0..3 {
-            assert_eq!(queue.in_worker(|_| nice()), wanted);
+            assert_eq!(queue.in_worker(|_| nice_here()), wanted);
         }
         assert_eq!(only_pool(&registry).nice, wanted);
     }
-    assert_eq!(nice(), before);
+    assert_eq!(nice_here(), before);
     if sync::thread::may_set_nice(-5).is_ok() {
-        assert_eq!(queue("nice").nice(-5).on(&registry).in_worker(|_| nice()), -5);
+        assert_eq!(queue("nice").nice(-5).on(&registry).in_worker(|_| nice_here()), -5);
     }
 }
 

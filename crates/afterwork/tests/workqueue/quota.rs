@@ -29,15 +29,7 @@ fn most_at_once(queue: &Workqueue) -> usize {
 
 /// Runs `count` items that wait for each other without reporting it.
 fn meet(queue: &Workqueue, count: usize) {
-    let nr_there = Count::default();
-    for _ in 0..count {
-        queue.detach(move || {
-            nr_there.add();
-            while nr_there.get() < count {
-                thread::yield_now();
-            }
-        });
-    }
+    meet_in(queue, count);
     queue.drain().unwrap();
 }
 

@@ -13,10 +13,10 @@ fn counted() -> (RcuWork, Count) {
 
 /// A read-side critical section on its own thread. Grace periods that begin while it is open wait
 /// for it.
-struct Section(thread::JoinHandle<()>, Plug);
+pub struct Section(thread::JoinHandle<()>, Plug);
 
 impl Section {
-    fn open() -> Self {
+    pub fn open() -> Self {
         let (thread, plug) = stuck(|hole| {
             thread::spawn(move || {
                 let _guard = rcu::read();
@@ -26,7 +26,7 @@ impl Section {
         Self(thread, plug)
     }
 
-    fn close(self) {
+    pub fn close(self) {
         self.1.release();
         self.0.join().unwrap();
     }

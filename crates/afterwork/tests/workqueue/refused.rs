@@ -93,7 +93,7 @@ fn queues_of_every_kind_work_without_further_threads() {
             // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
-        let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
+        let registry = detected();
         let mut kinds = kinds();
         kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
         let rescued = queue("rescued").with_rescuer().on(&registry);

@@ -28,8 +28,7 @@ fn flood(queue: &Workqueue) -> Count {
 fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -> (usize, Count) {
     let plug = plug_into(plugged);
     let nr_started = flood(flooded);
-    let counted = nr_started.clone();
-    let answer = other.spawn(move || counted.get());
+    let answer = other.spawn(move || nr_started.get());
     plug.release();
     let before = answer.join().unwrap();
     // By the end of the drain the worker has recorded the CPU time of its items.
@@ -90,7 +89,7 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
                 nr_old.add();
             });
         }
-        chain_queues(registry, nr_items.clone(), nr_old);
+        chain_queues(registry, nr_items, nr_old);
         plug.release_and_drain(&old);
         // About one link for each item of the old queue is expected. A preemption adds a few
         // hundred.
@@ -103,10 +102,8 @@ fn shares_hold_for_items_that_wait_already() {
     let registry = unwatched("1 core");
     let wide = queue("wide").help(false).on(&registry);
     let requests = one_seat("requests").on(&registry);
-    let plug = plug_into(&wide);
-    let nr_started = flood(&wide);
-    let counted = nr_started.clone();
-    let answer = requests.spawn(move || counted.get());
+    let (plug, nr_started) = (plug_into(&wide), flood(&wide));
+    let answer = requests.spawn(move || nr_started.get());
     assert_eq!((requests.report().shares, wide.report().shares), (None, None));
     requests.set_shares(500).unwrap();
     assert_eq!((requests.report().shares, wide.report().shares), (Some(500), None));
@@ -126,8 +123,7 @@ fn cpu_time_is_divided_by_shares() {
     let plugged = one_seat("plug").on(&registry);
     let plug = plug_into(&plugged);
     let (first, second) = (flood(&many), flood(&few));
-    let counted = second.clone();
-    let at_end = many.spawn(move || counted.get());
+    let at_end = many.spawn(move || second.get());
     plug.release();
     many.drain().unwrap();
     few.drain().unwrap();
@@ -150,8 +146,7 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     let plug = plug_into(&plugged);
     let floods = of_wide.each_ref().map(flood);
     let of_flood = flood(&of_narrow);
-    let counted = floods.clone();
-    let at_end = of_narrow.spawn(move || counted.map(|it| it.get()));
+    let at_end = of_narrow.spawn(move || floods.map(|it| it.get()));
     plug.release();
     wide.drain_timeout(PATIENCE).unwrap();
     narrow.drain_timeout(PATIENCE).unwrap();

@@ -300,16 +300,9 @@ fn cancel_all_walks_the_list_once() {
     }
 }
 
-fn still_busy(queue: &Workqueue, timeout: Duration) -> Option<StillBusy> {
-    match queue.drain_timeout(timeout) {
-        Ok(()) => None,
-        Err(DrainError::StillBusy(busy)) => Some(busy),
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
-    let left = still_busy(queue, Duration::ZERO).map_or_else(Vec::new, |it| it.left);
+    let busy = still_busy(queue.drain_timeout(Duration::ZERO));
+    let left = busy.map_or_else(Vec::new, |it| it.left);
     left.iter().filter(|it| it.doing == doing).map(|it| it.count).sum()
 }
 
@@ -320,14 +313,14 @@ fn a_drain_that_takes_too_long_names_the_items_left() {
     (0..3).for_each(|_| queue.detach(|| ()));
     let mut waits = queue.spawn_async(pending::<()>());
     let names = |busy: &StillBusy, func| busy.left[0].func.unwrap().contains(func);
-    let busy = still_busy(&queue, MS).unwrap();
+    let busy = still_busy(queue.drain_timeout(MS)).unwrap();
     assert_eq!((busy.queue.as_str(), busy.nr_left), ("slow", 5), "{busy}");
     assert_eq!(busy.left[0].doing, Doing::Runs);
     assert!(names(&busy, "plug_into"), "{busy}");
     assert!(queue.try_spawn(|| ()).is_ok(), "it takes items again");
     plug.release();
     wait_until(|| nr_left(&queue, Doing::IsQueued) == 0);
-    let busy = still_busy(&queue, MS).unwrap();
+    let busy = still_busy(queue.drain_timeout(MS)).unwrap();
     assert_eq!((busy.nr_left, busy.left.len()), (1, 1));
     assert_eq!(busy.left[0].doing, Doing::Waits, "{busy}");
     assert!(names(&busy, "Pending<()>"), "{busy}");

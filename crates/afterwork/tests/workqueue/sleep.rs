@@ -4,8 +4,6 @@ use std::task::{RawWaker, RawWakerVTable};
 
 use crate::support::*;
 
-const SHORT: Duration = Duration::from_millis(2);
-
 fn sender_waker(send: &Sender<&'static str>, name: &'static str) -> Waker {
     let send = send.clone();
     waker(move || send.send(name).unwrap())

@@ -32,6 +32,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A delay that no test waits for.
 pub const HOUR: Duration = Duration::from_secs(3600);
 pub const MS: Duration = Duration::from_millis(1);
+/// A delay that tests wait for.
+pub const SHORT: Duration = Duration::from_millis(2);
 
 /// Set in processes that [`in_own_process`] starts, which it ends if they hang.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
@@ -50,6 +52,12 @@ pub fn tuned(machine: &str, change: impl FnOnce(&mut Params)) -> Registry {
 pub fn registry_with(machine: &str, params: Params) -> Registry {
     must_end();
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
+}
+
+/// Creates a registry on this machine.
+pub fn detected() -> Registry {
+    must_end();
+    Registry::new(Topology::detect().unwrap(), Params::default()).unwrap()
 }
 
 /// Shuts down a registry whose queues may still be in the process of being destroyed.
@@ -457,8 +465,24 @@ pub fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Calls(wake)))
 }
 
+pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
+    match poll_with(future, waker) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
 pub fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// Returns the report of a drain or shutdown that took too long.
+pub fn still_busy(outcome: Result<(), DrainError>) -> Option<StillBusy> {
+    match outcome {
+        Ok(()) => None,
+        Err(DrainError::StillBusy(busy)) => Some(busy),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 pub fn is_cancelled<T>(outcome: Result<T, JoinError>) -> bool {
@@ -679,6 +703,21 @@ pub fn pin(i: usize) {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
+/// Returns the CPU of this thread, as the kernel reports it.
+pub fn cpu_here() -> CpuId {
+    // SAFETY: the call has no preconditions.
+    CpuId::new(unsafe { libc::sched_getcpu() } as u32)
+}
+
+/// Returns the nice value of this thread.
+pub fn nice_here() -> i8 {
+    rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap() as i8
+}
+
+pub fn thread_name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
+}
+
 /// Runs `body(i)` on `count` threads, and joins them.
 pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
@@ -691,7 +730,7 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
 
 /// Waits until all other threads sleep. A thread that starts needs memory, and without it the
 /// standard library aborts the process.
-pub fn others_sleep() {
+fn others_sleep() {
     let is_awake = |task: &fs::DirEntry| {
         let stat = fs::read_to_string(task.path().join("stat"));
         // The state follows the name. A thread whose file cannot be read has exited.
@@ -712,7 +751,7 @@ pub fn mapped_bytes() -> u64 {
 }
 
 /// Limits the address space to its current size plus `spare` bytes. Returns the former limit.
-pub fn leave_bytes(spare: u64) -> Rlimit {
+fn leave_bytes(spare: u64) -> Rlimit {
     let before = getrlimit(Resource::As);
     let current = Some(mapped_bytes() + spare);
     setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
@@ -721,6 +760,17 @@ pub fn leave_bytes(spare: u64) -> Rlimit {
 
 pub fn resident_kib() -> usize {
     status("VmRSS:")
+}
+
+/// Makes the creation of further threads fail, because a stack would exceed the address-space
+/// limit. The sleeping threads use up the stacks that the C library has cached. Returns the former
+/// limit.
+pub fn fail_further_threads() -> Rlimit {
+    others_sleep();
+    let before = leave_bytes(1 << 20);
+    let sleeper = || thread::Builder::new().spawn(|| thread::sleep(HOUR));
+    assert!((0..64).any(|_| sleeper().is_err()), "threads can still be created");
+    before
 }
 
 /// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is

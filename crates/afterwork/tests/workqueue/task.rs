@@ -2,13 +2,11 @@
 
 use crate::support::*;
 
-const SOON: Duration = Duration::from_millis(2);
-
 #[test]
 fn a_cancellable_closure_and_a_future_expire_too() {
     let queue = queue("late").max_active(1).alone();
     let (plug, lives) = (plug_into(&queue), Census::default());
-    let (deadline, mut cancel) = (Instant::now() + SOON, CancelHandle::default());
+    let (deadline, mut cancel) = (Instant::now() + SHORT, CancelHandle::default());
     let options = queue.task().deadline(deadline).cancel_handle(&mut cancel);
     let closure = options.spawn(lives.closure());
     let future = queue.task().deadline(deadline).spawn_async(lives.future());
@@ -19,8 +17,8 @@ fn a_cancellable_closure_and_a_future_expire_too() {
     lives.all_dropped(2);
     // This item has no joiner, so a worker finds it.
     let past = Instant::now();
-    drop(queue.task().deadline(past + SOON).spawn_async(lives.future()));
-    wait_until(|| past.elapsed() > SOON);
+    drop(queue.task().deadline(past + SHORT).spawn_async(lives.future()));
+    wait_until(|| past.elapsed() > SHORT);
     plug.release_and_drain(&queue);
     lives.all_dropped(3);
     assert_eq!(queue.stats().expired, 3);
@@ -33,7 +31,7 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
     let deadline = Instant::now() + 50 * MS;
     let future = queue.task().deadline(deadline).spawn_async(async move {
         polled.send(()).unwrap();
-        sleep_until(deadline + SOON).await;
+        sleep_until(deadline + SHORT).await;
         7
     });
     // If the machine is loaded, the future may expire before it was polled.
@@ -63,8 +61,7 @@ fn a_full_queue_returns_each_kind_of_work() {
 #[test]
 fn options_choose_pool_and_lane() {
     let queue = queue("place").affinity(Cpu).help(false).strict(true).alone();
-    let name = || thread::current().name().unwrap().to_owned();
-    let at = |task: TaskOptions<'_>| task.spawn(name).join().unwrap();
+    let at = |task: TaskOptions<'_>| task.spawn(thread_name).join().unwrap();
     let (first, last) = (CpuId::new(0), CpuId::new(1));
     assert_ne!(at(queue.task().on_cpu(first)), at(queue.task().on_cpu(last)));
     assert_eq!(at(queue.task().on_cpu(last).urgent()), at(queue.task().on_cpu(last)));
@@ -113,7 +110,7 @@ fn an_item_of_an_owner_does_not_keep_it() {
     assert!(queue.enqueue(&work) && queue.enqueue_after(&delayed, Duration::ZERO));
     queue.flush().unwrap();
     assert_eq!((owner.get(), Arc::weak_count(&owner)), (2, 2));
-    let count = (*owner).clone();
+    let count = *owner;
     assert_eq!(Arc::strong_count(&owner), 1);
     drop(owner);
     assert!(queue.enqueue(&work));

@@ -2,8 +2,6 @@
 
 use crate::support::*;
 
-const SHORT: Duration = Duration::from_millis(2);
-
 #[test]
 fn results_arrive_in_the_order_of_the_ends() {
     let queue = queue("set").alone();

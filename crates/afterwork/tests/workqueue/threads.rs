@@ -3,12 +3,8 @@
 use crate::nested::descend;
 use crate::support::*;
 
-fn name() -> String {
-    thread::current().name().unwrap_or_default().to_owned()
-}
-
 fn noting(threads: Log<String>) -> Option<ThreadHook> {
-    Some(ThreadHook::new(move || threads.push(name())))
+    Some(ThreadHook::new(move || threads.push(thread_name())))
 }
 
 #[test]
@@ -22,9 +18,9 @@ fn threads_call_their_hooks_around_all_their_items() {
     let queue = queue("hooks").help(false).with_rescuer().on(&registry);
     let worker = queue.spawn(move || {
         let threads = started.take();
-        assert!(threads.contains(&name()));
+        assert!(threads.contains(&thread_name()));
         threads.into_iter().for_each(|it| started.push(it));
-        name()
+        thread_name()
     });
     assert_eq!(worker.join().unwrap(), "db/u0");
     assert_eq!(stopped.take(), Vec::<String>::new());
@@ -117,7 +113,7 @@ fn a_hook_may_drop_the_last_handle_of_a_waiting_queue() {
     let given = Mutex::new(given);
     let hook = ThreadHook::new(move || {
         // Only workers drop a handle.
-        if name().starts_with("aw/u") {
+        if thread_name().starts_with("aw/u") {
             thread::sleep(20 * MS);
             drop(given.lock().unwrap().try_recv());
         }
