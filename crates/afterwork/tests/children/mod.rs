@@ -9,7 +9,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     process::{Command, ExitStatus},
     sync::{Mutex, MutexGuard},
-    thread,
 };
 
 /// Time limit in seconds after which a hanging child is killed, long enough for a busy machine.
@@ -121,7 +120,7 @@ pub fn set_thread_limit(limit: Option<libc::rlim_t>) -> libc::rlim_t {
 
 pub fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
-        thread::yield_now();
+        std::thread::yield_now();
     }
 }
 
