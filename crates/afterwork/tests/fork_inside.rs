@@ -1,7 +1,7 @@
 //! User code forks inside a call from the library, and the child returns from it.
 //!
-//! The child does none of its parent's work. If the fork was on a thread of the library or in an
-//! item, the child exits with a message and a special status. Otherwise it continues.
+//! If the fork was on a thread of the library or in an item, the child exits with a message and a
+//! special status. Otherwise it continues, without its parent's work.
 
 #![cfg(not(any(loom, shuttle)))]
 

@@ -35,7 +35,7 @@ enum Over {
 
 use Over::{Constant, Held, HeldFirst, PerProcess, Reset, Settled, Tests, Thread, Word};
 
-/// Files, and variables in them that a fork treats alike. A `HANDLER` needs no row: it never changes.
+/// Files, with variables that a fork treats alike. A `HANDLER` needs no row: it never changes.
 const LIST: &[(&str, &str, Over)] = &[
     // If a process is registered, its own handler registers the child.
     ("sync/asym.rs", "EXPEDITED", Word),

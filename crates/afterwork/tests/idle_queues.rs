@@ -47,8 +47,7 @@ fn in_use() -> [isize; 2] {
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }
 
-/// Creates objects of at most `limit` bytes. Returns them, so that others do not reuse their
-/// memory.
+/// Creates objects of at most `limit` bytes. Returns them, so that no other reuses their memory.
 fn weigh<T: 'static>(
     name: &str,
     limit: isize,

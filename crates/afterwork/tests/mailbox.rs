@@ -1,5 +1,4 @@
-//! Tests of a mailbox's properties as a channel. `crates/mailbox/src/tests.rs` tests its other
-//! properties.
+//! Tests of a mailbox's properties as a channel. `crates/mailbox/src/tests.rs` tests the others.
 
 #![cfg(not(any(loom, shuttle)))]
 

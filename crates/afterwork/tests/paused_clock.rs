@@ -8,12 +8,18 @@ use std::time::Duration;
 
 use afterwork::workqueue::{
     Backoff, CancellationToken, DelayedWork, Elapsed, JoinError, MissedTickBehavior, RateLimit,
-    Registry, Workqueue, is_cancelled, shutdown_in_order_async,
+    Registry, TestRegistry, Workqueue, is_cancelled, shutdown_in_order_async,
 };
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+fn registry_and_queue() -> (TestRegistry, Workqueue) {
+    let registry = Registry::for_tests().unwrap();
+    let queue = Workqueue::builder("tested").build_in(&registry).unwrap();
+    (registry, queue)
+}
 
 /// Saves a document a minute after its last change.
 struct SaveSoon {
@@ -61,8 +67,7 @@ struct Log(Arc<Mutex<Vec<(u128, &'static str)>>>);
 
 #[test]
 fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
-    let mut registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("timers").build_in(&registry).unwrap();
+    let (mut registry, queue) = registry_and_queue();
     let log = Log::default();
     let start = registry.now();
     let noted = |what| {
@@ -106,8 +111,7 @@ fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
 
 #[test]
 fn a_timeout_ends_a_future_at_its_time_and_not_before() {
-    let mut registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("timeout").build_in(&registry).unwrap();
+    let (mut registry, queue) = registry_and_queue();
     let task = queue.spawn_async(registry.timeout(YEAR, pending::<()>()));
     registry.advance(YEAR - Duration::from_nanos(1));
     assert!(!task.is_finished());
@@ -150,8 +154,7 @@ fn a_rate_limit_of_centuries_is_still_a_limit() {
 
 #[test]
 fn an_item_that_has_not_started_by_its_deadline_expires() {
-    let mut registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("deadline").build_in(&registry).unwrap();
+    let (mut registry, queue) = registry_and_queue();
     let deadline = registry.now() + SECOND;
     let in_time = queue.task().deadline(deadline).spawn(|| 7);
     assert_eq!(in_time.join().unwrap(), 7);
@@ -250,8 +253,7 @@ fn a_retry_stops_at_a_permanent_error_without_a_pause() {
 
 #[test]
 fn a_retry_pauses_longer_each_time_and_gives_up() {
-    let mut registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
+    let (mut registry, queue) = registry_and_queue();
     let (log, start, clock) = (Log::default(), registry.now(), registry.clone());
     let noted = log.clone();
     let policy = Backoff::new(4, SECOND).longest(3 * SECOND);
@@ -272,8 +274,7 @@ fn a_retry_pauses_longer_each_time_and_gives_up() {
 
 #[test]
 fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
-    let mut registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("rate").build_in(&registry).unwrap();
+    let (mut registry, queue) = registry_and_queue();
     let limit = Arc::new(registry.rate_limit(SECOND, 3));
     let nr_passed = Arc::new(AtomicU32::new(0));
     for _ in 0..10 {

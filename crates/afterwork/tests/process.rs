@@ -17,7 +17,7 @@ use afterwork::rcu::srcu::Domain;
 use afterwork::rcu::{self};
 use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use children::{
-    LIMIT_S, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
+    LIMIT_S, NoThreads, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
 };
 use sync::thread::ThreadId;
 use topology::CpuSet;
@@ -404,23 +404,12 @@ fn work_resumes_after_the_process_was_stopped() {
 fn publish_reports_a_failed_thread_creation() {
     let _alone = alone();
     succeeds_in_child(|| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the arguments are numbers, and a structure that outlives the calls. The limit
-        // does not apply to root, so root changes its user first.
-        unsafe {
-            if libc::geteuid() == 0 {
-                assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);
-            }
-            assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
-            let none = libc::rlimit { rlim_cur: 0, ..limit };
-            assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &none), 0);
-        }
+        let no_threads = NoThreads::begin();
         for _ in 0..2 {
             let refused = observe::publish().expect_err("it has a thread");
             assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         }
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
+        drop(no_threads);
         let path = observe::publish().unwrap();
         assert!(path.exists() && observe::unpublish() && !path.exists());
     });

@@ -1,5 +1,4 @@
-//! Raw items, timers, callbacks and short joins allocate no memory when they are queued or waited
-//! for.
+//! Raw items, timers, callbacks and short joins allocate no memory when queued or waited for.
 
 #![cfg(not(any(loom, shuttle)))]
 

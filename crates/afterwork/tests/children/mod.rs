@@ -82,6 +82,41 @@ pub fn succeeds_in_child(body: impl FnOnce()) -> String {
     output
 }
 
+/// Prevents the process from creating threads until it is dropped.
+pub struct NoThreads(libc::rlim_t);
+
+impl NoThreads {
+    pub fn begin() -> Self {
+        // SAFETY: the call takes no arguments.
+        if unsafe { libc::geteuid() } == 0 {
+            // The limit does not apply to root.
+            // SAFETY: the call takes numbers. It changes the user of all threads.
+            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        }
+        let before = set_thread_limit(Some(0));
+        let refused = sync::thread::spawn("test", || ());
+        assert!(refused.is_err(), "threads are to be had all the same");
+        Self(before)
+    }
+}
+
+sync::on_drop!(NoThreads, this => {
+    set_thread_limit(Some(this.0));
+    spawn(|| ()).join().unwrap();
+});
+
+/// Limits the number of threads to `limit`, or to the highest value. Returns the limit before.
+pub fn set_thread_limit(limit: Option<libc::rlim_t>) -> libc::rlim_t {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both structures outlive the calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut before), 0);
+        let now = libc::rlimit { rlim_cur: limit.unwrap_or(before.rlim_max), ..before };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &now), 0);
+    }
+    before.rlim_cur
+}
+
 pub fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         std::thread::yield_now();

@@ -1,10 +1,8 @@
 //! Keeps the stacks of loom's threads from one run of a model to the next.
 //!
-//! Loom maps a stack for each thread of each run, and unmaps it at the end of the run. These system
-//! calls and the page faults on new stacks take longer than a short run itself. This program
-//! therefore defines `mmap` and `munmap`, which take precedence over those of the C library: a
-//! stack that is unmapped is kept, with its guard page, and the next thread gets it. All other
-//! calls go to the kernel.
+//! Loom maps a stack for each thread of each run, and unmaps it at the end, which takes longer than
+//! a short run. This program therefore defines `mmap` and `munmap`, which take precedence over
+//! those of the C library: a stack that is unmapped is kept, and the next thread gets it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;

@@ -1,7 +1,6 @@
 //! Posting to an owner: the wait protocol, and the end of either side.
 //!
-//! The posts are lazy and eager, and there are three posters where the model can afford them. A
-//! model here finds every bug that the protocol's documentation names.
+//! A model here finds every bug that the protocol's documentation names.
 
 use crate::support::*;
 
@@ -64,8 +63,7 @@ pub fn receive_all(mailbox: &mut Mailbox<usize>, mut left: usize, count: usize) 
     }
 }
 
-/// The owner arms as a task that never runs, then sleeps twice as a thread. A claim of the second
-/// arming must wake it.
+/// A claim of the second arming wakes an owner that armed first as a task that never runs.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Eager]);

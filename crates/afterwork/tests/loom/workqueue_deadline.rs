@@ -13,8 +13,7 @@ fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }
 
-/// The deadline expires while a worker reaches the item and its owner waits or cancels. With a
-/// handle, another thread cancels.
+/// The deadline expires while a worker reaches the item and its owner, or a handle, cancels.
 fn due_at(cancels: bool, has_handle: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();

@@ -50,8 +50,7 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
     })
 }
 
-/// A worker pops an item while its joiner runs it, during a flush. The run itself acts as the
-/// worker.
+/// A worker, as which the run itself acts, pops an item while its joiner runs it, in a flush.
 fn worker_races_with_a_helped_item() {
     let (machine, queue) = held(true);
     let done = Arc::new(AtomicBool::new(false));

@@ -81,8 +81,7 @@ fn barred() -> (impl FnOnce() + Send + 'static, [Arc<Barred>; 2]) {
     (item, gates)
 }
 
-/// Returns once an item of `queue` runs, unexplored. The item ends once the returned gate is
-/// opened.
+/// Returns the gate that ends an item of `queue`, which runs unexplored.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (item, [started, may_end]) = barred();

@@ -110,8 +110,7 @@ fn disable_races_with_enqueue() {
     assert_eq!(count.get(), 0);
 }
 
-/// A run queues its own item and cancels it again, during a flush that it has started. This thread
-/// is the worker.
+/// A run on this thread queues its own item and cancels it, in a flush that it has started.
 fn flush_races_with_a_cancel() {
     let (machine, queue) = held(false);
     let flusher = Arc::new(Mutex::new(None));

@@ -1,5 +1,4 @@
-//! Items in user memory: they are queued, freed by their own runs, and freed after cancels and
-//! flushes.
+//! Items in user memory: queued, freed by their own runs, and freed after cancels and flushes.
 
 use crate::support::*;
 

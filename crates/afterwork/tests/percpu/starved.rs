@@ -1,5 +1,4 @@
-//! Remote callers of a slot whose owner operates without a pause, and owners of slots that are
-//! called without a pause.
+//! Remote callers of a slot whose owner never pauses, and owners of slots that are always called.
 
 use crate::support::*;
 
@@ -78,8 +77,7 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     }
 }
 
-/// The callers' limit of calls. About 10 run per operation if an owner that has waited for a
-/// millisecond announces itself; otherwise thousands.
+/// The callers' limit of calls. About 10 run per operation if a waiting owner announces itself.
 const MOST_CALLS: usize = 5_000;
 
 /// Lets `nr_callers` threads call back to back until the owner has called `operate` often enough.

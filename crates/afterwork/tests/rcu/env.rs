@@ -13,12 +13,8 @@ pub fn alone(inside: &str, text: &str) -> Option<Output> {
     if env::var(ALONE).as_deref() == Ok(test) {
         return None;
     }
-    let output = Command::new(env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(ALONE, test)
-        .env("AFTERWORK", text)
-        .output()
-        .unwrap();
+    let mut command = children::this_test(test);
+    let output = command.env(ALONE, test).env("AFTERWORK", text).output().unwrap();
     assert!(output.status.success(), "{test} alone: {output:?}");
     Some(output)
 }

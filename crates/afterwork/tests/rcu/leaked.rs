@@ -13,8 +13,7 @@ struct Version(Sender<Event>);
 
 sync::on_drop!(Version, this => this.0.send(Event::Dropped).ok());
 
-/// Replaces the version that a callback saw in a section, which `leave_open` leaves open. No later
-/// grace period can end in this process.
+/// Replaces a version that a callback sees in a section left open. No grace period ends later.
 fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();

@@ -17,6 +17,9 @@ macro_rules! run_alone {
     };
 }
 
+#[path = "../children/mod.rs"]
+mod children;
+
 mod callbacks;
 mod ends;
 mod env;

@@ -1,38 +1,7 @@
 //! Callbacks while the system cannot create the thread that runs them.
 
+use crate::children::{NoThreads, exit, set_thread_limit, wait_for};
 use crate::*;
-
-/// Prevents the process from creating threads until it is dropped.
-struct NoThreads(libc::rlimit);
-
-impl NoThreads {
-    fn begin() -> Self {
-        // SAFETY: the call takes no arguments.
-        if unsafe { libc::geteuid() } == 0 {
-            // The limit does not apply to root.
-            // SAFETY: the call takes numbers. It changes the user of all threads.
-            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
-        }
-        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `before` outlives the call.
-        let known = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut before) };
-        assert_eq!(known, 0);
-        set(libc::rlimit { rlim_cur: 0, ..before });
-        let refused = thread::Builder::new().spawn(|| ());
-        assert!(refused.is_err(), "threads are to be had all the same");
-        Self(before)
-    }
-}
-
-sync::on_drop!(NoThreads, this => {
-    set(this.0);
-    thread::spawn(|| ()).join().unwrap();
-});
-
-fn set(limit: libc::rlimit) {
-    // SAFETY: `limit` outlives the call.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
-}
 
 #[test]
 fn failed_thread_start_is_retried_by_a_later_call() {
@@ -132,14 +101,10 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
         let pid = child.load(Ordering::Relaxed) as libc::pid_t;
         if pid == 0 {
             let is_right = run.nr() == 0 && waited.is_err() == domain.is_some();
-            // SAFETY: the call ends the process at once.
-            unsafe { libc::_exit(i32::from(!is_right)) };
+            exit(i32::from(!is_right));
         }
         assert!(waited.is_ok() && run.nr() == 100);
-        let mut status = 0;
-        // SAFETY: `status` outlives the call.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-        assert_eq!(status, 0, "the child ran callbacks of its parent's");
+        assert!(wait_for(pid).success(), "the child ran callbacks of its parent's");
     }
     drop(no_threads);
 }
@@ -150,13 +115,10 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
 ///
 /// 1. The same as for `libc::fork`.
 unsafe fn fork() -> libc::pid_t {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` outlives the call.
-    unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) };
-    set(libc::rlimit { rlim_cur: limit.rlim_max, ..limit });
+    let before = set_thread_limit(None);
     // SAFETY: (1).
     let pid = unsafe { libc::fork() };
-    set(limit);
+    set_thread_limit(Some(before));
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     pid
 }

@@ -53,8 +53,7 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     assert!(sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)), "{sum}, {before}");
 }
 
-/// A drain announced to the busy owner of CPU 1 gets the slot of CPU 0, where its call waits for
-/// that owner.
+/// A drain announced to the busy owner of CPU 1 gets the slot of CPU 0, which waits for it.
 fn drain_that_waits_for_an_owner() {
     let machine = Topology::synthetic("2 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(Qpw::EveryOp);
@@ -80,9 +79,7 @@ fn drain_that_waits_for_an_owner() {
                 }
             });
         });
-        while !slots.has_announced_caller(CpuId::new(1)) {
-            thread::yield_now();
-        }
+        until(|| slots.has_announced_caller(CpuId::new(1)));
         drainer
     });
     is_announced.store(true, Ordering::Relaxed);
@@ -93,8 +90,7 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers sleep until the owner ends an operation or runs their calls. No sleep times out
-/// here.
+/// Two callers sleep, without a time limit, until the owner leaves or runs their calls.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);
@@ -107,9 +103,7 @@ fn callers_asleep_next_to_an_owner(qpw: Qpw) {
             thread::spawn(move || slots.run_on(cpu, |data| *data += 1))
         };
         let callers = [0, 1].map(call);
-        while qpw != Qpw::Queue && !slots.has_announced_caller(cpu) {
-            thread::yield_now();
-        }
+        until(|| qpw == Qpw::Queue || slots.has_announced_caller(cpu));
         callers
     });
     for _ in 0..2 {
@@ -122,9 +116,7 @@ fn callers_asleep_next_to_an_owner(qpw: Qpw) {
 }
 
 fn wait_for(condition: &AtomicBool) {
-    while !condition.load(Ordering::Relaxed) {
-        thread::yield_now();
-    }
+    until(|| condition.load(Ordering::Relaxed));
 }
 
 models! {

@@ -9,22 +9,12 @@ const NR_READERS: usize = 3;
 const NR_UPDATERS: usize = 3;
 /// Number of updates per updater.
 const NR_UPDATES: usize = 2;
-const NR_VERSIONS: usize = 1 + NR_UPDATERS * NR_UPDATES;
-
-/// A value whose versions are each freed once no reader can see them.
-#[derive(Default)]
-struct Versions {
-    current: AtomicUsize,
-    next: AtomicUsize,
-    is_freed: [AtomicBool; NR_VERSIONS],
-}
 
 impl Versions {
     /// Reads twice in one section or in a nested one, and sometimes yields in between.
     fn read(&self) {
         let outer = rcu::read();
-        let version = self.current.load(Ordering::Relaxed);
-        self.check(version);
+        let version = self.look();
         if thread_rng().gen_bool(0.5) {
             drop(rcu::read());
         } else {
@@ -34,20 +24,9 @@ impl Versions {
         drop(outer);
     }
 
-    fn check(&self, version: usize) {
-        let is_freed = self.is_freed[version].load(Ordering::Relaxed);
-        assert!(!is_freed, "version {version} was freed under a reader");
-    }
-
-    fn free(&self, version: usize) {
-        let was_freed = self.is_freed[version].swap(true, Ordering::Relaxed);
-        assert!(!was_freed, "version {version} was freed twice");
-    }
-
     /// Replaces the version. The old one is freed after a grace period, in a random way.
     fn update(self: &Arc<Self>) {
-        let new = 1 + self.next.fetch_add(1, Ordering::Relaxed);
-        let old = self.current.swap(new, Ordering::AcqRel);
+        let old = self.replace();
         match thread_rng().gen_range(0..4) {
             0 => {
                 rcu::synchronize();
@@ -92,9 +71,7 @@ fn versions() {
     join_all(spawn_each(NR_UPDATERS, move |_| (0..NR_UPDATES).for_each(|_| updated.update())));
     join_all(readers);
     rcu::barrier();
-    let freed = versions.is_freed.iter();
-    let nr_freed = freed.filter(|freed| freed.load(Ordering::Relaxed)).count();
-    assert_eq!(nr_freed, NR_VERSIONS - 1, "an old version is left");
+    versions.assert_freed(NR_UPDATERS * NR_UPDATES);
     is_over.store(true, Ordering::Relaxed);
     // Wakes the sweeper.
     let _ = rcu::start_poll();

@@ -3,44 +3,30 @@
 use crate::workqueue::explore;
 use crate::*;
 
-const NR_VERSIONS: usize = 6;
-
-/// A value whose versions are each freed once no reader can see them.
-struct Versions {
+#[derive(Default)]
+struct Scene {
     domain: Domain,
-    current: AtomicUsize,
-    is_freed: [AtomicBool; NR_VERSIONS],
+    versions: Versions,
     /// Guards that another thread will drop, with the version that each protects.
     travelling: Mutex<Vec<(OwnedGuard, usize)>>,
 }
 
-impl Versions {
-    fn look(&self) -> usize {
-        let version = self.current.load(Ordering::Relaxed);
-        self.check(version);
-        version
-    }
-
-    fn check(&self, version: usize) {
-        let is_freed = self.is_freed[version].load(Ordering::Relaxed);
-        assert!(!is_freed, "version {version} was freed under a reader");
-    }
-
+impl Scene {
     fn read(&self) {
         if thread_rng().gen_bool(0.5) {
             let guard = self.domain.read();
-            let version = self.look();
+            let version = self.versions.look();
             thread::yield_now();
-            self.check(version);
+            self.versions.check(version);
             drop(guard);
         } else {
             let guard = self.domain.read_owned();
-            let version = self.look();
+            let version = self.versions.look();
             self.travelling.lock().push((guard, version));
         }
         let arrived = self.travelling.lock().pop();
         if let Some((guard, version)) = arrived {
-            self.check(version);
+            self.versions.check(version);
             drop(guard);
         }
     }
@@ -48,41 +34,29 @@ impl Versions {
 
 /// Three readers, two of which also update by callback, and an updater that waits.
 fn versions() {
-    let versions = Arc::new(Versions {
-        domain: Domain::new(),
-        current: AtomicUsize::new(0),
-        is_freed: Default::default(),
-        travelling: Mutex::new(Vec::new()),
-    });
-    let next = Arc::new(AtomicUsize::new(1));
-    let (shared, numbers) = (versions.clone(), next.clone());
+    let scene = Arc::<Scene>::default();
+    let shared = scene.clone();
     let readers = spawn_each(3, move |number| {
         shared.read();
         shared.read();
         if number > 0 {
-            let new = numbers.fetch_add(1, Ordering::Relaxed);
-            let old = shared.current.swap(new, Ordering::AcqRel);
-            let theirs = shared.clone();
-            shared.domain.call(move || theirs.is_freed[old].store(true, Ordering::Relaxed));
+            let (theirs, old) = (shared.clone(), shared.versions.replace());
+            shared.domain.call(move || theirs.versions.free(old));
         }
     });
     for _ in 0..2 {
-        let new = next.fetch_add(1, Ordering::Relaxed);
-        let old = versions.current.swap(new, Ordering::AcqRel);
-        versions.domain.synchronize();
-        versions.is_freed[old].store(true, Ordering::Relaxed);
+        let old = scene.versions.replace();
+        scene.domain.synchronize();
+        scene.versions.free(old);
     }
     join_all(readers);
     // A guard that no thread dropped would block the barrier.
-    versions.travelling.lock().clear();
-    versions.domain.barrier();
-    let nr_freed = versions.is_freed.iter();
-    let nr_freed = nr_freed.filter(|freed| freed.load(Ordering::Relaxed)).count();
-    assert_eq!(nr_freed, 4, "an old version is left");
+    scene.travelling.lock().clear();
+    scene.domain.barrier();
+    scene.versions.assert_freed(4);
 }
 
-/// The runner suspends a grace period, and runs a callback that blocks until a waiter's grace
-/// period ends.
+/// The runner runs a callback that blocks until a waiter's grace period ends.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

@@ -127,9 +127,7 @@ fn mix() {
                 8 => drop(queue.spawn(move || number)),
                 9 => {
                     nr_spawned += 1;
-                    let runs = runs.clone();
-                    let item = move || _ = runs.fetch_add(1, Ordering::Relaxed);
-                    queue.spawn_detached(item).unwrap();
+                    queue.spawn_detached(adder(&runs)).unwrap();
                 }
                 10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
                 11 => {
@@ -276,10 +274,7 @@ fn ordinary_among_urgent() {
     let nr_started = Arc::new(AtomicU32::new(0));
     let (lane, starts) = (queue.urgent().unwrap(), nr_started.clone());
     let urgent = thread::spawn(move || {
-        for _ in 0..NR_URGENT {
-            let starts = starts.clone();
-            lane.spawn_detached(move || _ = starts.fetch_add(1, Ordering::Relaxed)).unwrap();
-        }
+        (0..NR_URGENT).for_each(|_| lane.spawn_detached(adder(&starts)).unwrap());
     });
     let at_start = Arc::new(AtomicU32::new(0));
     let (counts, noted) = (nr_started.clone(), at_start.clone());
@@ -318,60 +313,15 @@ fn occupy(queue: &Workqueue) -> shuttle::sync::mpsc::Sender<()> {
     release
 }
 
-/// Two queues with shares alternate, although one of them was busy alone before.
-fn busy_next_to_idle() {
-    const NR_ITEMS: usize = 5;
-    let params = Params { max_batch: 1, ..Params::default() };
-    let (managed, queues) = Managed::with(params, &[1, 256, 256], 1);
-    let [plugged, busy, idle] = &queues[..] else { unreachable!() };
-    busy.set_shares(100).unwrap();
-    for _ in 0..NR_ITEMS {
-        busy.spawn_detached(|| ()).unwrap();
-    }
-    busy.drain().unwrap();
+/// Queues `nr_items` on each queue after the first, and returns the numbers of the queues in the
+/// order in which the items run. None runs before all are queued. The first was busy alone before.
+fn order_of(managed: Managed, queues: Vec<Workqueue>, nr_items: &[usize]) -> Vec<usize> {
+    let [plugged, members @ ..] = &queues[..] else { unreachable!() };
+    (0..nr_items[0]).for_each(|_| members[0].spawn_detached(|| ()).unwrap());
+    members[0].drain().unwrap();
     let release = occupy(plugged);
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
-    let producers = [busy, idle].map(|queue| {
-        let (queue, seen) = (queue.clone(), seen.clone());
-        thread::spawn(move || {
-            for _ in 0..NR_ITEMS {
-                let (seen, of_busy) = (seen.clone(), queue.report().shares.is_some());
-                queue.spawn_detached(move || seen.lock().unwrap().push(of_busy)).unwrap();
-            }
-        })
-    });
-    join_all(producers.into());
-    // No item of either queue has run yet: the only worker is in the blocker item.
-    release.send(()).unwrap();
-    managed.end(queues);
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 2 * NR_ITEMS);
-    let mut ahead = 0_i32;
-    for &of_busy in seen.iter() {
-        ahead += if of_busy { 1 } else { -1 };
-        assert!(ahead.abs() <= 2, "not in turns: {seen:?}");
-    }
-}
-
-/// The same for a queue and a group of two queues, which alternate as well.
-fn busy_next_to_an_idle_group() {
-    const NR_ITEMS: usize = 4;
-    let params = Params { max_batch: 1, ..Params::default() };
-    let (managed, mut queues) = Managed::with(params, &[1, 256], 1);
-    let group = Group::builder("group").shares(100).build_in(&managed.registry).unwrap();
-    for _ in 0..2 {
-        let builder = Workqueue::builder("model").affinity(AffinityScope::System).help(false);
-        queues.push(builder.group(&group).build_in(&managed.registry).unwrap());
-    }
-    let [plugged, busy, first, second] = &queues[..] else { unreachable!() };
-    for _ in 0..NR_ITEMS {
-        busy.spawn_detached(|| ()).unwrap();
-    }
-    busy.drain().unwrap();
-    let release = occupy(plugged);
-    let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
-    let members = [(busy, 0, NR_ITEMS), (first, 1, NR_ITEMS / 2), (second, 2, NR_ITEMS / 2)];
-    let producers = members.map(|(queue, member, nr_items)| {
+    let producers = members.iter().zip(nr_items).enumerate().map(|(member, (queue, &nr_items))| {
         let (queue, seen) = (queue.clone(), seen.clone());
         thread::spawn(move || {
             for _ in 0..nr_items {
@@ -380,13 +330,39 @@ fn busy_next_to_an_idle_group() {
             }
         })
     });
-    join_all(producers.into());
+    join_all(producers.collect());
     release.send(()).unwrap();
     managed.end(queues);
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 2 * NR_ITEMS);
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(seen.len(), nr_items.iter().sum());
+    seen
+}
+
+/// Two queues with shares alternate, although one of them was busy alone before.
+fn busy_next_to_idle() {
+    let params = Params { max_batch: 1, ..Params::default() };
+    let (managed, queues) = Managed::with(params, &[1, 256, 256], 1);
+    queues[1].set_shares(100).unwrap();
+    let seen = order_of(managed, queues, &[5, 5]);
+    let mut ahead = 0_i32;
+    for &member in &seen {
+        ahead += if member == 0 { 1 } else { -1 };
+        assert!(ahead.abs() <= 2, "not in turns: {seen:?}");
+    }
+}
+
+/// The same for a queue and a group of two queues, which alternate as well.
+fn busy_next_to_an_idle_group() {
+    let params = Params { max_batch: 1, ..Params::default() };
+    let (managed, mut queues) = Managed::with(params, &[1, 256], 1);
+    let group = Group::builder("group").shares(100).build_in(&managed.registry).unwrap();
+    for _ in 0..2 {
+        let builder = Workqueue::builder("model").affinity(AffinityScope::System).help(false);
+        queues.push(builder.group(&group).build_in(&managed.registry).unwrap());
+    }
+    let seen = order_of(managed, queues, &[4, 2, 2]);
     let (mut of_group, mut of_first) = (0_i32, 0_i32);
-    for &member in seen.iter() {
+    for &member in &seen {
         let amount = |more| if more { 1 } else { -1 };
         of_group += amount(member > 0);
         of_first += if member > 0 { amount(member == 1) } else { 0 };
@@ -395,8 +371,7 @@ fn busy_next_to_an_idle_group() {
     assert_eq!(group.stats().nr_active, 0);
 }
 
-/// A queue is served before the end of a chain of items on other queues, each of which queues the
-/// next.
+/// A queue is served before the end of a chain of items that queue the next on another queue.
 fn old_next_to_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
@@ -414,18 +389,15 @@ fn old_next_to_new() {
         queue.set_shares(100).unwrap();
     }
     let release = occupy(plugged);
-    let nr_left = Arc::new(AtomicU32::new(NR_OLD));
-    for _ in 0..NR_OLD {
-        let nr_left = nr_left.clone();
-        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed)).unwrap();
-    }
+    let nr_old = Arc::new(AtomicU32::new(0));
+    (0..NR_OLD).for_each(|_| old.spawn_detached(adder(&nr_old)).unwrap());
     let (ended, has_ended) = shuttle::sync::mpsc::channel();
     chain(new.to_vec(), ended);
     release.send(()).unwrap();
     has_ended.recv().unwrap();
-    let nr_left = nr_left.load(Ordering::Relaxed);
+    let nr_old = nr_old.load(Ordering::Relaxed);
     managed.end(queues);
-    assert_eq!(nr_left, 0, "all new queues go first");
+    assert_eq!(nr_old, NR_OLD, "all new queues go first");
 }
 
 /// A queue that owes thousands of turns holds its seat for one more item. Items of a queue with
@@ -438,10 +410,7 @@ fn emptied_among_shares() {
     many.set_shares(MAX_SHARES).unwrap();
     let release = occupy(plugged);
     let nr_of_few = Arc::new(AtomicU32::new(0));
-    for _ in 0..2 {
-        let nr_of_few = nr_of_few.clone();
-        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed)).unwrap();
-    }
+    (0..2).for_each(|_| few.spawn_detached(adder(&nr_of_few)).unwrap());
     let nr_cancelled = Arc::new(AtomicU32::new(0));
     let (few, many, cancelled) = (few.clone(), many.clone(), nr_cancelled.clone());
     let producer = thread::spawn(move || {

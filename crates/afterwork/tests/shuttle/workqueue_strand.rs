@@ -18,8 +18,7 @@ struct Seen {
     nr_bulk_cancels: AtomicU32,
 }
 
-/// Spawns closures, cancels or joins some, and flushes. Returns the number that must have run,
-/// unless all were cancelled.
+/// Spawns, cancels, joins and flushes. Returns how many must have run if nothing cancels all.
 fn spawn_some(me: usize, strand: &Strand<Last>, queue: &Workqueue, seen: &Arc<Seen>) -> u32 {
     let alive = Arc::new(());
     let mut nr_cancelled = 0;

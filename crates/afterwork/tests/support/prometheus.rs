@@ -1,5 +1,4 @@
-//! Parses Prometheus text as specified on the Prometheus pages "Exposition formats" and "Metric and
-//! label naming".
+//! Parses Prometheus text by its pages "Exposition formats" and "Metric and label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! Groups under torture: queues join them, and they are changed, paused, drained and cancelled
-//! while their items wait for each other and panic.
+//! Groups under torture: joined, changed, paused, drained and cancelled while their items wait.
 
 use std::cell::Cell;
 use std::sync::RwLock;
@@ -39,8 +38,7 @@ thread_local! {
 struct Run;
 
 impl Run {
-    /// Also returns `true` for an outermost item. An inner item uses the seat of the outer one, even
-    /// if the group is full.
+    /// Also returns `true` for an outermost item. An inner one uses the seat of the outer one.
     fn begin() -> (Self, bool) {
         (Self, DEPTH_HERE.replace(DEPTH_HERE.get() + 1) == 0)
     }

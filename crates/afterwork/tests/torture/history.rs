@@ -1,14 +1,10 @@
 //! The history of one item: each operation, its time and its result, checked against a slow model.
 //!
-//! The model records whether an item is pending, whether it runs, and how often it is disabled.
 //! Every *act* is a user's call or a run of the item. It takes one or more *steps* in the model,
 //! each at some time during the act. A history is good if the model can take all steps in some
-//! order, with the recorded results, and the item is idle at the end. A flush is checked against
-//! the items that were queued and running when it began.
-//!
-//! The check processes the beginnings and ends of acts in order, and keeps all possible states of
-//! the model. At the end of an act, only states in which that act is done remain. If no state
-//! remains, the history is a fault.
+//! order, with the recorded results, and the item is idle at the end. The check processes the
+//! beginnings and ends of acts in order, and keeps all possible states. At the end of an act, only
+//! states in which that act is done remain. If none does, the history is a fault.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,16 +25,14 @@ pub enum Act {
     Enqueue(bool),
     /// `true` if the item was cancelled, `false` if it was not pending.
     Cancel(bool),
-    /// The item was disabled and maybe cancelled. If `sync`, it was then idle. If `enables`, it was
-    /// enabled again.
+    /// The item was disabled, maybe cancelled, idle if `sync`, and enabled again if `enables`.
     Disable {
         cancelled: bool,
         sync: bool,
         enables: bool,
     },
     Enable,
-    /// The result of `reschedule`, which is `None` if the item was rejected, and whether the queue
-    /// may have rejected it.
+    /// The result of `reschedule`, if accepted, and whether the queue may have rejected it.
     Modify {
         was_pending: Option<bool>,
         refused: bool,

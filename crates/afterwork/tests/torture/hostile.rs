@@ -1,16 +1,12 @@
 //! Random hostile user code, which `--hostile` enables.
 //!
-//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, even
-//! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
-//! handle to other threads' objects, and fork. In addition, system calls fail at random
-//! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
+//! Closures, destructors, wakers and handlers do anything that safe code may do, and system calls
+//! fail at random (`sync::fault`). Each of these is an *act* with a name, which `--without`
+//! disables. An act that cannot be undone, such as a leaked guard, runs in a forked child.
 //!
-//! Handles move between threads through the [`loot`](hide): a thread hides its last handle there,
-//! and any other thread drops it. Dropping a *queue* waits for its items, so it happens only where
-//! waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops do not
-//! wait.
-//!
-//! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
+//! A thread hides its last handle to an object in the [loot](hide), and any other thread drops it.
+//! Dropping a *queue* waits for its items, so it happens only where waiting is allowed. Items of
+//! such a queue neither wait nor drop a queue. All other drops do not wait.
 
 use afterwork::observe;
 
@@ -30,8 +26,7 @@ macro_rules! acts {
     };
 }
 
-// An act that is named for user code makes that code misbehave. One that is named for a call of the
-// system makes the call fail.
+// An act named for user code makes it misbehave. One named for a system call makes it fail.
 acts! {
     Panic = "panic",
     /// Destructors panic, including those of panic payloads.
@@ -65,8 +60,7 @@ acts! {
 
 /// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// Naps after which a child counts as hung: five minutes, for a busy machine. See `NAP` in
-/// support.rs.
+/// Naps after which a child counts as hung: five minutes, for a busy machine.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
@@ -385,8 +379,7 @@ pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::Joi
     }
 }
 
-/// Forks. The child calls `body` and exits without destructors. A fault in the child is a fault
-/// here.
+/// Forks. The child calls `body` and exits without destructors. Its faults are faults here.
 pub fn in_child(what: &str, body: impl FnOnce()) {
     // SAFETY: this library and the C library's allocator support a fork.
     let pid = unsafe { libc::fork() };

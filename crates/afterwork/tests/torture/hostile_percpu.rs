@@ -1,7 +1,6 @@
-//! Hostile users of per-CPU data, next to the ordinary torture and with separate slots.
+//! Hostile users of per-CPU data. Values in slots, queued calls and panic handlers misbehave.
 //!
-//! The values in the slots, the queued calls and the panic handlers misbehave. No queued call may
-//! be lost. A leaked owner holds its slot forever, so the slots are leaked with it.
+//! No queued call may be lost. A leaked owner holds its slot forever, so the slots are leaked too.
 
 use afterwork::percpu::{self, PerCpu};
 

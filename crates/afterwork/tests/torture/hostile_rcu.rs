@@ -1,9 +1,8 @@
 //! Hostile users of the grace periods of the process and of a domain, next to the ordinary torture.
 //!
 //! They publish [grenades](Grenade). A version freed under a reader has a changed mark, and
-//! AddressSanitizer detects the read. Owned guards of the domain are left for other threads to
-//! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
-//! child.
+//! AddressSanitizer detects the read. A leaked guard of the process blocks all later grace periods,
+//! so it is leaked in a forked child.
 
 use afterwork::rcu::srcu::Domain;
 use afterwork::rcu::{self, Flavor, Guard, Rcu};

@@ -1,7 +1,6 @@
-//! Hostile users of mailboxes, next to the ordinary torture and with separate mailboxes.
+//! Hostile users of mailboxes, next to the ordinary torture. Wakers and dropped items misbehave.
 //!
-//! Wakers misbehave, and so do items when they are dropped, even if they are dropped with their
-//! owner. An accepted item is received in order or dropped, and never twice.
+//! An accepted item is received in order or dropped, and never twice.
 
 use afterwork::mailbox::{Mailbox, Poster, ReplyTo};
 use afterwork::rcu::qsbr::Reader;

@@ -1,9 +1,8 @@
 //! Hostile users of workqueues, next to the ordinary torture and with a separate registry.
 //!
-//! Most acts involve *victims*: queues that contain items when their last handle is dropped. The
-//! handle is dropped in a bottom-half item, or with the values that a timer captured, while other
-//! threads flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No
-//! item is lost.
+//! Most acts involve *victims*: queues that contain items when their last handle is dropped, while
+//! other threads flush a timer of the queue. Where waiting is allowed, the drop waits for all
+//! items.
 
 use afterwork::params::Params;
 use afterwork::rcu;

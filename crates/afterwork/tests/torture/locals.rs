@@ -1,8 +1,7 @@
 //! Local futures and dedicated workers under torture: remote wakers, cancels, and early ends.
 //!
-//! A future stores wakers that other threads fire, wakes itself, and spawns other futures. It is
-//! polled and dropped on one thread. No future may be lost while its owner runs, and every value
-//! must be dropped at the end.
+//! A future is polled and dropped on one thread. None may be lost while its owner runs, and every
+//! value must be dropped at the end.
 
 use afterwork::mailbox::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
 
@@ -137,8 +136,7 @@ fn judge(outcome: Result<(), JoinError>) {
     }
 }
 
-/// Runs a mailbox whose owner polls a set of local futures. Other threads fire wakers, cancel and
-/// post.
+/// Runs a mailbox whose owner polls local futures. Other threads fire wakers, cancel and post.
 fn own(place: &Place, dice: &mut Dice) {
     let mut builder = Mailbox::builder();
     if dice.below(3) == 0 {

@@ -1,17 +1,14 @@
 //! Random torture of per-CPU data, with owners that attach, park and leave, and callers of all
 //! kinds.
 //!
-//! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is two seconds.
+//! `cargo xtask torture percpu --minutes 5 --seed 7`
 //!
 //! Every operation adds to a slot, and its thread counts the additions. At the end the sum is
-//! exact, including the values saved from CPUs that went offline. Threads change their CPU all the
-//! time, and online CPUs are reported as offline. Panics happen inside sections. A lost queued call
-//! shows as a sum that is too low, and a lost slot as a round that does not end.
+//! exact, including the values saved from CPUs that went offline. A lost queued call shows as a sum
+//! that is too low, and a lost slot as a round that does not end.
 //!
-//! With `--hostile`, users of other slots do anything that safe code can do (`hostile_percpu.rs`).
-//!
-//! It finds these bugs, injected with `--twin`: `percpu: yields without marking it`, `percpu:
-//! runs a call that was taken back`.
+//! It finds these bugs, injected with `--twin`: `percpu: yields without marking it`, `percpu: runs
+//! a call that was taken back`.
 #![cfg(not(any(loom, shuttle)))]
 
 mod hostile_percpu;

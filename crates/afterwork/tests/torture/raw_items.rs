@@ -1,5 +1,4 @@
-//! Items in user memory under torture. Some are used by one thread, which frees them as soon as it
-//! can. Some free themselves, and all threads share a few.
+//! Items in user memory under torture: shared, freed by their thread, or freed by themselves.
 
 use afterwork::workqueue::{CpuId, Workqueue};
 use raw::{Modified, RawDelayed, RawWork};

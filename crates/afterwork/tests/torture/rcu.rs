@@ -1,8 +1,6 @@
 //! Torture of grace periods: versions are replaced, and no reader may see a freed one.
 //!
-//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`. The default is two seconds.
-//!
-//! With `--hostile`, additional users do anything that safe code can do; see `hostile_rcu.rs`.
+//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`
 //!
 //! `--twin BUG` injects a bug, which must cause a fault. The bugs are those of [`TWINS`]. With
 //! `--hostile --asan`, in any configuration, they also include `rcu: a sweep overlooks its own

@@ -1,8 +1,7 @@
-//! The versions that readers read while the torture replaces them.
+//! The versions that readers read while the torture replaces them, in static memory.
 //!
-//! Versions are in static memory and never really freed. Each has a *generation*, which is odd
-//! while the version may be seen, and becomes even when it is freed. A reader reads the generation
-//! at the beginning and end of its section. An even or changed one is a fault.
+//! Each has a *generation*, which is odd while the version may be seen, and becomes even when it is
+//! freed. If a reader finds an even or changed one at the end of its section, that is a fault.
 
 use std::sync::Mutex;
 use std::sync::atomic::*;

@@ -1,5 +1,4 @@
-//! Shutdown under torture: queues whose items are cancelled in bulk while other threads use them,
-//! and that are drained or released without waiting.
+//! Shutdown under torture: bulk cancels while other threads use the queue, then a random end.
 
 use afterwork::workqueue::{
     DelayedWork, DrainError, JoinError, JoinHandle, RcuWork, Registry, Work, Workqueue,

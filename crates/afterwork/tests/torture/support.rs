@@ -34,8 +34,7 @@ use topology::{CpuId, Topology};
 
 /// Default duration of a program.
 const DEFAULT: Duration = Duration::from_secs(2);
-/// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
-/// milliseconds.
+/// Number of [`NAP`]s without progress after which a step, which takes milliseconds, has hung.
 const PATIENCE: u32 = 120;
 /// Number of naps after which a step counts as hung even if it makes progress.
 const PATIENCE_WITH_BUSY: u32 = 1800;

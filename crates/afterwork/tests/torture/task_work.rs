@@ -1,15 +1,10 @@
 //! Random torture of mailboxes, with posters, owners and ends of every kind.
 //!
-//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is two seconds.
-//!
-//! With `--hostile`, users of other mailboxes do anything that safe code can do:
-//! `hostile_task_work.rs`.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`
 //!
 //! Items are numbered by their poster. No item may be lost while the owner receives. None may be
-//! duplicated, out of its poster's order, or alive at the end. Panics end posters, and owners are
-//! dropped early. Posters wait for capacity as threads and as tasks, cancel the wait, and call.
-//! Every call gets its own answer or is lost. A lost wake-up shows as a round that does not end.
-//! Local futures and dedicated workers run at the same time: `locals.rs`.
+//! duplicated, out of its poster's order, or alive at the end. Every call gets its own answer or is
+//! lost. A lost wake-up shows as a round that does not end.
 
 mod hostile_task_work;
 mod locals;

@@ -1,12 +1,9 @@
 //! Torture of the workqueue: many threads perform random operations of all kinds on a few queues.
 //!
-//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is two seconds.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`
 //!
 //! The acts on reusable and delayed items, and the times of their runs, are recorded and checked
-//! against a model after the round (`history.rs`). All other checks run during the round.
-//!
-//! With `--hostile`, the items of all queues misbehave (`hostile.rs`), and users of other queues do
-//! anything that safe code can do (`hostile_workqueue.rs`).
+//! against a model after the round (`history.rs`).
 //!
 //! The program fails with each of these twins (`--twin`):
 //!
