@@ -21,15 +21,13 @@
 //! ```
 //!
 //! A thread that takes capacity therefore reads the other word only once per `capacity` entries,
-//! unless the capacity stays exhausted. A thread that releases capacity does not write to that
-//! word.
+//! unless the capacity stays exhausted.
 //!
 //! # Properties, and their proofs
 //!
-//! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes. A
-//! thread that releases capacity after `AWAITED` was set there admits waiters (twin `capacity: a
-//! release overlooks the waiters`). A waiter that sets the bit after a release admits waiters
-//! itself (twin `capacity: no check after joining`).
+//! **No entry waits while there is capacity.** A thread that releases capacity after `AWAITED` was
+//! set there admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets
+//! the bit after a release admits waiters itself (twin `capacity: no check after joining`).
 //!
 //! **No capacity is lost or counted twice.** A recount and the acquisition that needs it are one
 //! transition of `state`. The value that a taker reads from `left` is never older than the value in
@@ -79,8 +77,7 @@ impl State {
         (self.0 / Self::ONE_INSIDE) as usize
     }
 
-    /// Subtracts the entries that have left since the last recount. If they are more than were
-    /// inside, `state` has changed.
+    /// Subtracts the entries that have left since the last recount.
     fn recounted(self, left: u32) -> Self {
         let low = self.0 as u32;
         let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
@@ -159,9 +156,8 @@ impl<W> Admission<W> {
     #[inline]
     fn look(&self) -> State {
         // ORDER(recount): the acquire end; see `take`. If the update of `take` comes first, a later
-        // load of `left` is not older than the value that the update contains. If our load comes
-        // first, it finds an older value of `left` in `state`, and our own update fails if `state`
-        // has changed.
+        // load of `left` is not older than the value in the update. If our load comes first, our
+        // own update fails if `state` has changed.
         let order = twin::order("capacity: a recount reads an old count", Ordering::Acquire);
         State(self.state.load(order))
     }

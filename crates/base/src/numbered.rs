@@ -1,6 +1,5 @@
 //! Values in insertion order, which can be found and removed by number. The code is small, for rare
-//! operations, whereas a tree of the standard library compiles to as much code as a subsystem. A
-//! removed value leaves a hole. When more than half of the slots are holes, all holes are removed.
+//! operations. When more than half of the slots are holes, all holes are removed.
 
 use std::mem;
 

@@ -3,8 +3,7 @@
 //!
 //! User code may panic, sleep, call back into the library, or drop the last handle to anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
-//! change. FOREIGN.md has a table of all call sites. Code that must not panic, because a protocol
-//! is incomplete, is called through [`or_abort`].
+//! change (FOREIGN.md). Code that must not panic is called through [`or_abort`].
 
 use std::any::Any;
 use std::fmt;
@@ -32,8 +31,7 @@ pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
 }
 
 /// Calls `body`, which is the code of an item, as [`guarded`] does. If a child of `fork` returns
-/// from `body`, it exits on any thread, because it would complete the item in a queue whose locks
-/// may be held forever.
+/// from `body`, it exits on any thread, because it would complete the item in a queue.
 #[inline]
 pub fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, || fork::end_child())
@@ -55,8 +53,7 @@ pub fn contain(body: impl FnOnce()) -> bool {
     guarded(body).map_err(discard).is_err()
 }
 
-/// The number of payload drops that are attempted. Each may panic with another such payload. This
-/// value is a guess: even one is rare.
+/// The number of payload drops that are attempted. Each may panic with another payload. A guess.
 const NR_DROPS: u32 = 16;
 
 /// Drops the payload of a panic, and those of panics in these drops. After `NR_DROPS`, leaks one.
@@ -125,10 +122,9 @@ pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
-/// process is aborted with a message that names the function. Only a C++ exception, `pthread_exit`
-/// or the cancellation of the thread can unwind, and `catch_unwind` must not catch those. Blocks if
-/// `body` does.
+/// Calls `body`, which calls the C function at `func`. If a C++ exception, `pthread_exit` or a
+/// cancellation unwinds out of `body`, the process is aborted with a message that names the
+/// function, because `catch_unwind` must not catch those. Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     /// A value that the unwinder drops before it reaches a frame that catches.

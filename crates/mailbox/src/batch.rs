@@ -12,8 +12,8 @@ use super::poster::Poster;
 
 /// The items that one thread gathers and posts with one swap; created by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with the batch. If such a drop panics, the panic is
-/// caught. As an iterator, a batch returns its items.
+/// Items that were not posted are dropped with the batch, and panics of such drops are caught. As
+/// an iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// The sealed blocks, older than `open`.
@@ -66,8 +66,7 @@ impl<'p, T> Batch<'p, T> {
         self.len() == 0
     }
 
-    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty and may be filled
-    /// again.
+    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty.
     ///
     /// # Blocking
     ///

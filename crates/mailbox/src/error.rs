@@ -28,9 +28,7 @@ impl<T> PostError<T> {
 }
 
 base::internal::impl_error! {
-    /// Converts the error and drops the item. `Full` becomes
-    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock), and `Closed` becomes
-    /// [`BrokenPipe`](std::io::ErrorKind::BrokenPipe).
+    /// Converts the error to `WouldBlock` or `BrokenPipe`, and drops the item.
     PostError[T] {
         Closed(..) => BrokenPipe, "the mailbox is closed";
         Full(..) => WouldBlock, "the mailbox is full";
@@ -59,10 +57,7 @@ base::internal::impl_error!(without io CallError[T] {
 });
 
 /// The mailbox is empty, and no more items will arrive, because it was closed or the last poster
-/// was dropped.
-///
-/// In a child of `fork`, this is also the error if the next item is behind an unfinished post by
-/// another thread of the parent, because that post never ends in the child.
+/// was dropped. In a child of `fork`, items behind an unfinished post of the parent do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 

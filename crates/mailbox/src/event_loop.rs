@@ -9,13 +9,11 @@ use super::owner_waker::Sleep;
 impl<T> Mailbox<T> {
     /// Returns the eventfd that wakes the owner. The first call creates it.
     ///
-    /// A program that closes descriptors that it did not open itself, as some daemons do, must do
-    /// so before it calls this. Once the program has closed the eventfd, posts do not access a file
-    /// that reuses its number. They print a message to stderr and do not wake the owner.
+    /// A program that closes descriptors that it did not open itself must do so before it calls
+    /// this. Otherwise posts print a message to stderr and do not wake the owner.
     ///
     /// Register it once, for reading, and edge-triggered if the loop supports that. Each call to
-    /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
-    /// there are no signals.
+    /// [`arm`](Self::arm) causes at most one signal on the eventfd.
     ///
     /// # Errors
     ///
@@ -34,8 +32,7 @@ impl<T> Mailbox<T> {
     ///
     /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Otherwise there
     /// is an item to receive, no more items will arrive, or a poster is in the middle of its post:
-    /// receive and arm again. Without a poster, no more items will arrive, so a loop that also
-    /// waits for other events must keep a poster.
+    /// receive and arm again. A loop that also waits for other events must keep a poster.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -52,10 +49,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Ends the preparation of [`arm`](Self::arm). Returns `true` if a poster has claimed the
-    /// wake-up.
-    ///
-    /// This does not read the eventfd. An edge-triggered loop needs no read; other loops call
-    /// [`clear`](Self::clear).
+    /// wake-up. Level-triggered loops then call [`clear`](Self::clear).
     ///
     /// # Blocking
     ///
@@ -65,8 +59,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Makes the eventfd unreadable again, for a level-triggered loop. A poster that has claimed
-    /// the wake-up may signal it after this call. The loop then wakes once more, with nothing to
-    /// receive.
+    /// the wake-up may signal it after this call, so that the loop wakes once more.
     ///
     /// # Blocking
     ///

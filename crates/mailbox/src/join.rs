@@ -16,7 +16,7 @@ use super::target::Wakes;
 /// Waits for the result of a local future or a worker's closure.
 ///
 /// Tasks on any thread await the handle. Threads call [`join`](Self::join). If the handle is
-/// dropped, the work continues, and its result is dropped. The handle is `Send` if the result is.
+/// dropped, the work continues. The handle is `Send` if the result is.
 ///
 /// # Examples
 ///
@@ -75,10 +75,9 @@ impl<R> JoinHandle<R> {
     /// # Errors
     ///
     /// Returns [`JoinError::Panicked`] if the future or closure, or the drop of the future,
-    /// panicked. Returns [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or
-    /// the worker was shut down in the background before it ended, or in a child of `fork`. Returns
-    /// [`JoinError::Closed`] if it was rejected, and [`JoinError::OwnItem`] if this is called on
-    /// the thread that would have to run it.
+    /// panicked, [`JoinError::Cancelled`] if it was cancelled or did not end before its set or
+    /// worker, or in a child of `fork`, [`JoinError::Closed`] if it was rejected, and
+    /// [`JoinError::OwnItem`] on the thread that would have to run it.
     ///
     /// # Panics
     ///
@@ -98,8 +97,8 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`join`](Self::join). Also returns [`JoinError::Cancelled`] if
-    /// the result has already been returned.
+    /// Returns the same errors as [`join`](Self::join), and [`JoinError::Cancelled`] if the result
+    /// has already been returned.
     ///
     /// # Panics
     ///
@@ -135,9 +134,8 @@ impl<R> JoinHandle<R> {
     /// Prevents a closure from starting, or a future from being polled again. Returns `true` if the
     /// closure had not started, or the future had not ended.
     ///
-    /// Cancelled work is dropped when the set's thread receives it. After that,
-    /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
-    /// the future.
+    /// Cancelled work is dropped when the set's thread receives it. A poll in progress may still
+    /// complete the future.
     ///
     /// # Blocking
     ///

@@ -26,8 +26,7 @@
 //! | [`Poster::post_lazy`], [`Poster::call_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
 //! A wake-up costs the poster a few microseconds and the owner tens of microseconds. An owner that
-//! waits for 32 items, or for the items that arrive within a millisecond of the first one
-//! ([`Mailbox::wait_linger`]), pays for one or two wake-ups per 32 items.
+//! waits for 32 items, or for those of a millisecond ([`Mailbox::wait_linger`]), shares it.
 //!
 //! # Urgent items
 //!
@@ -64,15 +63,13 @@
 
 // A post passes through the files as follows. In `poster.rs`, the item is added to the poster's
 // block (`block.rs`) if possible. Otherwise it starts another block, an emptied one if there is any
-// (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`, built on the crate
-// `mpscq`). In `wait.rs`, the post is counted against the owner's armed count. At most one poster
-// claims the wake-up and fires the owner waker (`owner_waker.rs`). In `mailbox.rs`, the owner
-// drains a bounded batch. `shared.rs` describes the end of either side. An item that finds no free
-// capacity waits in the wait queue of `crates/base/src/admission.rs`, through `send.rs`. `reply.rs`
-// contains both ends of a call. Senders and callers sleep as defined in
-// `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by its target
-// (`target.rs`), and reports to its handle (`join.rs`) through a reply. `worker.rs` contains a
-// thread that owns a mailbox.
+// (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`). In `wait.rs`, the post
+// is counted against the owner's armed count. At most one poster claims the wake-up and fires the
+// owner waker (`owner_waker.rs`). In `mailbox.rs`, the owner drains a bounded batch. `shared.rs`
+// describes the end of either side. An item that finds no free capacity waits in the wait queue of
+// `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` contains both ends of a call. A
+// local future (`local.rs`) is woken by its target (`target.rs`), and reports to its handle
+// (`join.rs`) through a reply. `worker.rs` contains a thread that owns a mailbox.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -34,7 +34,7 @@ const TASK: u8 = 1;
 const EVENTFD: u8 = 2;
 
 /// The waker of the owner, fired by the poster that has claimed the wake-up. Each way of waking
-/// leaves a token, so a wake-up that comes before the sleep also ends it.
+/// leaves a token that also ends a later sleep.
 pub(super) struct OwnerWaker {
     /// A: the way in which the owner sleeps. Written before it arms.
     kind: AtomicU8,
@@ -76,8 +76,7 @@ impl OwnerWaker {
     }
 
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(owner-waker-clone): an executor's waker, on the owner. A panic propagates to it,
-        // before any change.
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, to which a panic goes.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
             // FOREIGN(owner-waker-clone): as above. The executor polls the owner again.
@@ -124,8 +123,7 @@ impl OwnerWaker {
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
-            // FOREIGN(owner-waker-wake): an executor's waker, on the poster, after its push. A
-            // panic is caught.
+            // FOREIGN(owner-waker-wake): an executor's waker, on the poster. A panic is caught.
             panics::contain(|| waker.wake());
         }
     }
@@ -142,8 +140,7 @@ impl Drop for OwnerWaker {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(owner-waker-drop): an executor's waker, on the owner or on the last poster. A
-        // panic is caught.
+        // FOREIGN(owner-waker-drop): an executor's waker, on either side. A panic is caught.
         panics::contain(|| drop(waker));
     }
 }

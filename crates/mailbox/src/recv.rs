@@ -9,8 +9,7 @@ use super::owner_waker::Sleep;
 
 impl<T> Mailbox<T> {
     /// Returns `Ready` if the mailbox contains `count` items (at least 1) or an eager one.
-    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Extra polls
-    /// are harmless.
+    /// Otherwise registers the task of `cx`, which is woken once when this is the case.
     ///
     /// # Blocking
     ///
@@ -26,8 +25,7 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push, so let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner. A panic propagates to it,
-                // and nothing has changed.
+                // FOREIGN(recv-wake): the executor's waker, on the owner, to which a panic goes.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! Allocators are slow if memory is freed on a thread other than the one that allocated it. Here,
-//! full blocks return in chains, each pushed with one compare-exchange, and a poster takes the
-//! whole free list with one swap. A block that its poster left before it was full stays on the
-//! poster's list (`block.rs`).
+//! full blocks return in chains, and a poster takes the whole free list with one swap. A block that
+//! its poster left before it was full stays on the poster's list (`block.rs`).
 //!
 //! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, and a
 //! post at most one block. A poster remembers up to [`MAX_LEFT`] blocks that it left. It seals
@@ -28,13 +27,13 @@ use sync::{identity, twin};
 use super::block::{self, Blank, Block, Kind};
 use super::shared::Shared;
 
-/// The number of items whose blocks the owner gathers before it returns them. In measurements,
-/// smaller chains access the shared line more often, and with larger ones, posters allocate.
+/// The number of items whose blocks the owner gathers before it returns them. Smaller chains access
+/// the shared line more often, and larger ones make posters allocate.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// The number of blocks that a poster remembers after leaving them. This is a guess: with a smaller
-/// number, alternating posters use the free list as soon as the owner is slightly behind. With a
-/// larger one, each idle poster keeps more than 8 KiB.
+/// The number of blocks that a poster remembers after leaving them. A guess: with fewer,
+/// alternating posters use the free list as soon as the owner is slightly behind. More take over 8
+/// KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: its current block, the blocks that it left, and blocks without items.
@@ -49,8 +48,7 @@ pub(super) struct Store<T> {
 }
 
 /// The stores of one poster. The first thread that posts has its own store, without a locked
-/// instruction, which would wait until the writes of the last post are visible. All others share
-/// one store under a flag, and allocate while the flag is set.
+/// instruction. All others share one under a flag, and allocate while the flag is set.
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
@@ -97,7 +95,7 @@ impl<T> Store<T> {
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed the block, and it stays in `current` until we abandon it. `nr_added` is
-        // its number of items, and a full block has already left `current`.
+        // its number of items, which is below that of its slots.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
             Ok(()) if last => self.current = None,
@@ -169,8 +167,7 @@ impl<T> Store<T> {
         self.left.push_back(block);
     }
 
-    /// Returns the first block of `left` if the owner, which closes them in this order, has closed
-    /// it.
+    /// Returns the first block of `left` if the owner, which closes them in order, has closed it.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = *self.left.front()?;
         // SAFETY: we pushed the block, and `left` contains it until the next line.

@@ -8,9 +8,8 @@ impl<T> Mailbox<T> {
     /// Calls `serve` for each item, until the mailbox is empty and no more items will arrive.
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
-    /// nothing. The owner reports a quiescent state after at most `max` items (at least 1), and is
-    /// offline while it sleeps, so a grace period waits for at most `max` calls to `serve`.
-    /// Requires the feature `rcu`.
+    /// nothing. The owner reports after at most `max` items (at least 1), and is offline while it
+    /// sleeps. Requires the feature `rcu`.
     ///
     /// # Blocking
     ///

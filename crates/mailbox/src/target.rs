@@ -23,16 +23,14 @@
 //! relaxed clear`, `local: cleared after the poll`).
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
-//! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`): a
-//! wake neither waits nor fails, and futures never keep other items out.
+//! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`).
 //!
 //! **Cancelling is a wake.** A closure that may be cancelled sets `ENDED` when it starts, and
 //! checks `CANCELLED` in the same transition. Either its owner sees the cancel, or the canceller
 //! sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted.
-//! Wake-ups posted after the mailbox has ended are dropped. In a child of `fork`, wakers do
-//! nothing.
+//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, and do
+//! nothing in a child of `fork`.
 
 use std::task::{Wake, Waker};
 
@@ -53,7 +51,7 @@ const ENDED: u32 = 1 << 2;
 /// The wake-up of a future in a [`LocalSet`](super::LocalSet).
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
-/// future is never polled again, and is dropped with its set.
+/// future is never polled again.
 #[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
@@ -76,8 +74,7 @@ pub(super) struct Mark {
 /// The state shared by all futures of one set.
 pub(super) struct Post<T> {
     pub(super) poster: Poster<T>,
-    /// A: the kernel's ID of the set's thread, or 0 until it is known. A thread only compares it
-    /// with its own ID.
+    /// A: the kernel's ID of the set's thread, or 0 until it is known.
     owner: AtomicU32,
     process: Process,
     /// I: creates wakers. All wakers of a worker have the same table.

@@ -11,15 +11,12 @@
 //!            a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
-//! `arm` returns `false` while there is an item to receive. Once the mailbox is closed, or the last
-//! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
-//! keeps running for its other completions must then stop arming.
+//! `arm` returns `false` while there is an item to receive, and always once no more will arrive. A
+//! loop that keeps running for its other completions must then stop arming.
 //!
 //! The eventfd is signaled at most once per arming and never read, because a multishot poll
-//! completes for each signal.
-//!
-//! A message from the poster's own ring costs the poster more, and a futex wait costs an entry for
-//! each sleep. The latency of all three is the same.
+//! completes for each signal. A message from the poster's own ring costs the poster more, and a
+//! futex wait costs an entry for each sleep.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -42,8 +39,7 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
     Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))
 }
 
-/// Returns `true` if the request of this completion must be submitted again, because the completion
-/// queue is full or the eventfd is closed.
+/// Returns `true` if the request of this completion must be submitted again.
 pub fn ended(completion: &cqueue::Entry) -> bool {
     !cqueue::more(completion.flags())
 }

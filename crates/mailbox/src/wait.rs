@@ -17,26 +17,23 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **One wake-up per arming.** Only the owner makes `nr` positive. All changes are
-//! read-modify-writes on one word. After each arming exactly one of them takes the word from
-//! positive to zero or below: that of a poster, which wakes the owner, or the owner's own
-//! disarming. A claim with a compare-exchange would fail because of a count in between, and would
-//! not wake the owner (twin `wait: claim by compare-exchange`).
+//! **One wake-up per arming.** Only the owner makes `nr` positive. After each arming exactly one
+//! read-modify-write takes the word from positive to zero or below: that of a poster, which wakes
+//! the owner, or the owner's own disarming. A claim with a compare-exchange would fail because of a
+//! count in between (twin `wait: claim by compare-exchange`).
 //!
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
-//! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then,
-//! because *empty* means that the items of all completed pushes were popped (see `mpscq`). The
-//! owner therefore does not sleep. Twins omit either fence or the second count, or take a missing
+//! owner's count of the queue sees the push, because *empty* means that the items of all completed
+//! pushes were popped (see `mpscq`). Twins omit either fence or the second count, or take a missing
 //! link for *empty*, which misses completed pushes behind a push in progress.
 //!
 //! **The owner sleeps only if no producer is in mid-push.** Completed posts may wait uncounted
 //! behind such a producer, so the owner yields its CPU and tries again.
 //!
 //! **The count may be too high, never too low.** Every post that the owner's count missed is
-//! counted by its poster, as above. A poster whose load is late may also count an item that the
-//! owner has already found. The owner then wakes early, finds too few items, and arms again for the
-//! rest.
+//! counted by its poster. A poster whose load is late may also count an item that the owner has
+//! already found. The owner then wakes early, and arms again for the rest.
 //!
 //! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It
 //! leaves a *token* (of the parker, the eventfd, the task's waker), which ends a sleep that has not
@@ -49,8 +46,7 @@ use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
 /// The largest count of one arming, and of one poster's subtraction. More than 30,000 posters would
-/// have to count late to wrap the word to a positive value. An owner that waits for more arms
-/// again.
+/// have to count late to wrap the word. An owner that waits for more arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 pub(super) struct Wait {
@@ -63,8 +59,7 @@ impl Wait {
         Self { nr: AtomicI32::new(0) }
     }
 
-    /// Requests a wake-up after `count` more items, or an eager one. The owner counts the queue
-    /// next.
+    /// Requests a wake-up after `count` more items, or an eager one. The owner counts next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the

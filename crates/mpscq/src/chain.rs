@@ -10,8 +10,7 @@ use sync::atomic::Ordering;
 use crate::link::{Linked, drop_all, next_of};
 
 /// A first-in, first-out chain of owned items, for one thread. Appending an item costs two plain
-/// stores. [`Queue::push_chain`](crate::Queue::push_chain) then costs one contended swap for all
-/// items.
+/// stores, and [`Queue::push_chain`](crate::Queue::push_chain) one swap for all items.
 ///
 /// # Examples
 ///
@@ -78,8 +77,7 @@ impl<T: Linked> Chain<T> {
         self.len += 1;
     }
 
-    /// Appends an item that may already be linked behind the last one, as popped items are. If it
-    /// is, no item is written, so its cache line stays shared.
+    /// Appends an item that may already be linked behind the last one, which then is not written.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);

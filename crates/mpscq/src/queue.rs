@@ -92,15 +92,13 @@ impl<T: Linked> Queue<T> {
         }
     }
 
-    /// Appends an item. Returns `true` if the queue was empty: every earlier item had been popped.
-    /// A producer that wakes the consumer only after `true` wakes it once for all items that are
-    /// pushed until it pops.
+    /// Appends an item. Returns `true` if the queue was empty. A producer that wakes the consumer
+    /// only after `true` wakes it once for all items that are pushed until it pops.
     ///
     /// # Blocking
     ///
     /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
-    /// signal handler, even if the signal interrupts a push or a pop on the same thread, at any
-    /// instruction. An interrupted pop may return [`Pop::MidPush`] although the push has completed.
+    /// signal handler. An interrupted pop may return [`Pop::MidPush`] although the push completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
@@ -156,9 +154,8 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.pop_at(&mut cursor)
     }
 
-    /// Returns an iterator that pops at most `max` items, so that a consumer can do other things
-    /// while producers keep pushing. It also ends when it finds no item to pop; [`Drain::stopped`]
-    /// returns the reason.
+    /// Returns an iterator that pops at most `max` items. It also ends when it finds no item to
+    /// pop; [`Drain::stopped`] returns the reason.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
@@ -184,7 +181,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
         // popping, a copy equals the cursor. 2: the same borrow, and ORDER(mpscq-consumer).
         let found = unsafe { self.queue.raw.pop(cursor) };
         // SAFETY: as in `load`. The cursor is written back for every item, before its handle is
-        // created, because a `Drain` may be forgotten and the owner of a handle may panic.
+        // created, because a `Drain` may be forgotten.
         self.queue.consumer.cursor.with_mut(|own| unsafe { *own = cursor.copy() });
         match found {
             // SAFETY: a pop returns each item once, and `push` gave up its handle.

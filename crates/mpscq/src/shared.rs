@@ -14,7 +14,7 @@ use crate::order;
 /// A shared value that is in at most one queue at a time.
 ///
 /// To push it, a thread first acquires the [`Claim`]. While the claim exists, in a queue or not,
-/// another call to [`claim`](Self::claim) returns `None`: the item is already pending.
+/// [`claim`](Self::claim) returns `None`.
 ///
 /// # Examples
 ///

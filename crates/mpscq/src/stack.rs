@@ -76,8 +76,7 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one swap, or one load if the list is empty. The iterator reads the items
-    /// one at a time.
+    /// Never blocks. Costs one swap, or one load if the list is empty.
     #[inline]
     #[doc(alias("llist_del_all", "cds_wfs_pop_all_blocking"))]
     pub fn take_all(&self) -> Taken<T> {
@@ -146,9 +145,8 @@ impl<T> RawStack<T> {
         &self.top
     }
 
-    /// Puts `newest` on top, and returns the previous top, or null. Before each attempt, calls
-    /// `link` with the present top, which `link` writes into the link of the oldest of the new
-    /// items.
+    /// Puts `newest` on top, and returns the previous top, or null. Before each attempt, `link`
+    /// writes the present top into the link of the oldest of the new items.
     ///
     /// # Blocking
     ///

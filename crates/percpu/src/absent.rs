@@ -45,11 +45,9 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// Calls `drain` on the data of each CPU that is not online, whenever a change to the online
     /// CPUs is detected.
     ///
-    /// A registry of workqueues detects a change when it reads the topology again
-    /// (`Registry::global` does so while work waits), or receives another one from
-    /// `Registry::set_topology`. It runs the drain on a separate thread. A program can also report
-    /// a change with [`set_online_cpus`]. A CPU may be drained more than once, and also if it was
-    /// never online.
+    /// A registry of workqueues detects a change when it reads the topology again, or receives
+    /// another one from `Registry::set_topology`. It runs the drain on a separate thread. A program
+    /// can also report a change with [`set_online_cpus`]. A CPU may be drained more than once.
     ///
     /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
@@ -84,8 +82,7 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
         let watcher = move |online: &CpuSet| {
             if let Some(slots) = slots.upgrade() {
                 slots.drain_absent(online, |cpu, data| {
-                    // FOREIGN(percpu-absent): the drain, on the thread inside the slot. A panic is
-                    // counted.
+                    // FOREIGN(percpu-absent): the drain, inside the slot. A panic is counted.
                     if panics::contain(|| drain(cpu, data)) {
                         slots.panics.count(cpu);
                     }

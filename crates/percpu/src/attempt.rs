@@ -74,8 +74,8 @@ impl<T, F, R> Attempt<'_, T, F, R> {
         }
     }
 
-    /// Cancels the call. Returns its closure, or its outcome if it has begun, or `None` if it was
-    /// over. Does not unwind, because a queued closure may borrow from the caller's stack.
+    /// Cancels the call. Returns its closure, its outcome if it has begun, or `None` if it was
+    /// over. Does not unwind.
     fn end(&mut self) -> Option<Result<F, Outcome<R>>> {
         self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -137,8 +137,7 @@ where
     }
 
     /// Polls as [`check`](Self::check) does. If the call has slept, it also announces itself: until
-    /// it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot before
-    /// it. The thread runs no user code until the next call of one of these functions.
+    /// it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot first.
     pub(super) fn check_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -196,8 +195,8 @@ where
         slot.withdraw(&mut self.turn);
         // Calls that were queued earlier run first.
         slot.run_queued_calls();
-        // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
-        // it after the slot is released. SAFETY: `_held` holds the slot.
+        // FOREIGN(percpu-call): the caller's closure, on the calling thread, to which a panic goes
+        // after the slot is released. SAFETY: `_held` holds the slot.
         unsafe { slot.touch_as_caller(f) }
     }
 
@@ -263,8 +262,8 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
     fn drop(&mut self) {
         // A call that is over has withdrawn its announcement.
         if !matches!(self.stage, Stage::Over) && !twin::torn_down() {
-            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller, because
-            // a drain panicked on another slot, or this slot is lost. A panic is caught.
+            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller, after a
+            // panic or for a lost slot. A panic is caught.
             panics::contain(|| drop(self.end()));
         }
     }

@@ -11,13 +11,12 @@ use super::leaked::{Checks, Due};
 /// The number of spins before a waiter yields its CPU. They take a few microseconds.
 pub(super) const NR_SPINS: u32 = 128;
 
-/// The number of spins of an owner that waits for a call on its own slot. They take most of a
-/// millisecond, longer than any call should take, because an owner should not lose its CPU.
+/// The number of spins of an owner that waits for a call on its own slot: most of a millisecond,
+/// because an owner should not lose its CPU.
 pub(super) const NR_OWNER_SPINS: u32 = 1 << 14;
 
 /// The maximum time for which an owner leaves its slot to announced callers before one operation:
-/// about the time that a busy machine needs to schedule the caller. With a longer time, a preempted
-/// caller would stop the owner.
+/// about the time that a busy machine needs to schedule the caller.
 pub(super) const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
 /// The length of a waiter's short sleep in microseconds, about the cost of a wake-up. It bounds the
@@ -50,8 +49,8 @@ pub(super) enum Step {
     Nap,
 }
 
-/// Waits as a remote caller: calls `step` with [`Step::Look`] until it returns a value. In a long
-/// wait, also calls it with [`Step::Nap`]. Reports the wait after the spins, like every sleep.
+/// Waits as a remote caller: calls `step` with [`Step::Look`] until it returns a value, and in a
+/// long wait also with [`Step::Nap`]. Reports the wait after the spins, like every sleep.
 pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     let mut backoff = Backoff::new(NR_SPINS);
     loop {
@@ -154,8 +153,8 @@ impl Turn {
         since
     }
 
-    /// Returns the time at which the wait began, in units of about 0.1 ms. It is never 0, and wraps
-    /// around after days. The order of calls with the same time does not matter.
+    /// Returns the time at which the wait began, in units of about 0.1 ms, which is never 0, and
+    /// wraps around after days.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
             return self.since_ns as u32;

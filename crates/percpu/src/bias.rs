@@ -12,17 +12,15 @@ use super::backoff::{
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
-/// The number of polls for which an owner waits for a requester to take the slot, before it takes
-/// the slot back. They take about a microsecond, several transfers of a cache line between CPUs.
+/// The number of polls for which an owner waits for a requester to take the slot: a microsecond.
 const NR_HANDOFF_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
     /// Makes this thread the owner, if there is none. The slot is still given up after this call.
     pub(super) fn claim(&self) -> bool {
         let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
-        // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
-        // owner, and our loads of `want` follow the last owner's changes. If our exchange comes
-        // first, it fails, and the slot still has an owner.
+        // Acquire pairs with the store in `disclaim`. If that store comes first, our loads of
+        // `want` follow the last owner's changes. If our exchange comes first, it fails.
         self.far.owner.compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -72,8 +70,7 @@ impl<T> Slot<T> {
         self.take_as(&mut Turn::default());
     }
 
-    /// Does the same as [`take`](Self::take). An owner that sleeps announces itself, as a caller
-    /// does.
+    /// Does the same as [`take`](Self::take). An owner that sleeps announces itself.
     fn take_as(&self, turn: &mut Turn) {
         let mut backoff = Backoff::new(NR_OWNER_SPINS);
         while !self.try_take() {
@@ -110,8 +107,7 @@ impl<T> Slot<T> {
     }
 
     /// Sleeps for a short time, at most until the slot is handed over, unless `may_go_on` returns
-    /// `true`. Under loom, which also explores releases that do not see the sleeper, and whose
-    /// sleeps do not time out, yields instead.
+    /// `true`. Under loom, whose sleeps do not time out, yields instead.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
         if cfg!(loom) {
             return backoff::nap();
@@ -156,9 +152,9 @@ impl<T> Slot<T> {
             }
             Kind::EveryOp => {
                 // A swap is cheaper than a compare-exchange if stores miss the caches. If the
-                // holder's release comes first, we get the slot. If our swap comes first, it
-                // changes nothing, the release later stores FREE, and `take_after` waits for that.
-                // Loom may order that release before the swap and lose it.
+                // holder's release comes first, we get the slot. Otherwise the release later stores
+                // FREE, and `take_after` waits for that. Loom may order that release before the
+                // swap and lose it.
                 if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
                     self.take_in_turn();
                 } else {
@@ -255,9 +251,8 @@ impl<T> Slot<T> {
         if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // This exchange competes with the one in `try_break`. If the breaker's exchange comes
-        // first, ours fails, and the breaker releases the slot. If ours comes first, the breaker's
-        // fails, and it finds the slot free.
+        // This exchange competes with the one in `try_break`. If the breaker's comes first, ours
+        // fails, and the breaker releases the slot. If ours comes first, it finds the slot free.
         let _ = self.word.compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 

@@ -89,10 +89,7 @@ impl Builder {
     }
 
     /// Keeps queued work off `cpus`, in addition to the CPUs that are isolated in the topology
-    /// (`isolcpus=`, `nohz_full=`).
-    ///
-    /// In [`Qpw::Queue`] the slots of these CPUs work as in [`Qpw::EveryOp`]: remote work runs on
-    /// the caller, and does not wait for the threads on that CPU.
+    /// (`isolcpus=`, `nohz_full=`). In [`Qpw::Queue`] their slots work as in [`Qpw::EveryOp`].
     pub fn isolated(mut self, cpus: &CpuSet) -> Self {
         self.isolated = self.isolated.union(cpus);
         self
@@ -108,8 +105,7 @@ impl Builder {
     }
 
     /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked
-    /// on the slot of a CPU, on the same thread, inside the slot. Its panics are caught. The panic
-    /// of the work is caught and counted with or without a handler.
+    /// on the slot of a CPU, on the same thread, inside the slot. Its own panics are caught.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self
@@ -129,9 +125,7 @@ impl Builder {
     }
 
     /// Creates the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations
-    /// need not test the mode.
-    ///
-    /// The slot of an isolated CPU then cannot have an owner.
+    /// need not test the mode. The slot of an isolated CPU then cannot have an owner.
     ///
     /// # Blocking
     ///

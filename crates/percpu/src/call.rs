@@ -47,8 +47,7 @@ impl<F, R> Call<F, R> {
         let Some(f) = self.claim(RUNNING) else {
             return;
         };
-        // FOREIGN(percpu-queued): a remote caller's closure, on the thread that holds the slot. The
-        // panic is resumed on the caller.
+        // FOREIGN(percpu-queued): a remote closure, whose panic is resumed on its caller.
         let outcome = guarded(|| f(data));
         // SAFETY: we made the transition from `PENDING`, and the caller waits for `DONE`.
         self.outcome.with_mut(|place| unsafe { *place = Some(outcome) });
@@ -84,8 +83,7 @@ impl<F, R> Call<F, R> {
 
     /// Moves the state from `PENDING` to `to` and takes the closure, if possible.
     fn claim(&self, to: u32) -> Option<F> {
-        // Relaxed is sufficient. The caller created the closure, and the runner received it with
-        // the queued call. Only one exchange succeeds.
+        // Relaxed is sufficient: both sides have seen the closure, and only one exchange succeeds.
         let relaxed = Ordering::Relaxed;
         let is_ours = self.state.compare_exchange(PENDING, to, relaxed, relaxed).is_ok()
             || to == RUNNING && twin::armed("percpu: runs a recalled call");

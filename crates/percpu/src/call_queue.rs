@@ -1,9 +1,8 @@
 //! The queued calls of one slot in order. The thread that holds the slot runs them, oldest first.
 //!
 //! `nr_posted` rises before a call is pushed, and `nr_done` after it ran. A flush reads the first
-//! count and waits until the second reaches it. This is sufficient: calls that run before a call X
-//! were pushed before X, so if the post of X ended before the flush, the count that the flush reads
-//! includes them and X itself. Until X has run, `nr_done` is less.
+//! count and waits until the second reaches it. Calls that run before a call X were pushed before
+//! X, so the count that a later flush reads includes them and X itself.
 
 use base::internal::panics;
 use mpscq::{Node, Stack};
@@ -38,8 +37,7 @@ impl<T> CallQueue<T> {
         self.calls.push(Node::new(call));
     }
 
-    /// Passes each call to `run`, in a held slot. If a call forks, the child leaks the calls after
-    /// it, because the parent runs them.
+    /// Passes each call to `run`, in a held slot. If a call forks, the child leaks the next calls.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {
@@ -86,7 +84,6 @@ impl<T> CallQueue<T> {
 
 // Calls remain only if an owner was leaked (`mem::forget`).
 sync::on_drop!(CallQueue[T], it => for call in it.calls.take_all() {
-    // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A panic in
-    // its drop is caught.
+    // FOREIGN(percpu-unread): work that never ran. A panic in its drop is caught.
     panics::contain(|| drop(call));
 });

@@ -45,9 +45,8 @@ pub(super) struct Escalation {
     pub(super) after: Duration,
 }
 
-/// Decides the way in which a slot is owned. Nothing is ever queued onto an isolated CPU, and
-/// remote callers should not wait for the threads on it, so each operation takes and releases the
-/// slot there.
+/// Decides the way in which a slot is owned. Nothing is ever queued onto an isolated CPU, so each
+/// operation takes and releases the slot there.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,

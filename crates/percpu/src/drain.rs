@@ -29,8 +29,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
 
     /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on different slots may overlap in time. Calls on free slots run first. The function
-    /// then waits for all others together.
+    /// Calls on free slots run first. The function then waits for all others together.
     ///
     /// # Blocking
     ///
@@ -39,8 +38,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// # Panics
     ///
     /// Panics if the calling thread owns one of the slots and has not parked, or is inside one. In
-    /// that case no call has run. If a call panics, its panic is resumed, and the other calls may
-    /// or may not have run.
+    /// that case no call has run. If a call panics, its panic is resumed.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -82,8 +80,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
                 attempts.last_mut().into_iter().for_each(Attempt::nap);
                 return None;
             };
-            // Only the last attempt announces itself, and not while `f`, which may wait for the
-            // owner, runs on another slot.
+            // Only the last attempt announces itself, and not while `f` runs on another slot.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

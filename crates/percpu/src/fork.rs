@@ -4,8 +4,7 @@
 //! - A slot is unchanged if its owner is the thread that forked and held the slot.
 //! - A slot is *lost* if another thread was inside it, or was its owner and held it: its data may
 //!   be partly changed, and no thread will release it. A call on it panics.
-//! - A slot that the forking thread was inside is lost to other threads until that thread leaves
-//!   it.
+//! - A slot that the forking thread was inside is lost to others until that thread leaves it.
 //! - Queued calls are leaked with their captures, because the parent runs them.
 
 use base::internal::numbered::Numbered;

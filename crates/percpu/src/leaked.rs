@@ -1,8 +1,8 @@
 //! Owners that do not respond: leaked owners, and owners that neither operate nor poll nor park.
 //!
-//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot, and no code can use it
-//! once its thread has exited. A remote caller that has waited for some time asks the kernel
-//! whether the thread exists. If it does not, the caller *takes over*:
+//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. A remote caller that
+//! has waited for some time asks the kernel whether its thread exists. If not, the caller *takes
+//! over*:
 //!
 //! ```text
 //! taker:  owner = word of X;  the thread of X has ended?   owner: word of X → mine, parked
@@ -29,12 +29,10 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// The time between two checks of the owner's thread, which take one system call each. This is a
-/// guess.
+/// The time between two checks of the owner's thread, which take a system call each. A guess.
 const CHECK_NS: u64 = 100_000_000;
 
-/// The time after which a waiting remote caller reports the owner. This is a guess: a shorter time
-/// would report owners that sleep on purpose.
+/// The time after which a waiting remote caller reports the owner. A guess.
 const REPORT_NS: u64 = 10_000_000_000;
 
 /// The check of a waiting remote caller.

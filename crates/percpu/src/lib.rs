@@ -12,9 +12,8 @@
 //! A [`PerCpu`] holds one slot of data for each CPU of the machine. A thread that stays on a CPU
 //! *owns* its slot ([`PerCpu::attach`]) and works on it with plain loads and stores
 //! ([`Owner::with`]). Sometimes another thread must access the slot: to flush a cache, to read a
-//! sum, or because the CPU goes offline. That thread can queue the work to the owner, or do it
-//! itself on the slot's data. The mode ([`Qpw`]), which is chosen when the program starts, decides
-//! between these two. The functions and their effects are the same in all modes.
+//! sum, or because the CPU goes offline. The mode ([`Qpw`]), which is chosen when the program
+//! starts, decides whether that thread queues the work to the owner, or does it itself.
 //!
 //! | [`Qpw`] | the owner gives up its slot | an operation of the owner costs | a remote call |
 //! |---|---|---|---|
@@ -33,11 +32,9 @@
 //! [`PerCpu::try_run_on`].
 //!
 //! A busy owner does not starve callers. In `OnDemand` and `EveryOp`, a caller that sleeps is next:
-//! the owner begins no operation until it has woken the caller and the call has run. This costs the
-//! owner one system call for each remote call that finds it inside a long operation. It waits for
-//! at most 10 ms, because callers may be preempted. A caller therefore waits for one operation and
-//! for one call of each caller that has waited longer. An owner that sleeps is next in the same
-//! way. In `Queue` an owner that has run a queued call wakes its caller.
+//! the owner begins no operation until it has woken the caller and the call has run, or 10 ms have
+//! passed. This costs the owner one system call. A caller therefore waits for one operation and for
+//! one call of each caller that has waited longer. An owner that sleeps is next in the same way.
 //!
 //! # Escalation
 //!
@@ -45,10 +42,9 @@
 //! [`Builder::escalate`] allows it to take the slot from an owner that is not inside an operation.
 //! See [`Escalate`] for the methods and their cost.
 //!
-//! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread
-//! declares that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's
-//! proposal for remote per-CPU work; the kernel has no `OnDemand`. The names are those of version 3
-//! of the proposal. Version 4 renames QPW to PW.
+//! Differs from Linux: there a thread owns its CPU's data while preemption is off. `Queue` and
+//! `EveryOp` are `qpw=0` and `qpw=1` of the kernel's proposal for remote per-CPU work (version 3;
+//! version 4 renames QPW to PW); the kernel has no `OnDemand`.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

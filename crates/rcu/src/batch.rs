@@ -6,13 +6,11 @@
 //! first: the callbacks  ──swap──►  null: a thread runs them  ──►  is_done
 //! ```
 //!
-//! The thread that swaps the callbacks out runs them, so each callback runs once. Usually the batch
-//! does this when it is run or dropped. If the executor has been replaced, or if the batch has
-//! waited for the stall timeout, the sweeper reclaims a batch that has not begun. No callback is
-//! therefore lost if a batch is leaked.
+//! The thread that swaps the callbacks out runs them: usually the batch, when it is run or dropped.
+//! If the executor has been replaced, or if the batch has waited for the stall timeout, the sweeper
+//! reclaims a batch that has not begun, so no callback is lost if a batch is leaked.
 //!
-//! A callback must not wait for callbacks. Neither must an executor that runs or is dropped on the
-//! sweeping thread. `barrier` panics in all of these cases.
+//! `barrier` panics in a callback, and in an executor that runs on the sweeping thread.
 
 use std::cell::Cell;
 use std::ptr;
@@ -31,8 +29,7 @@ use super::local::nesting;
 use super::{stall, tunables};
 
 /// The number of callbacks after which the thread yields the CPU, so that a flood of them does not
-/// occupy a small machine for a whole time slice. The kernel's `blimit` is 10, in a context that
-/// cannot be preempted.
+/// occupy a small machine. The kernel's `blimit` is 10.
 const BLIMIT: u64 = 1024;
 
 /// The user's function that sends batches to the place where they run.
@@ -76,7 +73,6 @@ sync::thread_local! {
 }
 
 /// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor.
-/// Waiting for callbacks would deadlock there.
 pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }
@@ -99,11 +95,10 @@ fn run(chain: Chain) -> u64 {
         if !here.is_this() {
             return;
         }
-        // FOREIGN(rcu-callback): the user's callback, on the sweeping thread or on the thread where
-        // an executor runs its batch. It is contained, no lock is held, and it is in no list.
+        // FOREIGN(rcu-callback): the user's callback, on the sweeping thread or where an executor
+        // runs its batch. It is contained.
         let panicked = panics::contain(|| match callback {
-            // SAFETY: the callback comes from `each` below, and the grace period of the chain has
-            // passed.
+            // SAFETY: the callback comes from `each` below, after the grace period of the chain.
             Callback::Closure(closure) => unsafe { closure.run() },
             // SAFETY: as above.
             Callback::Own(head, function) => unsafe { run_c(head, function) },
@@ -126,7 +121,7 @@ fn run(chain: Chain) -> u64 {
     nr_run
 }
 
-/// The limit of the offset of a head that [`free_c`](super::raw::free_c) accepts. No function has
+/// The limit of the offset of a head that [`free_c`](super::raw::free_c) accepts: no function has
 /// an address this low.
 pub const NR_OFFSETS: usize = 4096;
 
@@ -151,7 +146,7 @@ pub unsafe fn run_c(head: *mut Head, run: Function) {
 
 /// Calls `body`, which calls the C function at `func`. The process is aborted with a message if an
 /// exception leaves the function, if the thread exits in it, or if the function returns at a
-/// different nesting depth, because no grace period would ever end again. Blocks if `body` does.
+/// different nesting depth. Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     let before = nesting();
@@ -182,9 +177,8 @@ impl Place {
     }
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-        // FOREIGN(rcu-executor-drop): the executor's destructor, on the thread that replaces it or
-        // on the sweeper, depending on which drops the last handle. It is contained, and no lock is
-        // held.
+        // FOREIGN(rcu-executor-drop): the executor's drop, on the thread that replaces it or on the
+        // sweeper. It is contained.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
         let before = std::mem::replace(&mut *self.executor.lock(), executor);
         drop(before);
@@ -221,8 +215,8 @@ impl Place {
         });
         let batch = Batch(lot.clone());
         as_callback(|| {
-            // FOREIGN(rcu-executor): the user's executor, on the sweeping thread. It is contained,
-            // and no lock is held. If a panic drops the batch, the callbacks run in the drop.
+            // FOREIGN(rcu-executor): the user's executor, on the sweeping thread. It is contained.
+            // If a panic drops the batch, the callbacks run in the drop.
             if panics::contain(|| executor(batch)) {
                 self.nr_panicked.fetch_add(1, Ordering::Relaxed);
             }
@@ -230,16 +224,14 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run. The thread that ran them, or `set`, wakes this
-    /// one.
+    /// Waits until the callbacks of `lot` have run.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {
             let waiting = self.moved.prepare();
             // Acquire pairs with the Release in `Lot::run`. If that store comes first, the effects
-            // of the callbacks are visible. If our load comes first, we have announced our wait,
-            // and the notification ends it. If the executor forked, the batch belongs to the
-            // parent.
+            // of the callbacks are visible. If our load comes first, the notification ends our
+            // wait. If the executor forked, the batch belongs to the parent.
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
@@ -277,14 +269,12 @@ impl Lot {
         if !self.process.is_this() {
             return;
         }
-        // Relaxed is sufficient. Only one of two swaps gets the chain, and its heads were published
-        // together with the lot.
+        // Relaxed is sufficient: only one swap gets the chain, which was published with the lot.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {
             // SAFETY: the pointer came from `into_first`, and only this swap returned it.
             run(unsafe { Chain::from_first(first) });
-            // Release pairs with the Acquire in `wait_for`, and the sweeper's release with
-            // barriers.
+            // Release pairs with the Acquire in `wait_for`.
             self.is_done.store(true, Ordering::Release);
             place().moved.notify_all();
         }

@@ -17,16 +17,13 @@
 //! - No thread runs callbacks until the next callback starts one. There is no executor, because its
 //!   threads do not exist.
 //!
-//! Callbacks do not run in the child, because the parent runs them. They would run a second time,
-//! and might send a message or write a file twice. The memory that they would have freed stays
-//! allocated in the child.
+//! Callbacks do not run in the child, because the parent runs them, and they might send a message
+//! or write a file twice. The memory that they would have freed stays allocated.
 //!
-//! A revoked number is used again. This is safe, because no waiter has continued because of it, and
-//! cookies that require it remain valid. Only the section of the forking thread can carry the
-//! number, and `Slot::inherit` makes it older.
+//! A revoked number is used again. This is safe, because no waiter has continued because of it.
+//! Only the section of the forking thread can carry it, and `Slot::inherit` makes that older.
 //!
-//! The tunables are read before the fork (`tunables.rs`). Otherwise another thread could be reading
-//! them during the fork, and the child would wait for it forever.
+//! The tunables are read before the fork, because the child might wait forever for their reader.
 
 use sync::fork::{self, Handler};
 

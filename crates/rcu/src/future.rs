@@ -14,8 +14,7 @@ use super::flavor::{Flavor, Global};
 /// # Blocking
 ///
 /// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait.
-/// As long as the thread that runs callbacks cannot be created, the future wakes its task at each
-/// poll, so that it is polled again.
+/// While the thread that runs callbacks cannot be created, the future wakes its task at each poll.
 ///
 /// # Panics
 ///
@@ -70,7 +69,7 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
             self.flavor.assert_may_call();
         }
         // FOREIGN(rcu-future-clone): the clone of the waker and the drop of the previous one, on
-        // the polling thread, with no lock held. A panic propagates to the poller.
+        // the polling thread, to which a panic propagates.
         let waker = cx.waker().clone();
         let passed = self.passed.get_or_insert_default().clone();
         let mut state = passed.lock();
@@ -86,13 +85,12 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
                 state.is_over = true;
                 let waker = state.waker.take();
                 drop(state);
-                // FOREIGN(rcu-future-wake): the wake-up of the task, contained by the callback,
-                // with no lock held.
+                // FOREIGN(rcu-future-wake): the wake-up of the task, contained by the callback.
                 waker.into_iter().for_each(Waker::wake);
             });
         }
-        // If the thread that runs callbacks could not be created, it is possible that no other
-        // thread ever wakes the task. Each poll tries to start the thread again.
+        // Without the thread that runs callbacks, it is possible that no other thread ever wakes
+        // the task. Each poll tries to start the thread again.
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.
             cx.waker().wake_by_ref();

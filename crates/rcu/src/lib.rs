@@ -27,13 +27,11 @@
 // docs/rcu.md contains the diagrams, the proofs and the costs.
 //
 // A grace period passes through the files as follows. `local.rs` finds the thread's slot. `slot.rs`
-// contains the reader's words and the requests from drivers. `periods.rs` contains the arithmetic
-// of grace periods, groups the waiters, and makes one of them the driver. `domain.rs` contains the
-// list of the readers. The driver scans them and asks those that may be in a section. Holdouts
-// report on the tree of `node.rs`. The last report wakes the driver, and the driver wakes the
-// waiters. Callbacks wait in the lists of `callback.rs`, and closures in the bags of `bag.rs`. One
-// thread sweeps the lists, and `batch.rs` runs the callbacks. Threads that add callbacks faster
-// than callbacks run are slowed down.
+// contains the reader's words and the requests from drivers. `periods.rs` makes one of the waiters
+// the driver. In `domain.rs`, the driver scans the readers and asks those that may be in a section.
+// Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver wakes
+// the waiters. Callbacks wait in the lists of `callback.rs`, and closures in the bags of `bag.rs`.
+// One thread sweeps the lists, and `batch.rs` runs the callbacks.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -9,9 +9,8 @@
 //! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early. The
 //!    driver then drops it.
 //!
-//! A stall is reported without a backtrace. Only the thread itself can walk its stack, which would
-//! require a signal, and signals belong to the program. `/proc` shows whether a reader sleeps or
-//! computes.
+//! A stall is reported without a backtrace, because only the thread itself can walk its stack, for
+//! which it would need a signal. `/proc` shows whether a reader sleeps or computes.
 
 use std::time::Duration;
 
@@ -29,8 +28,7 @@ use super::domain::Domain;
 use super::slot::Slot;
 use super::{fork, tunables};
 
-/// The number of checks for the last report before the driver boosts a reader. Most holdouts that
-/// run on another CPU end their sections sooner.
+/// The number of checks for the last report before the driver boosts a reader.
 const SPINS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
 /// A reader that has delayed a grace period for longer than `rcu.stall_timeout`.
@@ -41,11 +39,10 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// The time that the grace period has waited. A period in which the process was stopped counts
-    /// as at most one second.
+    /// The time that the grace period has waited. A pause of the process counts as a second at
+    /// most.
     pub waited: Duration,
-    /// The state of the thread, if it can be read: "running", which includes waiting for a CPU, or
-    /// "asleep in" a kernel function.
+    /// The state of the thread, if it can be read: "running", or "asleep in" a kernel function.
     pub doing: Option<String>,
 }
 
@@ -74,15 +71,13 @@ sync::process_wide! {
 /// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
 ///
 /// The handler is called once for each reader whenever `rcu.stall_timeout` passes. It runs on the
-/// thread that drives the grace period, so any function that waits for a grace period panics in it.
-/// A panic in the handler is caught.
+/// thread that drives the grace period, so it must not wait for one. Its panics are caught.
 ///
 /// # Blocking
 ///
 /// Never blocks.
 pub fn on_stall(handler: Option<StallHandler>) {
-    // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or
-    // on the driver. It is contained, and no lock is held.
+    // FOREIGN(rcu-stall-handler-drop): the handler's drop, on either thread. It is contained.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
     fork::register();
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
@@ -95,8 +90,8 @@ fn report(stall: &Stall) {
     NR_REPORTED.add(1);
     trace::stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
-    // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
-    // and which may be the thread that runs callbacks. It is contained, and no lock is held.
+    // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for.
+    // It is contained.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
         None => panics::write_line(&stall.to_string()),

@@ -20,12 +20,10 @@ const NR_ASKED: usize = 16;
 const NR_BYTES: usize = 128 << 10;
 
 /// The time for which a call waits for an answer, and the pause between two reads of the slot.
-/// Copying takes 20 µs.
 const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// The time in nanoseconds for which no thread is asked after one has failed to answer, as in a
-/// program that blocks all signals. The caller loses at most a hundredth of its time.
+/// The time in nanoseconds for which no thread is asked after one has failed to answer.
 const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
 /// The time, by `time::now_ns`, until which no thread is asked.
@@ -72,10 +70,9 @@ pub fn enable(signal: u32) -> Result<(), &'static str> {
     })
 }
 
-/// Returns the stacks of the first 16 `threads`, which are kernel thread IDs. The result ends early
-/// after a thread that did not answer, and is empty if `signal` is 0.
-///
-/// A stack is displayed up to the first function whose path begins with `root`.
+/// Returns the stacks of the first 16 `threads`, which are kernel thread IDs, up to the first
+/// function whose path begins with `root`. The result ends early after a thread that did not
+/// answer, and is empty if `signal` is 0.
 ///
 /// # Blocking
 ///

@@ -68,8 +68,7 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 }
 
 /// Sends `signal`, which [is handled](is_handled) so that it does not kill the process, to a thread
-/// of this process. Returns `true` if the thread exists. A system call of the thread may fail early
-/// with `EINTR` if it has a timeout or is one that the kernel never restarts.
+/// of this process. Returns `true` if the thread exists.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }

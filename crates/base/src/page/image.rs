@@ -56,8 +56,7 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves the histograms and then the records of items to the end, so that they are omitted
-    /// first if the file is full.
+    /// Moves the histograms and then the records of items to the end, which is omitted first.
     pub(super) fn sort(&mut self) {
         self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }
@@ -84,8 +83,7 @@ impl Image {
         bytes
     }
 
-    /// Returns the head of the file. If `is_written` is `false`, returns the head that the file has
-    /// while its records are being written.
+    /// Returns the head of the file, as it is while the records are written unless `is_written`.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
         let round = if is_written { self.round } else { self.round.wrapping_sub(1) };
@@ -117,8 +115,7 @@ impl Image {
     }
 }
 
-/// Writes as much of the text as fits, in a form that readers accept. Names that differ only near
-/// their ends stay different, because the middle is left out.
+/// Writes as much of the text as fits, in a form that readers accept. The middle is left out.
 fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
     const GAP: &str = "…";
     let mut text = text.replace(char::is_control, "?");

@@ -100,9 +100,8 @@ impl Record {
     }
 }
 
-/// Passes the figures of a queue to `$then!`, with the given tokens before and after them. This
-/// list defines both the fields of `QueueStats` and the figures of a record. It is here because a
-/// reader of a page does not depend on workqueues.
+/// Passes the figures of a queue to `$then!`, with the given tokens before and after them: the
+/// fields of `QueueStats` and the figures of a record.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {
@@ -226,7 +225,7 @@ const FUNCTION: &[Field] = fields! {
 macro_rules! times {
     ($($log2:literal $figure:ident $time:literal,)*) => {
         /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1
-        /// µs to 4.6 minutes. They are constant, because monitoring systems require that.
+        /// µs to 4.6 minutes.
         pub const TIMES_LOG2: [u32; 15] = [$($log2),*];
 
         const TIMES: &[Field] = fields! {
@@ -262,8 +261,7 @@ impl Kind {
         matches!(self, Self::QueueWait | Self::QueueRun)
     }
 
-    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
-    /// have no metrics.
+    /// Returns `true` if the records of this kind exist only while items run or wait.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Worker | Self::Function)
     }

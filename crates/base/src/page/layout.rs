@@ -10,13 +10,10 @@
 //! ```
 //!
 //! `round` is odd while the file is being written. A record belongs to the round that it contains.
-//! `check` covers all bytes before it, so that a reader detects a torn copy. It does not protect
-//! against a hostile writer.
+//! `check` covers all bytes before it, so that a reader detects a torn copy.
 
-/// The version of the format. A reader rejects any other version.
-///
-/// It changes if the position or the meaning of a value changes. It does not change for new kinds
-/// or for new figures at the end of a kind.
+/// The version of the format. A reader rejects any other version. New kinds, and new figures at the
+/// end of a kind, do not change it.
 pub const VERSION: u32 = 2;
 
 /// The maximum number of records in a page.
@@ -84,8 +81,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the checksum of `bytes`, a multiple of eight: FNV-1a on 64-bit words, with a rotation so
-/// that the high bits affect the low ones.
+/// Returns the checksum of `bytes`, a multiple of eight: FNV-1a on 64-bit words, with a rotation.
 pub(super) fn check(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

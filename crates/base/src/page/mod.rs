@@ -62,14 +62,12 @@ pub const DIRECTORY: &str = "/dev/shm";
 /// The prefix of a page's name, which the number of its process follows.
 pub const NAME_PREFIX: &str = "afterwork-";
 
-/// The number of processes with the same PID, each in its own container, that can have a page in
-/// the same directory. This value is a guess.
+/// The number of processes with the same PID, each in its own container, that can have a page. A
+/// guess.
 pub const MAX_NAMES: u32 = 16;
 
-/// Returns the `nth` name, counted from 0, that the page of a process may have.
-///
-/// A page has the first name that no living process uses. Processes of several containers may share
-/// the directory and have the same PID.
+/// Returns the `nth` name, counted from 0, that the page of a process may have: the first name that
+/// no living process uses. Processes of several containers may have the same PID.
 ///
 /// # Examples
 ///
@@ -87,8 +85,7 @@ pub fn name_of(pid: u32, nth: u32) -> String {
     }
 }
 
-/// Returns the PID of the process whose page has this name, or `None` if it is not the name of a
-/// page.
+/// Returns the PID of the process whose page has this name, if it is one.
 pub fn pid_of(name: &str) -> Option<u32> {
     let numbers = name.strip_prefix(NAME_PREFIX)?;
     let (pid, nth) = numbers.split_once('.').unwrap_or((numbers, "0"));

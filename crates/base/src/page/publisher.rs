@@ -10,15 +10,13 @@
 //!
 //! The kernel compares the number while it holds its lock for the futex. If the reader's store
 //! comes first, the publisher's wait does not begin. If the wait comes first, the wake-up ends it.
-//! It is sufficient that a round *begins* after the request, so a reader that finds a round in
-//! progress waits for the next one.
+//! A reader that finds a round in progress waits for the next one.
 //!
 //! # Changes to the file by other processes
 //!
 //! Any program of the same user may change the file. The process reads only the number from it, for
-//! a comparison, and never maps it, so a truncated file causes no signal: the process writes it
-//! again. A file that was removed is created again only when [`publish`] is called after an
-//! [`unpublish`].
+//! a comparison, and never maps it, so a truncated file causes no signal. A file that was removed
+//! is created again only when [`publish`] is called after an [`unpublish`].
 //!
 //! # Names
 //!
@@ -33,9 +31,8 @@
 //!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
-//! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
-//! process that publishes removes, in the same way, each file of its user that is not locked and
-//! whose process does not exist.
+//! A process that was killed leaves its file behind. The next process that publishes removes, in
+//! the same way, each file of its user that is not locked and whose process does not exist.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -53,13 +50,12 @@ use super::layout::{ASKED_AT, HEAD_BYTES};
 use super::sources::describe_all;
 use super::{DIRECTORY, MAX_NAMES, name_of, pid_of};
 
-/// The length of the sleep after a round. It limits rounds to a thousand per second. This value is
-/// a guess.
+/// The length of the sleep after a round, which limits rounds to a thousand per second. A guess.
 const REST: Duration = Duration::from_millis(1);
 /// The length of the sleep after a failed wait on the file.
 const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
-/// The number of attempts to get a name that other processes also request. This value is a guess.
+/// The number of attempts to get a name that other processes also request. A guess.
 const NR_TRIES: u32 = 8;
 
 /// The round of a file that contains only a head.
@@ -190,8 +186,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
                         continue;
                     }
                 }
-                // We may not open the file. In a sticky directory we could not remove another
-                // user's file.
+                // We may not open the file, and in a sticky directory not remove it.
                 match SharedFile::remove(path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
                     _ => {}

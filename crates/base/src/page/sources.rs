@@ -45,8 +45,7 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): the source may drop the last handle to a part, on the page's
-        // thread. A panic in that drop is caught.
+        // FOREIGN(page-source): the drop of the last handle to a part. A panic is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -71,8 +70,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): the source may own the last handle to a part. It is dropped on
-            // the thread that drops this value. A panic in the drop is caught.
+            // FOREIGN(page-part): the drop of the last handle to a part, with this value. A panic
+            // is caught.
             panics::contain(|| drop(source));
         }
     }

@@ -8,8 +8,7 @@ use sync::unmodelled::{Arc, AtomicUsize};
 use super::{ParamError, Params, keys};
 use crate::panics::{Foreign, contain, guarded, of_c};
 
-/// The maximum length of a name prefix. With this length, a full name fits in the 15 bytes that the
-/// kernel keeps.
+/// The maximum length of a name prefix, so that a full name fits in the kernel's 15 bytes.
 const MAX_NAME: usize = 10;
 
 /// A function of the program that a registry's threads call.
@@ -46,8 +45,7 @@ impl ThreadHook {
     }
 
     fn call(&self) {
-        // FOREIGN(thread-hook): the program's code, on a starting or exiting thread of a registry,
-        // with no lock held. A panic is contained.
+        // FOREIGN(thread-hook): the program's code, on a registry's thread. A panic is contained.
         contain(|| (self.0)());
     }
 }

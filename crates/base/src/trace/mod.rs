@@ -15,8 +15,7 @@
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
 //!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread
-//!   and the spans that it drops, until after the stay. A subscriber may therefore cancel
-//!   everything, change attributes, or drop last handles.
+//!   and the spans that it drops, until after the stay.
 //! - It may drop the last handle to a queue or change attributes, because neither waits inside a
 //!   subscriber. See [`is_emitting`].
 //!

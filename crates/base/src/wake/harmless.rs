@@ -45,8 +45,8 @@ pub fn note_harmless(waker: &Waker) {
     });
 }
 
-/// Fires a waker that never blocks: that of a thread in `block_on`, or of a known [`Maker`]. The
-/// drop of the result may run user code. Returns any other waker as the error.
+/// Fires a waker that never blocks: that of a thread in `block_on`, or of a known [`Maker`].
+/// Returns any other waker as the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);

@@ -1,8 +1,7 @@
 //! Notifies subsystems of changes to the online CPUs.
 //!
 //! A registry of workqueues, or the program, detects a change and calls [`notify`], which calls
-//! every watcher, such as per-CPU data. Neither side may depend on the other. A watcher may wait
-//! for slots that other threads own. A caller that must not wait uses [`notify_aside`].
+//! every watcher, such as per-CPU data. A caller that must not wait uses [`notify_aside`].
 
 use sync::fork::{self, Handler};
 use sync::unmodelled::{Arc, Weak};
@@ -37,8 +36,7 @@ pub fn notify(online: &CpuSet) {
     fork::register(&HANDLER);
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
-        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on
-        // the thread that calls `notify`. A panic is caught.
+        // FOREIGN(hotplug-watcher): a watcher, or its drop, in `notify`. A panic is caught.
         panics::contain(|| {
             watcher(online);
             drop(watcher);

@@ -11,8 +11,7 @@ pub enum Lane {
     Urgent,
 }
 
-/// The number of urgent items taken in a row while an ordinary one waits, which gets a tenth of the
-/// turns.
+/// The number of urgent items taken in a row while an ordinary one waits.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
 /// Selects the lane that is served next.

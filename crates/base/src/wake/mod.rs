@@ -12,8 +12,7 @@
 // | `report.rs` | every wait in the library | its thread is about to sleep | its worker pool; RCU |
 // | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
 //
-// Workqueues and mailboxes share the order of lanes in `lane.rs`. `harmless.rs` records which
-// wakers of other crates never block.
+// Workqueues and mailboxes share the order of lanes in `lane.rs`.
 
 mod event_count;
 #[doc(hidden)]

@@ -45,8 +45,7 @@ struct Token(Futex);
 /// - A token stored at any time ends the current or the next [`park`](Self::park).
 /// - Tokens do not add up: several calls to [`Unparker::unpark`] may leave one token.
 /// - Everything that the waker wrote before `unpark` is visible after `park` returns.
-/// - `park` never returns without a token. The token may be older than the condition that the owner
-///   now waits for, so check the condition again.
+/// - `park` never returns without a token, which may be older than the owner's condition.
 ///
 /// # Examples
 ///
@@ -169,8 +168,7 @@ impl Token {
         //   give: condition = true; swap TOKEN Release
         //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
         // If the swap comes first, we take the token and see everything that the waker wrote. If
-        // our exchange comes first, it fails, and the next attempt finds the token. Without the
-        // pair the owner could take the token and still read the old condition.
+        // our exchange comes first, it fails, and the next attempt finds the token.
         // Test: parker_publishes_writes_of_the_waker
         let order = twin::order("park: relaxed take", Ordering::Acquire);
         self.0.word().compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed).is_ok()
@@ -198,9 +196,8 @@ impl Unparker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. A work
-    /// item may call it. Do not call it while you hold a lock that the owner acquires (see
-    /// [`WakeQ`](super::WakeQ)).
+    /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. Do not
+    /// call it while you hold a lock that the owner acquires (see [`WakeQ`](super::WakeQ)).
     #[inline]
     pub fn unpark(&self) {
         if let Some(key) = self.token.give() {

@@ -1,15 +1,14 @@
 //! Reports that a thread is about to sleep.
 //!
-//! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
-//! another one must replace it. Every wait in the library that may sleep therefore calls
-//! [`while_asleep`], which calls the observer that the thread has set with [`report_to`], for the
-//! outermost of nested waits. A thread without an observer pays for one read of a thread-local.
+//! When a worker is about to sleep inside an item, another one must replace it. Every wait in the
+//! library that may sleep therefore calls [`while_asleep`], which calls the observer that the
+//! thread has set with [`report_to`], for the outermost of nested waits.
 //!
 //! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait lends the seats
 //! that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
-//! RCU registers a function with [`before_sleep`] for each wait, nested or not, even on workers
-//! without an item, because a grace period must not wait for a thread that sleeps.
+//! RCU registers a function with [`before_sleep`] for each wait, because a grace period must not
+//! wait for a thread that sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
 //! the thread, [`doubts`], whose bits are reasons why a wait might be wrong.
@@ -35,8 +34,7 @@ pub trait BlockingObserver: Send + Sync {
 
 sync::thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None);
-    /// The function to call before this thread may sleep. Without a destructor, it can be accessed
-    /// at any time, like the next ones.
+    /// The function to call before this thread may sleep. Without a destructor, always accessible.
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None);
     /// See [`doubts`].
     static DOUBTS: Cell<u32> = Cell::new(0);
@@ -87,8 +85,7 @@ pub fn lend_by(lend: fn(bool)) {
     LEND.get_or_init(|| lend);
 }
 
-/// Returns the reasons, which most threads do not have, for which this thread might have to reject
-/// a wait. Costs one load.
+/// Returns the reasons for which this thread might have to reject a wait. Costs one load.
 #[inline(always)]
 pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
@@ -123,7 +120,7 @@ pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
 }
 
 /// Returns `true` if a destructor on this thread may wait until user closures end. In a callback it
-/// must not: the closures may wait for callbacks, and none runs until this one has returned.
+/// must not, because the closures may wait for callbacks.
 #[inline]
 pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()

@@ -9,8 +9,7 @@ use super::Parker;
 use super::spin::spin_as_waiter;
 use crate::panics::Foreign;
 
-/// A wake-up for a waiter whose turn has come. It must be dropped with no lock held, because it may
-/// own a task's waker.
+/// A wake-up for a waiter whose turn has come. It must be dropped with no lock held.
 pub type OnTurn = Foreign<Waker>;
 
 pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {

@@ -17,23 +17,21 @@ pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Producers that share a CPU take
 /// turns on it, so the next item arrives only after the kernel has switched threads. On two CPUs,
-/// with eight producers that busy-poll while they wait, the median throughput of 7 to 9 runs (in
-/// millions of items per second) is 1.4 to 2.7 for a limit of 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to
-/// 3.9 for 50 µs, and 2.0 to 3.7 for 100 µs.
+/// with eight producers that busy-poll while they wait, the median throughput (in millions of items
+/// per second) is at most 2.7 for 4 µs, 4.0 for 20 µs, 3.9 for 50 µs, and 3.7 for 100 µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
 /// The number of failed busy-polls in a row before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// The maximum count of failures. At this count, one wait in sixteen busy-polls.
+/// The maximum count of failures, at which one wait in sixteen busy-polls.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
-/// The minimum spin budget, in rounds, after a successful busy-poll. If the next one fails, the
-/// wake-up is probably about to come.
+/// The minimum spin budget, in rounds, after a successful busy-poll.
 const ROUNDS_AFTER_POLL: u32 = 16;
 
-/// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. The value
-/// is four times the duration of a round with sixteen threads that yield to each other.
+/// The longest spin, four times the duration of a round with sixteen threads that yield to each
+/// other. A longer one competes with a thread that keeps the CPU.
 const LONGEST_NS: u64 = 200_000;
 
 /// The default limit. 64 rounds take about 20 µs if no other thread needs the CPU: half the cost of

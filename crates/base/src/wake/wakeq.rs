@@ -10,11 +10,8 @@ const INLINE: usize = 4;
 
 /// Collects wake-ups under a lock, and fires them after the lock is released.
 ///
-/// A wake-up costs microseconds, and the kernel may run the woken thread at once on the waker's
-/// CPU, where it would block on the lock. The queue is modeled on the kernel's `wake_q`.
-///
-/// Differs from Linux: two wake-ups of one thread stay separate in the queue. The token of a parker
-/// merges them.
+/// The kernel may run a woken thread at once on the waker's CPU, where it would block on the lock.
+/// The queue is modeled on the kernel's `wake_q`, but two wake-ups of one thread stay separate.
 ///
 /// # Guarantees
 ///

@@ -3,9 +3,8 @@
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
 //! because a reader may still see the memory that it would free. Rejected callbacks are leaked, and
-//! so are those that a child of `fork` finds, because they belong to its parent. If a callback
-//! forks on a library thread, the child exits when the callback returns. On a thread that waits for
-//! callbacks, the child does not run the rest of the batch.
+//! so are those that a child of `fork` finds. If a callback forks on a library thread, the child
+//! exits when the callback returns.
 
 use std::cell::Cell;
 use std::ptr;
@@ -32,8 +31,7 @@ pub(super) struct Callbacks {
     /// A: statistics.
     pub(super) nr_panicked: AtomicU64,
     pub(super) backlog: Backlog,
-    /// Notified when `nr_run` has grown, a list that was above its mark was taken, or the domain
-    /// has lost its thread.
+    /// Notified when `nr_run` has grown, a list was taken, or the domain has lost its thread.
     pub(super) ran: EventCount,
 }
 
@@ -156,8 +154,7 @@ impl Shared {
                     return;
                 }
                 // FOREIGN(srcu-callback): the user's callback, on a library thread, or on a thread
-                // that waits in `barrier` or drops the last handle. It is contained. No lock is
-                // held.
+                // that waits in `barrier` or drops the last handle. It is contained.
                 // SAFETY: the callback was moved out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
@@ -170,8 +167,7 @@ impl Shared {
     }
 
     /// Runs the callbacks that remain because thread creation failed. The last handle is being
-    /// dropped, and each guard holds or borrows a handle. Only a leaked guard can have a section
-    /// open. In that case the callbacks are leaked.
+    /// dropped, so only a leaked guard can have a section open. Then the callbacks are leaked.
     pub(super) fn run_the_rest(&mut self) {
         let mut batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
         if !batch.is_empty() && self.slots.all_drained() {

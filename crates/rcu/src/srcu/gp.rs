@@ -1,5 +1,4 @@
-//! One grace period of a domain: makes each reader pass a barrier, and waits until the sums are
-//! equal.
+//! One grace period of a domain: makes each reader pass a barrier, and waits for equal sums.
 //!
 //! ```text
 //! start      seq becomes odd; a full fence
@@ -11,9 +10,8 @@
 //! ```
 //!
 //! A grace period that must wait for readers can be put aside: its thread asks the readers, gives
-//! up the right to drive and continues with other work (`runners.rs`). The phase stays in the
-//! domain, and `seq` stays odd. The next thread that acquires the right continues with that phase.
-//! A reader that answers notifies the runners.
+//! up the right to drive and continues with other work (`runners.rs`), while `seq` stays odd. The
+//! next thread that acquires the right continues. A reader that answers notifies the runners.
 //!
 //! Numbers, the right to drive, waiters, requests and answers work as for the global flavor
 //! (`periods.rs`, `slot.rs`). Here a quiescent state only replaces the barrier, after which the
@@ -29,8 +27,7 @@ use super::slots::Parity;
 use crate::domain::ANSWER_SPINS;
 use crate::periods::GpCookie;
 
-/// The number of times that an expedited grace period renews its spin budget of 16 rounds. In
-/// total, it spins for a few tens of microseconds.
+/// The number of times that an expedited grace period renews its spin budget of 16 rounds.
 const EXPEDITED_SPINS: u32 = 8;
 
 /// Identifies a grace period of one domain; created by
@@ -67,8 +64,7 @@ impl Shared {
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
             // The domain may be aside. Its runner sets `is_aside` before it checks whether there is
-            // a driver. The end of our drive executed a full fence after it gave up the right to
-            // drive.
+            // a driver, and our drive ended with a full fence.
             self.notify_if_aside();
         }
     }
@@ -83,8 +79,7 @@ impl Shared {
     }
 
     /// Drives the grace period of `cookie` as far as possible without waiting. Returns `true` if
-    /// the grace period is over. Otherwise the runners are notified when another call may make
-    /// progress.
+    /// it is over. Otherwise the runners are notified when another call may make progress.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
         // This precedes the check for a driver and the question to the readers.
@@ -157,7 +152,7 @@ impl Shared {
     }
 
     /// Runs a grace period if that takes neither the heavy barrier nor a wait. Returns `true` if
-    /// one was run. In a model, the light barrier is a full fence and hides answers and parking.
+    /// one was run. In a model, the light barrier would hide answers and parking.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         let seq = self.periods.start();
@@ -169,8 +164,7 @@ impl Shared {
     }
 
     /// Waits until the sums of `parity` have been equal once. Returns `true`. If `is_expedited` is
-    /// set, spins for a long time before it sleeps, otherwise for as long as earlier success on
-    /// this thread justifies. The next section of `parity` that ends wakes this thread.
+    /// set, spins for a long time before it sleeps.
     fn drain(&self, parity: Parity, is_expedited: bool) -> bool {
         let is_drained = || self.slots.drained(parity);
         let was_seen = self.drains_soon(parity)
@@ -185,8 +179,7 @@ impl Shared {
         true
     }
 
-    /// Returns `true` if the sums of `parity` have been equal once. Otherwise the next section of
-    /// `parity` that ends notifies the runners.
+    /// Returns `true` if the sums of `parity` have been equal once, or has the runners notified.
     fn ask(&self, parity: Parity) -> bool {
         self.drains_soon(parity) || self.ask_now(parity)
     }

@@ -12,8 +12,7 @@ use crate::flavor::Section;
 ///
 /// Data that the section reaches stays valid if the thread that frees it first waits for a grace
 /// period of the same domain. A guard may be held across `.await` and sent to another thread. A
-/// guard that is leaked (`mem::forget`) delays every grace period of the domain forever. This is
-/// safe.
+/// guard that is leaked (`mem::forget`) delays every grace period of the domain forever.
 pub type Guard<'domain> = GuardOf<&'domain Domain>;
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.

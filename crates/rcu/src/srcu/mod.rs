@@ -12,9 +12,8 @@
 //! assert_eq!(routes.replace_sync(vec![3]), [1, 2]);
 //! ```
 //!
-//! A guard may be held across `.await`, moved to another thread and dropped there. In return, a
-//! grace period adds up the counters of all threads, and a reader that sleeps for an hour delays
-//! its domain for an hour.
+//! In return, a grace period adds up the counters of all threads, and a reader that sleeps for an
+//! hour delays its domain for an hour.
 //!
 //! # Costs
 //!
@@ -26,10 +25,9 @@
 //! - A domain uses 128 bytes for each thread, up to the largest number of threads that read at the
 //!   same time.
 //!
-//! Differs from Linux: there every domain has a fast flavor, whose guards stay with their context,
-//! in addition to the plain one. Here all sections are fast, because a thread's own counters need
-//! no protection against preemption. A grace period does not delay its start to gather requests.
-//! Requests that arrive while it runs share the next one.
+//! Differs from Linux: all sections are fast, because a thread's own counters need no protection
+//! against preemption. A grace period does not delay its start to gather requests. Requests that
+//! arrive while it runs share the next one.
 
 mod callback;
 mod domain;

@@ -16,17 +16,16 @@
 //! ```
 //!
 //! A domain is in only one of these states at a time, so its callbacks run one after the other, in
-//! order. A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread
-//! has the right to drive it, so a thread that waits for it does not depend on the runners.
+//! order. No thread has the right to drive a grace period that is put aside, so a thread that waits
+//! for it does not depend on the runners.
 //!
 //! # The number of threads
 //!
 //! One thread runs callbacks (`width` is 1), and a second one watches it while more domains are
 //! ready. If no domain has been taken for [`STUCK_NS`], the running callbacks may be waiting for
 //! one another. The watcher then takes the next domain itself, which adds one to `width`, and
-//! another watcher is started. A callback can therefore wait for anything that other domains do,
-//! including their barriers. The number of threads exceeds that of blocked callbacks by at most
-//! two.
+//! another watcher is started. A callback can therefore wait for anything that other domains do.
+//! There are at most two more threads than blocked callbacks.
 //!
 //! A thread exits after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!
@@ -37,9 +36,8 @@
 //! If all threads are in callbacks and no watcher can be started, a barrier takes its domain out
 //! and runs the callbacks itself. In either case, the barriers are notified.
 //!
-//! Two things must never happen. A domain with callbacks must not remain unserved unless thread
-//! creation failed. A barrier must not sleep while its domain waits for a thread that waits for the
-//! barrier.
+//! Two things must never happen: a domain with callbacks is unserved although thread creation
+//! succeeded, or a barrier sleeps while its domain waits for a thread that waits for the barrier.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -58,12 +56,11 @@ use crate::callback::RETRY_NS;
 use crate::{fork, tunables};
 
 /// The time for which a thread waits for more callbacks before it exits. Starting a thread costs
-/// about 50 µs, and an idle thread occupies its stack. In a model it exits at once.
+/// about 50 µs. In a model it exits at once.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The time without a turn after which one more thread takes domains. Callbacks rarely run for this
-/// long in one turn. With a much shorter time, unnecessary threads would be started on a machine
-/// whose threads wait for a CPU. This value is a guess.
+/// long. A much shorter time would start unnecessary threads on a busy machine. A guess.
 const STUCK_NS: u64 = 10_000_000;
 
 /// The largest capacity that a list of callbacks keeps while it is served, about 130 kilobytes.
@@ -247,8 +244,8 @@ impl State {
         self.ready.extend(ready);
     }
 
-    /// Takes the next ready domain, if the thread may do so now. The error is the number of
-    /// nanoseconds after which it may, or `None` if no domain is ready.
+    /// Takes the next ready domain, if the thread may do so now. The error is the time in
+    /// nanoseconds until it may, or `None` if no domain is ready.
     fn take(&mut self) -> Result<Served, Option<u64>> {
         self.make_ready();
         if self.ready.is_empty() {
@@ -303,8 +300,7 @@ impl Runners {
         }
         state.ready.push_back(served);
         let starts = state.wants_thread();
-        // A thread that watches, or that waits until it may take a domain, is already awake in
-        // time.
+        // A thread that watches, or waits until it may take a domain, wakes in time.
         let is_first = state.ready.len() == 1;
         drop(state);
         if starts {

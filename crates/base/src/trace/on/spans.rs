@@ -41,8 +41,7 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // The spans of the parent's items are leaked, because their subscriber might wait for threads
-    // that do not exist.
+    // The spans of the parent's items are leaked, because their subscriber might wait.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);
@@ -91,8 +90,7 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
 #[derive(Debug)]
 pub struct Within(Option<Arc<Span>>);
 
-/// Enters the span in which an item was queued. `again` is `true` if it may run again without being
-/// queued again.
+/// Enters the span in which an item was queued. `again` is `true` if it may run again.
 #[inline(always)]
 pub fn enter(item: usize, again: bool) -> Within {
     if NR_SPANS.load(Ordering::Relaxed) == 0 {
