@@ -86,34 +86,6 @@ impl<T: 'static> LocalKey<T> {
     }
 }
 
-impl<T: 'static> LocalKey<Cell<T>> {
-    /// Sets this thread's value.
-    pub fn set(&'static self, value: T) {
-        self.with(|cell| cell.set(value));
-    }
-
-    /// Returns a copy of this thread's value.
-    pub fn get(&'static self) -> T
-    where
-        T: Copy,
-    {
-        self.with(Cell::get)
-    }
-
-    /// Returns this thread's value and replaces it with the default.
-    pub fn take(&'static self) -> T
-    where
-        T: Default,
-    {
-        self.with(Cell::take)
-    }
-
-    /// Returns this thread's value and replaces it with `value`.
-    pub fn replace(&'static self, value: T) -> T {
-        self.with(|cell| cell.replace(value))
-    }
-}
-
 /// Destroys the thread-locals of the running task. Their destructors may use thread-locals.
 pub fn destroy_all() {
     with(|e| e.task().locals_are_gone = true);
