@@ -66,8 +66,7 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's reference to its task, or null before the first request and after the
-    /// destructor.
+    /// This thread's reference to its task; null before the first request and after the destructor.
     static MINE: Cell<*const Task> = Cell::new(ptr::null());
     /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit

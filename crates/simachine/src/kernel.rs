@@ -38,8 +38,7 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU that [`set_wake_cpu`] has set for `thread`, or else the one on which it last
-/// ran.
+/// Returns the CPU that [`set_wake_cpu`] has set for `thread`, or else its last one.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))

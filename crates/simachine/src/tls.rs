@@ -68,8 +68,7 @@ impl<T: 'static> LocalKey<T> {
             _ => Ok(std::ptr::null()),
         })?;
         let value = if found.is_null() { self.make(place, has_destructor) } else { found };
-        // SAFETY: the value is boxed, has this key's type, and is dropped only when this thread
-        // ends.
+        // SAFETY: the value is boxed, has this key's type, and lives until this thread ends.
         Ok(f(unsafe { &*value }))
     }
 

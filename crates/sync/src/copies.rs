@@ -66,8 +66,7 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used, and reports another one. Blocks while a thread opens or closes a
-/// library.
+/// Marks this copy as used, and reports another. Blocks while a thread opens or closes a library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
@@ -133,8 +132,7 @@ unsafe extern "C" fn inspect(
     for header in notes.filter(|it| is_loaded(it)) {
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let start = ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one.
-        // The loader keeps both until this returns.
+        // SAFETY: the loader keeps the notes and the words of copies, in loaded segments.
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {

@@ -213,8 +213,7 @@ impl Default for Inherited {
     }
 }
 
-/// Registers `handler` to be called around each fork. A repeated call costs a few loads. Does
-/// nothing in a model.
+/// Registers `handler` to be called around each fork. A repeated call costs a few loads.
 ///
 /// # Panics
 ///
@@ -284,8 +283,7 @@ mod backend {
 
     /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers. A
-    /// child does not wait for a thread of its parent.
+    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// The handlers, filled from the front. Fewer modules than this register one.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];

@@ -45,8 +45,7 @@ pub(crate) fn discard_stack() {
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
-        // SAFETY: the pages belong to this thread's stack, below all frames in use. A signal
-        // handler that uses them returns before this thread continues.
+        // SAFETY: the pages are on this thread's stack, below all frames in use and all handlers.
         unsafe { discard(lowest, len) };
     }
 }

@@ -67,8 +67,7 @@ macro_rules! on_drop {
 
 /// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
-/// The model's objects are then unusable, so a destructor that would change an atomic, or wait,
-/// must do nothing.
+/// The model's objects are then unusable, so a destructor must not change an atomic, or wait.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]

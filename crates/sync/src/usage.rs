@@ -12,8 +12,7 @@ use std::{
 
 use crate::thread::{IS_REAL, ThreadId};
 
-/// Returns the CPU time of `thread` of this process in nanoseconds, if it exists. It is 0 in a
-/// model.
+/// Returns the CPU time of `thread` of this process in nanoseconds, if it exists; 0 in a model.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     #[cfg(sim)]
     if crate::sim::is_running() {

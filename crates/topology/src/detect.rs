@@ -95,8 +95,7 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine from its CPUs alone. Each CPU is a core of its own, and all share one
-    /// cache.
+    /// Creates a machine from its CPUs alone: cores without siblings, which share one cache.
     ///
     /// # Errors
     ///

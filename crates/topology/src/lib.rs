@@ -48,8 +48,8 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 
-/// Implements the conversion of an error into an `io::Error` that contains it. With a message, also
-/// implements `Error`.
+/// Implements the conversion of an error into an `io::Error`. With a message, also implements
+/// `Error`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! into_io_error {

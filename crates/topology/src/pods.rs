@@ -108,8 +108,7 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The parts to which a CPU belongs, from the coarsest to the finest. Unused parts have their
-/// default value.
+/// The parts to which a CPU belongs, the coarsest first. Unused parts have their default value.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,

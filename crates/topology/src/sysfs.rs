@@ -11,8 +11,7 @@
 //! allowed quota                                          only in a saved copy; quota: as cpu.max
 //! ```
 //!
-//! A cache without a level, a type or sharers, which the kernel omits if it does not know them, is
-//! ignored. So are instruction caches.
+//! Instruction caches, and caches without a level, a type or sharers, are ignored.
 
 use std::path::Path;
 use std::sync::Arc;
