@@ -45,7 +45,8 @@ pub(crate) fn discard_stack() {
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
-        // SAFETY: the pages are on this thread's stack, below all frames in use and all handlers.
+        // SAFETY: the pages are below all frames in use on this thread's stack. A signal handler
+        // that uses them returns first.
         unsafe { discard(lowest, len) };
     }
 }
