@@ -11,8 +11,8 @@
 //! end:     run;  lock: if the list is empty, set the end flag, which rejects later adds
 //! ```
 //!
-//! The owner waits on an event count. An add without a notification does not end the owner's wait,
-//! but the next wait finds the callback.
+//! An add without a notification does not end the owner's wait, but the next wait finds the
+//! callback.
 
 use std::{
     cell::Cell,
@@ -319,8 +319,8 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks or `timeout_ms` have elapsed. A negative value means no
-/// limit. Returns `true` if the thread has callbacks.
+/// Waits until this thread has callbacks, or for `timeout_ms` unless it is negative. Returns `true`
+/// if the thread has callbacks.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

@@ -179,8 +179,7 @@ pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` for an invalid
-/// CPU, or `-EEXIST` if the CPU already has a helper.
+/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` or `-EEXIST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {

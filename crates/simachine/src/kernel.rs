@@ -11,8 +11,8 @@ use super::{
     task::State,
 };
 
-/// Makes the running thread a kernel thread: it sleeps and wakes others without a system call, and
-/// locks the run queue of an idle CPU itself.
+/// Makes the running thread a kernel thread, which makes no system calls and locks run queues
+/// itself.
 pub fn enter() {
     with(|e| e.task().is_kernel = true);
 }

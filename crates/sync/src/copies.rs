@@ -1,9 +1,8 @@
 //! Finds a second copy of the library in this process.
 //!
-//! A program that is linked with the static library and opens a plugin that is linked with the
-//! shared library has two copies. Each copy has its own readers, which are unknown to the other
-//! copy's grace periods. Nothing fails at once, so the second copy to be used writes a line on
-//! stderr.
+//! A program that is linked with the static library may open a plugin that is linked with the
+//! shared library. Readers of one copy are unknown to the other copy's grace periods. Nothing fails
+//! at once, so the second copy to be used writes a line on stderr.
 //!
 //! Each copy has a word, and an ELF note with the distance to that word. The loader lists all
 //! loaded files, and the headers of a file lead to its notes. No symbol is looked up, because a

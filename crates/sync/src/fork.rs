@@ -1,8 +1,7 @@
 //! Handlers for `fork`, which repair the library's state in the child.
 //!
-//! A child has its parent's memory and one thread, the one that forked. Operations of other threads
-//! never complete there. A module with state for the whole process therefore registers a
-//! [`Handler`]:
+//! In a child, operations of its parent's other threads never complete. A module with state for the
+//! whole process therefore registers a [`Handler`]:
 //!
 //! ```text
 //! thread that forks: settle (initializes values);  before (takes leaf locks);  fork

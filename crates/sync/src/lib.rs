@@ -10,8 +10,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Code above this crate uses `sync::…`, and never `std::sync`, `std::thread`, a clock or a system
-//! call directly. One source therefore runs on five back ends:
+//! Code above this crate never uses `std::sync`, `std::thread`, a clock or a system call directly.
+//! One source therefore runs on five back ends:
 //!
 //! | back end | chosen by | purpose |
 //! |---|---|---|

@@ -52,8 +52,7 @@ pub(crate) fn discard_stack() {
 }
 
 /// Returns the unused bytes at the start of `stack`, in whole pages, if a local variable is at
-/// `here`. Returns `None` if the variable is not on the stack, because a sanitizer may move local
-/// variables elsewhere.
+/// `here`. A sanitizer may move local variables off the stack; the result is then `None`.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     let end = here.saturating_sub(IN_USE) & !(page - 1);

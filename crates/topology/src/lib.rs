@@ -74,7 +74,7 @@ macro_rules! into_io_error {
 }
 
 /// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
-/// message, which may show the fields of the variant.
+/// message.
 ///
 /// The type parameter of a generic error is the type of the caller's value, which `Debug` does not
 /// show, and the conversion to `io::Error` drops. With `without io`, there is no conversion.

@@ -28,8 +28,8 @@ pub struct Pod {
 ///
 /// # Guarantees
 ///
-/// Each allowed CPU is in exactly one pod, and no other CPU is in any. Pods are in ascending order
-/// of their lowest CPUs. There is at least one pod.
+/// Each allowed CPU is in exactly one pod, and no other CPU is in any. There is at least one pod.
+/// Pods are in ascending order of their lowest CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
     scope: AffinityScope,

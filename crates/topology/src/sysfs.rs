@@ -60,7 +60,7 @@ pub(crate) const CACHE_FILES: [&str; 4] = [LEVEL, TYPE, SIZE, SHARED_CPU_LIST];
 const MAX_CACHE_LEVEL: u32 = 15;
 
 impl Topology {
-    /// Reads a machine from a tree that is laid out like `/sys`, such as one from
+    /// Reads a machine from a tree like `/sys`, such as one from
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,
