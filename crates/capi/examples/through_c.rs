@@ -1,5 +1,4 @@
-//! Measures the cost of an item: compares `queue_work` and `flush_work` in C with `enqueue` and
-//! `flush` in Rust.
+//! Compares `queue_work` and `flush_work` in C with `enqueue` and `flush` in Rust.
 //!
 //! ```console
 //! $ cargo run --release -p afterwork-capi --example through_c

@@ -31,8 +31,8 @@ fn sources() -> &'static str {
 }
 
 /// Prevents panics in the library from printing anything, unless `RUST_BACKTRACE` is `full`: the
-/// line with which the process ends contains their message. Panics in other source files, of a
-/// program that is partly written in Rust, print as usual.
+/// line with which the process ends contains their message. Panics in a program's own Rust code
+/// print as usual.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SILENCE: extern "C" fn() = silence;

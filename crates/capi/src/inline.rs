@@ -60,8 +60,7 @@ impl Drop for AtExit {
     fn drop(&mut self) {
         let reader = READER.try_with(Cell::take).unwrap_or(ptr::null_mut());
         if !reader.is_null() {
-            // SAFETY: this is the thread's variable, by (1) of `adopt`, valid until the thread
-            // ends.
+            // SAFETY: the thread's variable, by (1) of `adopt`, is valid until it ends.
             unsafe { reader.write(Place::STAND_IN) };
         }
         qsbr::leave_at_exit();

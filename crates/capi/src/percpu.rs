@@ -174,8 +174,7 @@ impl PwLock {
                 return;
             }
         }
-        // Acquires the lock as `WAITED`, because other threads may still sleep. If the word has
-        // another value, the kernel rejects the sleep.
+        // Acquires the lock as `WAITED`, because other threads may still sleep.
         // ORDER(pw-lock): the acquire end; see `try_take`.
         // Test: the_suite_passes
         while self.0.word().swap(WAITED, Ordering::Acquire) != FREE {

@@ -1,4 +1,4 @@
-//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers and report quiescent
+//! The flavor `qsbr` of `afterwork/urcu.h`: threads are always readers, and report quiescent
 //! states.
 //!
 //! An online thread is in a section from each report to the next. All flavors share grace periods.
@@ -44,8 +44,7 @@ fn go_online() {
 
 fn go_offline() {
     set(State::Offline);
-    // SAFETY: `go_online` made the thread online, and callers no longer use values that they read
-    // before.
+    // SAFETY: `go_online` made the thread online. Callers no longer use earlier values.
     unsafe { raw::offline() };
     raw::park();
 }
@@ -135,8 +134,7 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. It must not hold read
-/// values.
+/// Makes this thread offline, so that grace periods do not wait for it. It must hold no values.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -156,8 +154,7 @@ pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
-        // SAFETY: `go_online` made the thread online, and the caller no longer uses values that it
-        // read before.
+        // SAFETY: `go_online` made the thread online. The caller no longer uses earlier values.
         State::Online => unsafe { raw::quiescent() },
         _ => misuse("rcu_quiescent_state", &"the thread is not online", ()),
     });

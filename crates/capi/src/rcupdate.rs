@@ -82,8 +82,7 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     });
 }
 
-/// Does the same as [`aw_call_rcu`], unless `rcu.qhimark` callbacks or more are pending. Returns
-/// `true` if `func` will be called.
+/// Does the same as [`aw_call_rcu`], unless `rcu.qhimark` callbacks or more are pending.
 ///
 /// # Safety
 ///

@@ -11,8 +11,8 @@
 //! end:     run;  lock: if the list is empty, set the end flag, which rejects later adds
 //! ```
 //!
-//! The owner waits on an event count. An add without a notification does not end the owner's wait,
-//! but the next wait finds the callback.
+//! An add without a notification does not end the owner's wait, but the next wait finds the
+//! callback.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long};
@@ -63,8 +63,7 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's reference to its task, or null before the first request and after the
-    /// destructor.
+    /// This thread's reference to its task; null before the first request and after the destructor.
     static MINE: Cell<*const Task> = Cell::new(ptr::null());
     /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
@@ -317,8 +316,8 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks or `timeout_ms` have elapsed. A negative value means no
-/// limit. Returns `true` if the thread has callbacks.
+/// Waits until this thread has callbacks, or for `timeout_ms` unless it is negative. Returns `true`
+/// if the thread has callbacks.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

@@ -128,8 +128,7 @@ pub extern "C" fn aw_create_call_rcu_data(flags: c_ulong, _cpu_affinity: c_int) 
 ///
 /// # Safety
 ///
-/// 1. `helper` is null, or is the default helper, or came from [`aw_create_call_rcu_data`] and is
-///    no longer used.
+/// 1. `helper` is null, the default helper, or an unused one of [`aw_create_call_rcu_data`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu_data_free(helper: *mut Helper) {
     if !helper.is_null() && !ptr::eq(helper, &DEFAULT) {
@@ -174,8 +173,7 @@ pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` for an invalid
-/// CPU, or `-EEXIST` if the CPU already has a helper.
+/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` or `-EEXIST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -219,14 +217,12 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: the helper came from a box. This thread alone took it, and all readers have
-        // ended.
+        // SAFETY: the helper came from a box. Only this thread took it. All readers have ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }
 
-/// Returns the thread that runs callbacks, the same for all helpers. Waits for a grace period.
-/// Returns 0 if it cannot wait.
+/// Returns the thread that runs callbacks, after a grace period, or 0 if it cannot wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
     let thread = Arc::new(AtomicU64::new(0));

@@ -192,8 +192,7 @@ fn checked<T, R>(
     })
 }
 
-/// Calls a function with a queue and an item. Returns its result, or reports misuse and returns
-/// `false`.
+/// Calls a function with a queue and an item. If either is invalid, reports misuse.
 ///
 /// # Safety
 ///

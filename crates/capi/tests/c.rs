@@ -1,9 +1,7 @@
-//! Compiles and runs C code: single headers, the suite in `tests/c`, the examples, and the snippets
-//! of the book.
+//! Compiles and runs C code: headers, the suite in `tests/c`, the examples, the book's snippets.
 //!
 //! `cargo xtask capi` runs this. If a tool is missing, its name is printed and its tests are
-//! skipped. Without a C compiler, all tests are skipped. The programs are linked with the library
-//! that Cargo built for this test.
+//! skipped. The programs are linked with the library that Cargo built for this test.
 
 mod support;
 

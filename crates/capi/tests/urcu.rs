@@ -1,8 +1,7 @@
 //! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table on top
 //! of the library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Tests that need a missing tool (`liburcu-dev`, C++, sanitizers, valgrind) name it and are
-//! skipped.
+//! Tests of which a tool is missing (`liburcu-dev`, C++, sanitizers, valgrind) are skipped.
 
 mod support;
 

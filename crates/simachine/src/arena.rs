@@ -1,7 +1,6 @@
 //! An allocator whose addresses depend on the program alone, so that equal seeds give equal runs.
 //!
-//! Each task allocates from its own chunks and frees to its own lists, like the arenas and caches
-//! of the C library, so that the same cache lines are shared.
+//! Each task allocates from its own chunks and frees to its own lists, as in the C library.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, null_mut};

@@ -1,5 +1,4 @@
-//! Chooses the CPU that runs next, with a winner tree over the times of the CPUs' next steps. If
-//! two times are equal, the CPU with the lower number wins.
+//! A winner tree over the times of the CPUs' next steps. Of equal times, the lower CPU number wins.
 
 /// A time that is never reached.
 pub const NEVER: u64 = u64::MAX;

@@ -151,8 +151,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// Returns `true` if the waker is a kernel thread bound to this CPU, and this CPU has no other
-    /// task. In that case, a task that slept on this CPU wakes here.
+    /// Returns `true` if the waker is a kernel thread bound to this CPU, alone: its sleepers wake
+    /// here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();

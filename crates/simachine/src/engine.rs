@@ -21,8 +21,7 @@ use super::seen;
 use super::task::{State, Task};
 use super::timers::Timers;
 
-/// A task that makes this number of accesses without changing anything is in an endless loop. The
-/// library's own waits spin only for microseconds.
+/// A task that makes this number of accesses without changing anything is in an endless loop.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
 /// The number of turns between two checks of the budget, which take a few milliseconds.

@@ -8,8 +8,8 @@ use super::engine::{engine, sync, with};
 use super::task::State;
 use super::{Costs, memory};
 
-/// Makes the running thread a kernel thread: it sleeps and wakes others without a system call, and
-/// locks the run queue of an idle CPU itself.
+/// Makes the running thread a kernel thread, which makes no system calls and locks run queues
+/// itself.
 pub fn enter() {
     with(|e| e.task().is_kernel = true);
 }
@@ -35,8 +35,7 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU that [`set_wake_cpu`] has set for `thread`, or else the one on which it last
-/// ran.
+/// Returns the CPU that [`set_wake_cpu`] has set for `thread`, or else its last one.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))

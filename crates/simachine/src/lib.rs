@@ -16,7 +16,7 @@
 //! give equal runs.
 //!
 //! The simulation shows which line saturates first, and which threads wait for it. Its absolute
-//! figures depend on the costs, many of which are guesses.
+//! figures depend on guessed costs.
 //!
 //! # Limits
 //!

@@ -1,5 +1,4 @@
-//! A mutex that consists of one futex word, like the standard library's on Linux. Contention
-//! therefore shows in the costs of accessing the word.
+//! A mutex of one futex word, like the standard library's on Linux.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

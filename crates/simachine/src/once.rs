@@ -64,11 +64,6 @@ impl<T> OnceLock<T> {
         unsafe { *self.value.get() = Some(value) };
         self.is_made.store(true, Relaxed);
     }
-
-    /// Returns the value.
-    pub fn into_inner(self) -> Option<T> {
-        self.value.into_inner()
-    }
 }
 
 impl<T> Default for OnceLock<T> {

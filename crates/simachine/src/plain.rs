@@ -5,10 +5,8 @@
 //! access, and instead of each atomic one. This crate is never instrumented, because the engine
 //! would observe itself. Costs must have the same meaning with and without instrumentation:
 //!
-//! - A plain access that hits is free. Its cost is included in `instr`, the cost of the code around
-//!   an access to a word of the facade.
-//! - An access to a word of the facade has been charged before its instruction reaches this code
-//!   (`Task::paid`).
+//! - A plain access that hits is free: `instr` includes it.
+//! - An access to a word of the facade has been charged before (`Task::paid`).
 //! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
 //! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.
 //! - A thread of a model of the kernel touches only the lines that the model names.

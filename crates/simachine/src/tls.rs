@@ -68,8 +68,7 @@ impl<T: 'static> LocalKey<T> {
             _ => Ok(std::ptr::null()),
         })?;
         let value = if found.is_null() { self.make(place, has_destructor) } else { found };
-        // SAFETY: the value is boxed, has this key's type, and is dropped only when this thread
-        // ends.
+        // SAFETY: the value is boxed, has this key's type, and lives until this thread ends.
         Ok(f(unsafe { &*value }))
     }
 
@@ -83,34 +82,6 @@ impl<T: 'static> LocalKey<T> {
             slots[place] = Slot::Made { value, has_destructor };
             at
         })
-    }
-}
-
-impl<T: 'static> LocalKey<Cell<T>> {
-    /// Sets this thread's value.
-    pub fn set(&'static self, value: T) {
-        self.with(|cell| cell.set(value));
-    }
-
-    /// Returns a copy of this thread's value.
-    pub fn get(&'static self) -> T
-    where
-        T: Copy,
-    {
-        self.with(Cell::get)
-    }
-
-    /// Returns this thread's value and replaces it with the default.
-    pub fn take(&'static self) -> T
-    where
-        T: Default,
-    {
-        self.with(Cell::take)
-    }
-
-    /// Returns this thread's value and replaces it with `value`.
-    pub fn replace(&'static self, value: T) -> T {
-        self.with(|cell| cell.replace(value))
     }
 }
 

@@ -14,7 +14,7 @@
 
 use crate::atomic::{Ordering, fence};
 
-/// Orders this thread's earlier stores before its later loads, as seen across a [`heavy`]. Never
+/// Orders this thread's earlier stores before its later loads, as a [`heavy`] sees them. Never
 /// blocks.
 #[inline(always)]
 pub fn light() {

@@ -9,9 +9,8 @@ const NR_YIELDS: u32 = 32;
 /// The duration of one sleep. It is about the cost of a wake-up, which the sleep replaces.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that needs a few more steps and does not wake the waiter. It first
-/// yields the CPU, and then sleeps for short times, because a real-time thread that only yielded
-/// could keep a thread of lower priority off the CPU forever.
+/// A wait for another thread that needs a few more steps and does not wake the waiter. It yields,
+/// and then sleeps: a real-time thread that only yielded could keep the other off the CPU forever.
 #[derive(Debug, Default)]
 pub struct Backoff {
     nr_pauses: u32,

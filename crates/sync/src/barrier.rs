@@ -1,14 +1,12 @@
 //! A full fence that is free after a read-modify-write on x86-64.
 
-/// Orders this thread's last read-modify-write, and everything before it, before the following
-/// loads.
+/// Orders this thread's last read-modify-write, and all before it, before the following loads.
 ///
 /// Suppose that each of two threads changes a word with a read-modify-write, calls this function,
 /// and loads the other thread's word. If one thread's read-modify-write comes first, the other
 /// thread's load sees it.
 ///
-/// On x86-64 this is only a compiler barrier. On other machines, and in a model, it is a full
-/// fence.
+/// It is a full fence, except on x86-64 outside a model, where it is only a compiler barrier.
 ///
 /// Differs from Linux: a *plain store* between the read-modify-write and this call is not ordered
 /// before the loads. `smp_mb__after_atomic()` also orders that store.

@@ -1,9 +1,8 @@
 //! Finds a second copy of the library in this process.
 //!
-//! A program that is linked with the static library and opens a plugin that is linked with the
-//! shared library has two copies. Each copy has its own readers, which are unknown to the other
-//! copy's grace periods. Nothing fails at once, so the second copy to be used writes a line on
-//! stderr.
+//! A program that is linked with the static library may open a plugin that is linked with the
+//! shared library. Readers of one copy are unknown to the other copy's grace periods. Nothing fails
+//! at once, so the second copy to be used writes a line on stderr.
 //!
 //! Each copy has a word, and an ELF note with the distance to that word. The loader lists all
 //! loaded files, and the headers of a file lead to its notes. No symbol is looked up, because a
@@ -64,8 +63,7 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used, and reports another one. Blocks while a thread opens or closes a
-/// library.
+/// Marks this copy as used, and reports another. Blocks while a thread opens or closes a library.
 pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
@@ -131,8 +129,7 @@ unsafe extern "C" fn inspect(
     for header in notes.filter(|it| is_loaded(it)) {
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
         let start = ptr::with_exposed_provenance::<u8>(start);
-        // SAFETY: the notes are in a loaded segment, and the words of copies are in a writable one.
-        // The loader keeps both until this returns.
+        // SAFETY: the loader keeps the notes and the words of copies, in loaded segments.
         let words = unsafe { words(start, header.p_memsz as usize) };
         for word in words {
             if ptr::eq(word, &WORD) {

@@ -99,8 +99,8 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the machine of this process: the one that was passed to [`set_topology`], otherwise the
-/// detected one. In a simulation, returns the simulated one.
+/// Returns the machine of this process: the simulated one, that of [`set_topology`], or the
+/// detected one.
 ///
 /// # Errors
 ///
@@ -196,8 +196,8 @@ mod real {
     use crate::atomic::{AtomicIsize, Ordering};
     use crate::rseq::Area;
 
-    /// The offset of `cpu_id` from the thread pointer. It is [`UNKNOWN`] before the first call, and
-    /// [`ABSENT`] if glibc has not registered restartable sequences.
+    /// The offset of `cpu_id` from the thread pointer, [`UNKNOWN`] before the first call, or
+    /// [`ABSENT`].
     static CPU_ID_OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
     const UNKNOWN: isize = isize::MIN;
     const ABSENT: isize = isize::MAX;

@@ -1,8 +1,7 @@
 //! Handlers for `fork`, which repair the library's state in the child.
 //!
-//! A child has its parent's memory and one thread, the one that forked. Operations of other threads
-//! never complete there. A module with state for the whole process therefore registers a
-//! [`Handler`]:
+//! In a child, operations of its parent's other threads never complete. A module with state for the
+//! whole process therefore registers a [`Handler`]:
 //!
 //! ```text
 //! thread that forks: settle (initializes values);  before (takes leaf locks);  fork
@@ -211,8 +210,7 @@ impl Default for Inherited {
     }
 }
 
-/// Registers `handler` to be called around each fork. A repeated call costs a few loads. Does
-/// nothing in a model.
+/// Registers `handler` to be called around each fork. A repeated call costs a few loads.
 ///
 /// # Panics
 ///
@@ -280,8 +278,7 @@ mod backend {
 
     /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers. A
-    /// child does not wait for a thread of its parent.
+    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// The handlers, filled from the front. Fewer modules than this register one.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];

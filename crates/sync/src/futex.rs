@@ -61,8 +61,7 @@ macro_rules! futex {
                 Key(self.waiters.key((&raw const self.word).cast()))
             }
 
-            /// Sleeps while the low 32 bits equal those of `expected`, until woken. May return
-            /// early.
+            /// Sleeps while the low 32 bits equal those of `expected`. May return early.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);
@@ -207,8 +206,7 @@ mod model {
     #[cfg(shuttle)]
     use shuttle::sync::{Condvar, Mutex};
 
-    /// The kernel's side of a futex. A model detects, by its own reference count, a word that
-    /// leaks.
+    /// The kernel's side of a futex. The model's own reference count shows words that leak.
     #[derive(Clone, Debug)]
     pub struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,

@@ -14,7 +14,7 @@ pub fn spin_loop() {
 }
 
 /// Checks `done` until it returns `true`, at most `nr_spins + 1` times, with a [`spin_loop`] hint
-/// after each failed check. Returns the last result of `done`.
+/// in between. Returns the last result.
 #[inline]
 pub fn spin_until(nr_spins: u32, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..nr_spins {

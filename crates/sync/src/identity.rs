@@ -29,8 +29,8 @@ fn first(mine: &Cell<u64>) -> NonZeroU64 {
     NonZeroU64::new(number).expect("2^64 threads take centuries to start")
 }
 
-/// Returns a small number that no other living thread has, counted from 1. Returns `None` while
-/// this thread's thread-locals are being destroyed.
+/// Returns a small number from 1 that no other living thread has, or `None` in thread-local
+/// destructors.
 ///
 /// The numbers are dense: a thread gets the lowest free one, and releases it when it ends. Writes
 /// of a thread are visible to the next thread with its number. Costs a load after the thread's

@@ -10,8 +10,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Code above this crate uses `sync::…`, and never `std::sync`, `std::thread`, a clock or a system
-//! call directly. One source therefore runs on five back ends:
+//! Code above this crate never uses `std::sync`, `std::thread`, a clock or a system call directly.
+//! One source therefore runs on five back ends:
 //!
 //! | back end | chosen by | purpose |
 //! |---|---|---|
@@ -24,8 +24,7 @@
 //! A back end is never chosen by a Cargo feature. Cargo unifies features across a build, and a
 //! model's clock must not end up in a release.
 //!
-//! Without the feature `std` the crate is `no_std`, with [`atomic`], [`cell`], [`hint`] and
-//! [`twin`].
+//! Without the feature `std` it is `no_std`, with [`atomic`], [`cell`], [`hint`] and [`twin`].
 //!
 //! # Limits of models
 //!
@@ -142,8 +141,7 @@ pub use crate::sim::once::OnceLock;
 
 /// Declares functions that are `const` on the real machine and plain in a model.
 ///
-/// A constructor that initializes a `static` needs this, because a model's atomics have no constant
-/// constructors.
+/// A constructor for a `static` needs this, because a model's atomics have no constant ones.
 #[macro_export]
 macro_rules! const_unless_model {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($args:tt)*) -> $result:ty $body:block)*) => {$(

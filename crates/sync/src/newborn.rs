@@ -124,8 +124,7 @@ fn set_io_priority(priority: libc::c_long) {
     unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THREAD, 0, priority) };
 }
 
-/// Sets the floating-point modes that the ABI prescribes for the start of a program: round to
-/// nearest, keep denormal numbers, raise no signal.
+/// Sets the ABI's floating-point modes: round to nearest, keep denormal numbers, raise no signal.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reset_arithmetic() {
     let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);

@@ -45,15 +45,14 @@ pub(crate) fn discard_stack() {
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
-        // SAFETY: the pages belong to this thread's stack, below all frames in use. A signal
-        // handler that uses them returns before this thread continues.
+        // SAFETY: the pages are below all frames in use on this thread's stack. A signal handler
+        // that uses them returns first.
         unsafe { discard(lowest, len) };
     }
 }
 
 /// Returns the unused bytes at the start of `stack`, in whole pages, if a local variable is at
-/// `here`. Returns `None` if the variable is not on the stack, because a sanitizer may move local
-/// variables elsewhere.
+/// `here`. A sanitizer may move local variables off the stack; the result is then `None`.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     let end = here.saturating_sub(IN_USE) & !(page - 1);

@@ -18,8 +18,8 @@
 //! The kernel revokes an extension by clearing both bytes: after 5 µs by default, and at every
 //! system call. A section that begins while either byte is set is nested, and changes nothing.
 //!
-//! A thread must not wait, or leave its outermost section, with `request` set. The kernel would
-//! extend the time slice of a thread that delays no other thread.
+//! A thread must not wait, or leave its outermost section, with `request` set: it delays no other
+//! one.
 //!
 //! [`turn_on`] enables extensions for its caller. The threads that this crate starts afterwards
 //! enable them at their start. The kernel ignores the requests of other threads, unless the program
@@ -37,16 +37,14 @@ static KERNEL: SetOnce<Kernel> = SetOnce::new();
 // From Linux: include/uapi/linux/rseq.h, prctl.h and asm-generic/unistd.h.
 /// `offsetof(struct rseq, slice_ctrl)`.
 const SLICE_CTRL: isize = 28;
-/// The number of bytes up to the end of `slice_ctrl`. Areas of kernels that support extensions are
-/// larger, because an `Area::size` of 32 means 20.
+/// The end of `slice_ctrl`. Areas with it are larger, because an `Area::size` of 32 means 20.
 const SLICE_CTRL_END: u32 = 32;
 const PR_RSEQ_SLICE_EXTENSION: libc::c_int = 79;
 const PR_RSEQ_SLICE_EXTENSION_SET: libc::c_ulong = 2;
 const PR_RSEQ_SLICE_EXT_ENABLE: libc::c_ulong = 1;
 const SYS_RSEQ_SLICE_YIELD: libc::c_long = 471;
 
-/// The offset of `slice_ctrl` from the thread pointer, and the kernel's calls, which a test
-/// replaces.
+/// The offset of `slice_ctrl` from the thread pointer, and the calls, which a test replaces.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Kernel {
@@ -217,8 +215,8 @@ impl Kernel {
 
 fn enable() -> bool {
     let (set, on) = (PR_RSEQ_SLICE_EXTENSION_SET, PR_RSEQ_SLICE_EXT_ENABLE);
-    // SAFETY: the call takes numbers. The kernel then writes to the area of this thread, which
-    // glibc keeps until the thread ends.
+    // SAFETY: the call takes numbers. The kernel then writes to the thread's area, which glibc
+    // keeps.
     unsafe { libc::prctl(PR_RSEQ_SLICE_EXTENSION, set, on, 0_u64, 0_u64) == 0 }
 }
 

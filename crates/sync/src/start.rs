@@ -1,8 +1,7 @@
 //! Starts the library's threads, with the attributes of the process's first thread.
 //!
 //! The kernel copies the attributes of the starting thread, which may be pinned to a CPU or have a
-//! real-time priority. The library's threads serve the whole process. They therefore get the
-//! attributes of the process's first thread instead:
+//! real-time priority. The library's threads serve the whole process, and get other attributes:
 //!
 //! | attribute | new value |
 //! |---|---|

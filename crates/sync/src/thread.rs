@@ -93,8 +93,7 @@ fn start(
     backend::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Returns the stack size of this thread, or 2 MiB if this crate did not start it on a real
-/// machine.
+/// Returns the stack size of this thread, or 2 MiB if it is unknown.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -192,13 +191,11 @@ pub fn exists(thread: ThreadId) -> bool {
     }
 }
 
-/// Sets the nice value of this thread, from -20 (most favorable) to 19 (least favorable). Does
-/// nothing in a model.
+/// Sets the nice value of this thread, from -20 (most favorable) to 19. Does nothing in a model.
 ///
 /// # Errors
 ///
-/// Returns `PermissionDenied` if the value is below the current one and the process lacks the
-/// permission.
+/// Returns `PermissionDenied` if the value is below the current one, without the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -336,8 +333,8 @@ pub(crate) mod policy {
 
     /// Returns the policy of `thread`, where 0 means this thread, if the thread exists.
     pub fn of(thread: u32) -> Option<libc::c_int> {
-        // SAFETY: the call takes a number and accesses no memory of the caller. It is a direct
-        // system call, because musl's wrapper always fails.
+        // A direct system call, because musl's wrapper always fails.
+        // SAFETY: the call takes a number.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) };
         (policy >= 0).then_some(policy as libc::c_int)
     }

@@ -48,8 +48,8 @@ pub const fn armed(_name: &str) -> bool {
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
 /// Implements `Drop` for a type, whose generic parameters follow its name in brackets. The
-/// destructor evaluates `$end`, where `$this` is a `&mut` to the value. It does nothing while a
-/// failed model is being torn down (`twin::torn_down`).
+/// destructor evaluates `$end`, where `$this` is a `&mut` to the value, unless a model is
+/// torn down.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! on_drop {
@@ -67,8 +67,7 @@ macro_rules! on_drop {
 
 /// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
-/// The model's objects are then unusable, so a destructor that would change an atomic, or wait,
-/// must do nothing.
+/// The model's objects are then unusable, so a destructor must not change an atomic, or wait.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]

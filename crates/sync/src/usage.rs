@@ -10,8 +10,7 @@ use std::str::{SplitAsciiWhitespace, from_utf8};
 
 use crate::thread::{IS_REAL, ThreadId};
 
-/// Returns the CPU time of `thread` of this process in nanoseconds, if it exists. It is 0 in a
-/// model.
+/// Returns the CPU time of `thread` of this process in nanoseconds, if it exists; 0 in a model.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -49,8 +48,8 @@ pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     after_name(line.get(..len)?)?.next().map(|state| state == "R")
 }
 
-/// Returns the fields of a `stat` file of procfs that follow the name. The name is in parentheses,
-/// and may contain any byte, including a parenthesis.
+/// Returns the fields of a `stat` file of procfs that follow the name, in which any byte is
+/// allowed.
 pub(crate) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace())

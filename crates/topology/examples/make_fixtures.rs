@@ -1,5 +1,4 @@
-//! Writes the saved machines that the tests read (`tests/fixtures`) from their descriptions in
-//! `tests/machines/mod.rs`. Existing machines are overwritten.
+//! Writes the saved machines (`tests/fixtures`) from their descriptions in `tests/machines/mod.rs`.
 
 #[path = "../tests/machines/mod.rs"]
 mod machines;

@@ -23,8 +23,8 @@ const MOUNTS: &str = "proc/self/mountinfo";
 const CPUSET_V1: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus"];
 const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 
-/// Returns the CPUs, online or not, that both the calling thread's affinity mask and the cpuset of
-/// its cgroup allow. Returns `None` if neither can be found.
+/// Returns the CPUs, online or not, that the calling thread's affinity mask and its cgroup's cpuset
+/// allow. Returns `None` if neither can be found.
 ///
 /// # Blocking
 ///

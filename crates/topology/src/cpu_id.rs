@@ -11,8 +11,8 @@ pub struct CpuId(u32);
 impl CpuId {
     /// One more than the highest CPU number that this crate reads from a file or a string.
     ///
-    /// The limit is twice the largest number of CPUs that Linux can be built for (8192). A typing
-    /// error such as `0-4000000000` thus allocates no gigabytes.
+    /// The limit is twice that of Linux (8192). A typing error such as `0-4000000000` thus
+    /// allocates no gigabytes.
     pub const LIMIT: u32 = 16_384;
 
     /// Creates the ID of the CPU with this number.

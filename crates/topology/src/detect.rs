@@ -58,8 +58,8 @@ impl Topology {
 
     /// Does the same as [`detect`](Self::detect), with an affinity mask that the caller provides.
     ///
-    /// With a mask from a system call, detection also works without procfs. If sysfs reports no CPU
-    /// of the mask as online, the CPUs of the mask count as online.
+    /// Detection then works without procfs. If sysfs reports no CPU of the mask as online, all
+    /// count as online.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Topology {
     }
 
     /// Detects the machine again if its CPUs, the allowed CPUs or the CPU quota have changed since
-    /// this topology was detected. Otherwise returns `None`.
+    /// then.
     ///
     /// Use this only for an unmodified topology from [`detect`](Self::detect) or
     /// [`detect_for`](Self::detect_for). `affinity` is the mask of a thread whose mask has not
@@ -95,8 +95,7 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine from its CPUs alone. Each CPU is a core of its own, and all share one
-    /// cache.
+    /// Creates a machine from its CPUs alone: cores without siblings, which share one cache.
     ///
     /// # Errors
     ///
@@ -129,8 +128,7 @@ impl Topology {
     }
 }
 
-/// Returns the online CPUs, and the subset that a thread with the mask `affinity` may use. If
-/// faults are ignored, neither set is empty.
+/// Returns the online CPUs, and the subset that a thread with the mask `affinity` may use.
 fn usable(
     root: &Path,
     affinity: Option<&CpuSet>,

@@ -1,5 +1,5 @@
-//! Reads the kernel's small files, each of which contains one fact. Unless stated otherwise, the
-//! functions return `None` if the file does not exist.
+//! Reads the kernel's small files, each of which contains one fact. The functions return `None` if
+//! the file does not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

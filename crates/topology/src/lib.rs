@@ -48,8 +48,8 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 
-/// Implements the conversion of an error into an `io::Error` that contains it. With a message, also
-/// implements `Error`.
+/// Implements the conversion of an error into an `io::Error`. With a message, also implements
+/// `Error`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! into_io_error {
@@ -74,8 +74,7 @@ macro_rules! into_io_error {
 }
 
 /// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
-/// message, which may show the fields of the variant. `source` lists the variants that contain
-/// another error.
+/// message.
 ///
 /// The type parameter of a generic error is the type of the caller's value, which `Debug` does not
 /// show, and the conversion to `io::Error` drops. With `without io`, there is no conversion.

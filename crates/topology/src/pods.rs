@@ -28,8 +28,8 @@ pub struct Pod {
 ///
 /// # Guarantees
 ///
-/// Each allowed CPU is in exactly one pod, and no other CPU is in any. Pods are in ascending order
-/// of their lowest CPUs. There is at least one pod.
+/// Each allowed CPU is in exactly one pod, and no other CPU is in any. There is at least one pod.
+/// Pods are in ascending order of their lowest CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
     scope: AffinityScope,
@@ -108,8 +108,7 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// The parts to which a CPU belongs, from the coarsest to the finest. Unused parts have their
-/// default value.
+/// The parts to which a CPU belongs, the coarsest first. Unused parts have their default value.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,

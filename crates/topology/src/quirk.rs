@@ -24,8 +24,7 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a part that
-    /// is.
+    /// The siblings of a core are not all on one cache and node. Each SMT pod is a part that is.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,

@@ -19,8 +19,7 @@ impl Default for ShardParams {
     }
 }
 
-/// Divides `nr_cores` into the smallest number of shards of at most `max` cores. The sizes differ
-/// by at most one, and the larger shards come first.
+/// Divides `nr_cores` into the fewest shards of at most `max` cores: level ones, the larger first.
 pub(crate) fn shard_sizes(nr_cores: usize, max: usize) -> impl Iterator<Item = usize> {
     let nr_shards = match max {
         0 => nr_cores.min(1),

@@ -1,5 +1,4 @@
-//! A map for the few hundred entries of a machine: a sorted vector. It compiles much faster than a
-//! `BTreeMap`, and keys are usually inserted in ascending order.
+//! A sorted vector, which compiles much faster than a `BTreeMap`. Keys are usually ascending.
 
 use std::ops::{Index, IndexMut};
 

@@ -11,8 +11,7 @@
 //! allowed quota                                          only in a saved copy; quota: as cpu.max
 //! ```
 //!
-//! A cache without a level, a type or sharers, which the kernel omits if it does not know them, is
-//! ignored. So are instruction caches.
+//! Instruction caches, and caches without a level, a type or sharers, are ignored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ pub(crate) const CACHE_FILES: [&str; 4] = [LEVEL, TYPE, SIZE, SHARED_CPU_LIST];
 const MAX_CACHE_LEVEL: u32 = 15;
 
 impl Topology {
-    /// Reads a machine from a tree that is laid out like `/sys`, such as one from
+    /// Reads a machine from a tree like `/sys`, such as one from
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,

@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, setrlimit};
 
-use crate::{rcu_work::Section, support::*};
+use crate::rcu_work::Section;
+use crate::support::*;
 
 #[test]
 fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
