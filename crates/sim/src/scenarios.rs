@@ -41,7 +41,6 @@ impl Job {
     }
 }
 
-/// The measurements of a run, in the time of the simulated machine.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub start_ns: AtomicU64,
