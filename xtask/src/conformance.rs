@@ -51,7 +51,6 @@ fn cases(text: &str) -> Vec<(u32, &str)> {
     rows.collect()
 }
 
-/// Finds C cases that no rule names.
 fn unnamed(file: &str, cases: &[(u32, &str)], rules: &[Rule<'_>]) -> Vec<Finding> {
     let is_named = |case: &str| rules.iter().any(|rule| rule.tests.contains(&case));
     let unnamed = cases.iter().filter(|(_, case)| !is_named(case));

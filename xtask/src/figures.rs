@@ -140,7 +140,6 @@ fn answers(lines: &[Value]) -> String {
     text
 }
 
-/// A comparison over all runs of `try`.
 struct Compared<'a> {
     row: &'a str,
     ours: String,
@@ -149,7 +148,6 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// Returns `true` if ours is worse in a run.
     fn is_lost(&self) -> bool {
         self.outcomes.contains(&outcome::WORSE)
     }

@@ -25,7 +25,6 @@ const STD: &[(&str, &str)] = &[
     ("*", "each item"),
 ];
 
-/// The crates that only `sync` may name.
 const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_lot"];
 
 /// The back ends of `sync`, which only the models in `tests/` may use.
@@ -56,7 +55,6 @@ pub fn is_above_sync(file: &str) -> bool {
     name.is_some_and(|(name, _)| !FREE.contains(&name))
 }
 
-/// Returns each forbidden path in `text`, with its line and its replacement.
 fn named(text: &str) -> Vec<(u32, &'static str, &'static str)> {
     let code = source::code(text);
     let line = |rest: &str| 1 + code[..code.len() - rest.len()].matches('\n').count() as u32;

@@ -49,7 +49,6 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     Ok(Findings { broken, looked_at: format!("{} tags, {} ends", tags.len(), ends.len()) })
 }
 
-/// Returns the names of all test functions of the workspace.
 pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {

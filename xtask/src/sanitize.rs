@@ -209,7 +209,6 @@ fn in_c(
     Ok(is_good)
 }
 
-/// Returns the path of ThreadSanitizer's runtime in the nightly toolchain.
 fn runtime(workspace: &Workspace, host: &str) -> Result<PathBuf, Failure> {
     let sysroot = nightly(workspace, &["--print", "sysroot"])?;
     let folder = Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/lib"));
@@ -273,7 +272,6 @@ pub fn rustup(workspace: &Workspace) -> Command {
     command
 }
 
-/// Returns the output of the nightly compiler.
 fn nightly(workspace: &Workspace, args: &[&str]) -> Result<String, Failure> {
     let mut command = rustup(workspace);
     let text = output(command.args(["run", NIGHTLY, "rustc"]).args(args))?;

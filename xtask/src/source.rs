@@ -40,7 +40,6 @@ pub fn code(text: &str) -> String {
     code
 }
 
-/// Returns `true` if the name of a file marks it as test code.
 pub fn is_test(file: &str) -> bool {
     file.ends_with("tests.rs") || file.starts_with("tests/") || file.contains("/tests/")
 }

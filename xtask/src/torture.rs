@@ -92,7 +92,6 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 }
 
 impl Asked {
-    /// Parses `words`. `sanitizer` is the default.
     pub fn of(words: &[String], sanitizer: Option<&'static Sanitizer>) -> Self {
         let mut asked = Self { sanitizer, ..Self::default() };
         for (i, word) in words.iter().enumerate() {
@@ -214,7 +213,6 @@ fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
         .ok_or_else(|| Failure::new(format!("cargo built no {target}")))
 }
 
-/// Returns the torture programs of the workspace, ordered by name.
 pub fn programs(metadata: &Metadata) -> Vec<Program> {
     let mut programs = Vec::new();
     for package in &metadata.packages {

@@ -48,7 +48,6 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
 }
 
-/// Executes the steps. Returns the first one that differs from the page.
 fn follow(
     workspace: &Workspace,
     steps: &[Step<'_>],

@@ -51,7 +51,6 @@ pub struct Target {
 
 #[cfg(test)]
 impl Package {
-    /// Creates a package with these test programs.
     pub fn with_tests(name: &str, tests: &[&str]) -> Self {
         let (kind, required_features) = (vec!["test".into()], Vec::new());
         let target = |name: &&str| Target {
@@ -77,7 +76,6 @@ impl Target {
 }
 
 impl Workspace {
-    /// Finds the workspace to which this program belongs.
     pub fn find() -> Result<Self, Failure> {
         // This uses the location at run time, because the location at compile time may be that of
         // another clone.
@@ -121,7 +119,6 @@ impl Workspace {
         Ok(files.into_iter().collect())
     }
 
-    /// Returns the Rust files among [`files`](Self::files).
     pub fn rust_files(&self) -> Result<Vec<String>, Failure> {
         let mut files = self.files()?;
         files.retain(|name| name.ends_with(".rs"));
@@ -142,13 +139,11 @@ impl Workspace {
     }
 }
 
-/// Runs `command` to completion and returns its status.
 pub fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.status().map_err(Failure::because(format!("cannot run {program}")))
 }
 
-/// Runs `command` to completion and returns its stdout.
 pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(Failure::because(format!("cannot run {program}")))?;

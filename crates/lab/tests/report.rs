@@ -38,9 +38,8 @@ fn page_of_a_run_equals_the_page_of_its_records() {
     let [one, again] =
         ["run.html", "again.html"].map(|name| fs::read_to_string(root.path().join(name)).unwrap());
     assert_eq!(one, again);
-    assert!(
-        one.starts_with("<!DOCTYPE html>") && !one.contains("http://") && !one.contains("https://")
-    );
+    assert!(one.starts_with("<!DOCTYPE html>"));
+    assert!(!one.contains("http://") && !one.contains("https://"));
     for word in [
         "Verdict",
         "All claims",
@@ -68,14 +67,17 @@ fn path_of_the_page_is_checked_before_measuring() {
         ("--report nosuch/run.html", "nosuch/run.html"),
         ("--report - --json", "both write to standard output"),
     ] {
-        let output = afterwork(root.path(), &format!("{TINY} {args}"));
-        let err = text(output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{err}");
-        assert!(
-            output.stdout.is_empty() && err.contains(word) && err.lines().count() == 1,
-            "{err}"
-        );
+        fails(root.path(), &format!("{TINY} {args}"), word);
     }
+}
+
+/// Asserts that the command prints one line of error, and nothing else.
+fn fails(root: &Path, line: &str, word: &str) {
+    let output = afterwork(root, line);
+    let err = text(output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.starts_with("error: ") && err.contains(word), "{err}");
+    assert!(output.stdout.is_empty() && err.lines().count() == 1, "{err}");
 }
 
 #[test]
@@ -100,13 +102,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
         ("/bin/true", "/bin/true: not the run of a bench"),
         ("later", "version 999, this command reads version 4: create the page with"),
     ] {
-        let output = afterwork(root.path(), &format!("report {file}"));
-        assert_eq!(output.status.code(), Some(2));
-        let err = text(output.stderr);
-        assert!(
-            err.starts_with("error: ") && err.contains(word) && err.lines().count() == 1,
-            "{err}"
-        );
+        fails(root.path(), &format!("report {file}"), word);
     }
     assert!(!root.path().join("afterwork-report.html").exists());
 }
@@ -157,14 +153,8 @@ fn browser_shows_every_plot_in_all_widths_and_themes() {
 #[test]
 fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
     let root = tempfile::tempdir().unwrap();
-    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/bench.jsonl");
-    let page = root.path().join("run.html");
-    let made = ["report".as_ref(), record.as_os_str(), "-o".as_ref()];
-    let made = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .args(made)
-        .arg(page)
-        .output()
-        .expect("the command starts");
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures/bench.jsonl");
+    let made = afterwork(root.path(), &format!("report {record} -o run.html"));
     assert_eq!(made.status.code(), Some(0), "{}", text(made.stderr));
     is_shown_whole(root.path(), 50);
 }
@@ -173,27 +163,19 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
 /// number of bars.
 fn is_shown_whole(root: &Path, bars: usize) {
     fs::write(root.join("probe.html"), PROBE).unwrap();
-    for (scheme, number) in [("dark", 0), ("light", 1)] {
-        let setting = format!("--blink-settings=preferredColorScheme={number}");
-        let Some(page) = browsed(root, &[&setting]) else { return };
+    for scheme in SCHEMES {
+        let Some(page) = browsed(root, scheme) else { return };
         for width in [360, 400, 1400] {
-            let start = page
-                .find(&format!("width {width}: {scheme}, "))
-                .unwrap_or_else(|| panic!("no report for {width} in {scheme}: {page}"));
-            let said = page[start..].lines().next().unwrap_or_default();
-            let said = said.split('<').next().unwrap_or_default();
+            let start = page.find(&format!("width {width}: {scheme}, "));
+            let start = start.unwrap_or_else(|| panic!("{width} in {scheme}: {page}"));
+            let said = page[start..].split(['\n', '<']).next().unwrap_or_default();
             let number = |word: &str| -> usize {
-                let after = said
-                    .split(&format!("{word} "))
-                    .nth(1)
-                    .unwrap_or_else(|| panic!("{word}: {said}"));
-                let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-                digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
+                let after = said.split(&format!("{word} ")).nth(1);
+                let digits = after.and_then(|it| it.split(|c: char| !c.is_ascii_digit()).next());
+                digits.and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{word}: {said}"))
             };
             assert!(number("bars") >= bars, "{said}");
-            for nothing in
-                ["pale", "squeezed", "empty", "overflow", "small", "bare", "lost", "below"]
-            {
+            for nothing in "pale squeezed empty overflow small bare lost below".split(' ') {
                 assert_eq!(number(nothing), 0, "{nothing}: {said}");
             }
         }
@@ -201,25 +183,23 @@ fn is_shown_whole(root: &Path, bars: usize) {
     }
 }
 
+const SCHEMES: [&str; 2] = ["dark", "light"];
+
 const HEADLESS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
     --disable-background-networking --disable-component-update --disable-sync \
     --allow-file-access-from-files --virtual-time-budget=20000 --dump-dom";
 
 /// Opens `probe.html` of a folder and returns its report, or `None` if there is no browser.
-fn browsed(root: &Path, how: &[&str]) -> Option<String> {
+fn browsed(root: &Path, scheme: &str) -> Option<String> {
+    let number = u8::from(scheme == "light");
     let shown = Command::new("chromium")
         .args(HEADLESS.split(' '))
-        .args(how)
+        .arg(format!("--blink-settings=preferredColorScheme={number}"))
         .arg(format!("--user-data-dir={}", root.join("profile").display()))
         .arg(format!("file://{}/probe.html", root.display()))
         .output();
-    match shown {
-        Ok(shown) => Some(text(shown.stdout)),
-        Err(_) => {
-            top::talk::say("not opened in a browser: chromium is missing");
-            None
-        }
-    }
+    let missing = |_: &_| top::talk::say("not opened in a browser: chromium is missing");
+    shown.inspect_err(missing).ok().map(|shown| text(shown.stdout))
 }
 
 /// Opens each diagram on a narrow screen. Reports any text that is cut off, too small, covered or
@@ -265,20 +245,18 @@ fn a_browser_shows_the_diagrams_of_the_book_in_light_and_dark() {
     let root = tempfile::tempdir().unwrap();
     let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
     let mut names: Vec<String> = Vec::new();
-    for entry in fs::read_dir(pictures).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|it| it == "svg") {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            fs::copy(&path, root.path().join(name)).unwrap();
-            names.push(name.into());
+    for entry in fs::read_dir(pictures).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name.ends_with(".svg") {
+            fs::copy(entry.path(), root.path().join(&name)).unwrap();
+            names.push(name);
         }
     }
     assert!(names.len() >= 4, "{names:?}");
     let probe = DIAGRAMS.replace("NAMES", &serde_json::to_string(&names).unwrap());
     fs::write(root.path().join("probe.html"), probe).unwrap();
-    for (scheme, number) in [("dark", 0), ("light", 1)] {
-        let setting = format!("--blink-settings=preferredColorScheme={number}");
-        let Some(page) = browsed(root.path(), &[&setting]) else { return };
+    for scheme in SCHEMES {
+        let Some(page) = browsed(root.path(), scheme) else { return };
         for name in &names {
             assert!(page.contains(&format!("{name}: {scheme}, good")), "{page}");
         }

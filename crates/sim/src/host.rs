@@ -3,13 +3,11 @@
 #[cfg(sim)]
 pub use sync::sim::{measure_from_here, unseen, work_ns};
 
-/// Binds the calling thread to a CPU.
 pub fn pin(cpu: topology::CpuId) {
     let here: topology::CpuSet = [cpu].into_iter().collect();
     sync::cpu::set_affinity(None, &here).expect("the CPU is there");
 }
 
-/// Spends CPU time.
 #[cfg(not(sim))]
 pub fn work_ns(ns: u64) {
     let end_ns = sync::time::now_ns() + ns;

@@ -135,7 +135,6 @@ impl Machine {
         }
     }
 
-    /// Adopts the topology of another machine.
     pub fn set_shape(&mut self, topology: &str) -> Result<(), String> {
         let text = format!("topology = \"{topology}\"\n{}", self.shown_costs());
         self.levels = Self::parse(&text)?.levels;
@@ -159,7 +158,6 @@ impl Machine {
         format!("\n[costs]\n{}", figures.collect::<String>())
     }
 
-    /// Returns the text of the machine's file, with the description `about`.
     pub fn shown(&self, about: &str) -> String {
         format!(
             "# A machine for `cargo xtask sim --machine`. Each cost names its source; each sweep halves and doubles the guesses.\n\

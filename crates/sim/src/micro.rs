@@ -69,7 +69,6 @@ enum By {
     Sleeping,
 }
 
-/// Returns the duration of a round trip of a word between two CPUs.
 fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
     middle(|| {
         let word = Arc::new(Futex::new(0));
@@ -246,7 +245,6 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
     all
 }
 
-/// Runs a measurement on a new thread on the first CPU.
 pub fn run(topology: &Topology, micro: Micro) -> f64 {
     let first = topology.cpus().next().expect("a machine has CPUs").id;
     let outcome = Arc::new(AtomicU64::new(0));

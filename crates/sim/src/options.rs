@@ -25,9 +25,7 @@ pub struct Options {
     pub json: bool,
     /// The file with the measurements of a machine, and the machine file to write.
     pub calibrate: Option<(PathBuf, PathBuf)>,
-    /// A bug to reintroduce.
     pub twin: Option<String>,
-    /// One run of a sweep, to be done in this process.
     pub point: Option<Point>,
 }
 

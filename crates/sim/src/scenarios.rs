@@ -43,7 +43,6 @@ impl Job {
     }
 }
 
-/// The measurements of a run, in the time of the simulated machine.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub start_ns: AtomicU64,

@@ -4,7 +4,6 @@
 use super::listing::Function;
 
 pub struct Claim {
-    /// The suffix of the function's path.
     function: &'static str,
     is: Is,
 }
@@ -43,7 +42,6 @@ pub const CLAIMS: &[Claim] = &[
 ];
 
 impl Claim {
-    /// Returns a message if the claim does not hold.
     pub fn broken_by(&self, found: &[Function]) -> Option<String> {
         let name = self.function;
         let find = |name| found.iter().find(|function| function.is(name));

@@ -62,7 +62,6 @@ impl<'a> Function<'a> {
         self.names.iter().any(is_end)
     }
 
-    /// Returns `true` if a path of the function contains `part`.
     pub fn is_called(&self, part: &str) -> bool {
         self.names.iter().any(|name| name.contains(part))
     }
@@ -80,7 +79,6 @@ impl<'a> Function<'a> {
         self.lines.iter().filter(|(_, line)| locks(line)).count()
     }
 
-    /// Returns `true` if the function pushes to the stack or addresses memory relative to its top.
     pub fn uses_stack(&self) -> bool {
         self.lines.iter().any(|(_, line)| line.starts_with("push") || line.contains("(%rsp"))
     }

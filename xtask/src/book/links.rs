@@ -113,7 +113,6 @@ fn slug(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the link targets of a line, except those in code.
 fn targets(line: &str) -> Vec<&str> {
     // Every second part is between backticks. No target in this repository contains a backtick.
     let mut targets = Vec::new();

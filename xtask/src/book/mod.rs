@@ -114,7 +114,6 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
     found
 }
 
-/// Finds pages whose snippets are not tested.
 fn untested(pages: &[links::Page], tests: &str) -> Vec<Finding> {
     let untested = pages.iter().filter(|page| page.file != SUMMARY).filter_map(|page| {
         let name = format!("\"{}\"", page.file.strip_prefix(PAGES)?);

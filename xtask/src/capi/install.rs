@@ -227,7 +227,6 @@ fn pkg_config(prefix: &Path, libraries: &str, version: &str) -> String {
     of_library(prefix, libraries, ["afterwork", about, version, "-I${includedir}"])
 }
 
-/// Returns a pkg-config file for programs that link the library.
 fn of_library(prefix: &Path, libraries: &str, [name, about, version, flags]: [&str; 4]) -> String {
     format!(
         "prefix={}

@@ -70,7 +70,6 @@ fn usage() -> Failure {
     )
 }
 
-/// Returns `true` if Cargo succeeded.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Result<bool, Failure> {
     Ok(status(workspace.command("cargo").args(args))?.success())
 }

@@ -42,9 +42,7 @@ impl Signals {
 pub enum End {
     Good,
     Bad(ExitStatus),
-    /// The command was stopped at the time limit.
     OverLimit,
-    /// The command was stopped because a signal arrived.
     Interrupted,
 }
 

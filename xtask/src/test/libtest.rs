@@ -43,7 +43,6 @@ enum Line {
 }
 
 impl Reader {
-    /// Creates a reader that prepends `prefix` to the names of test programs.
     pub fn new(prefix: Option<&str>) -> Self {
         Self { prefix: prefix.map(str::to_string), ..Self::default() }
     }

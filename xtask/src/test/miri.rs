@@ -7,13 +7,11 @@ use super::plan::Step;
 use crate::report::{Failure, talk};
 use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-/// A test program to interpret.
 struct Row {
     package: &'static str,
     target: &'static str,
     /// The skipped tests, or parts of their names, separated by blanks, each with the reason.
     without: &'static [(&'static str, &'static str)],
-    /// The flags of the interpreter.
     flags: &'static str,
 }
 

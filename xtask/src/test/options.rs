@@ -5,7 +5,6 @@ use crate::report::Failure;
 
 #[derive(Debug)]
 pub struct Options {
-    /// The layers to run, in the order of the table.
     pub layers: Vec<&'static Layer>,
     pub list: bool,
     pub json: bool,

@@ -38,7 +38,6 @@ const SHUTTLE: &str = "shuttle";
 pub const SIM: &str = "sim";
 pub const MIRI: &str = "miri";
 
-/// Returns a layer with a time limit in minutes for each command.
 const fn layer(name: &'static str, asks: &'static str, minutes: u64, at_once: usize) -> Layer {
     Layer { name, asks, limit: Duration::from_secs(60 * minutes), at_once }
 }
@@ -199,7 +198,6 @@ fn step_of(
     Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) }
 }
 
-/// Returns the layer to which a test program belongs, based on its name.
 fn layer_of(test: &str) -> &'static str {
     match test {
         "loom" => LOOM,

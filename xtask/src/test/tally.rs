@@ -6,7 +6,6 @@ use super::libtest::{Count, Reader};
 
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The layers, in the order in which they ran.
     pub layers: Vec<LayerTally>,
 }
 
@@ -64,7 +63,6 @@ impl Tally {
         text + "\n"
     }
 
-    /// Formats a JSON record for each layer, and one for the sum.
     pub fn json(&self) -> String {
         let record = |LayerTally { name, count, seconds, failures }: &LayerTally| {
             let record = json!({

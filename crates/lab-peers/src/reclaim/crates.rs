@@ -16,7 +16,6 @@ use super::{Calls, Flavor, Reader, Value};
 /// The number of attempts before a replacer yields its CPU.
 const TRIES: u32 = 16;
 
-/// A value that sets a flag when it is freed.
 struct Flagged<T> {
     value: T,
     is_freed: Arc<AtomicBool>,
