@@ -16,74 +16,40 @@ pub(crate) fn tail_swap() -> Ordering {
     }
 }
 
-/// The store that links an item behind the previous one: `mpscq-link`.
-#[inline(always)]
-pub(crate) fn link_store() -> Ordering {
-    if twin::armed("link: relaxed store") || kernel() { Relaxed } else { Release }
+/// Declares functions that return an ordering.
+macro_rules! orders {
+    ($($(#[$attribute:meta])* $name:ident = $order:expr;)+) => {$(
+        $(#[$attribute])*
+        #[inline(always)]
+        pub(crate) fn $name() -> Ordering {
+            $order
+        }
+    )+};
 }
 
-/// A pop's load of the oldest item behind the stub: `mpscq-link`.
-#[inline(always)]
-pub(crate) fn first_load() -> Ordering {
-    if twin::armed("link: relaxed load of the first item") || dependent() {
-        Relaxed
-    } else {
-        Acquire
-    }
-}
-
-/// A pop's load of the item behind the oldest: `mpscq-link`.
-#[inline(always)]
-pub(crate) fn next_load() -> Ordering {
-    if twin::armed("link: relaxed load of the next item") || dependent() {
-        Relaxed
-    } else {
-        Acquire
-    }
-}
-
-/// The exchange by which a pop replaces the last item by the stub: `mpscq-stub`.
-#[inline(always)]
-pub(crate) fn stub_back() -> Ordering {
-    twin::order("stub: relaxed compare-exchange", Release)
-}
-
-/// A push onto the LIFO list: `mpscq-stack`.
-#[inline(always)]
-pub(crate) fn stack_push() -> Ordering {
-    twin::order("stack: relaxed push", Release)
-}
-
-/// The swap that takes the whole LIFO list: `mpscq-stack`.
-#[inline(always)]
-pub(crate) fn stack_take() -> Ordering {
-    twin::order("stack: relaxed take", Acquire)
-}
-
-/// A consumer takes over from the previous one: `mpscq-consumer`.
-#[inline(always)]
-pub(crate) fn consumer_claim() -> Ordering {
-    twin::order("consumer: relaxed claim", Acquire)
-}
-
-/// A consumer releases the queue to the next one: `mpscq-consumer`.
-#[inline(always)]
-pub(crate) fn consumer_leave() -> Ordering {
-    twin::order("consumer: relaxed leave", Release)
-}
-
-#[cfg(feature = "alloc")]
-/// A shared item's link becomes free for its next push: `mpscq-shared`.
-#[inline(always)]
-pub(crate) fn shared_release() -> Ordering {
-    twin::order("shared: relaxed release", Release)
-}
-
-#[cfg(feature = "alloc")]
-/// A thread acquires the right to push a shared item: `mpscq-shared`.
-#[inline(always)]
-pub(crate) fn shared_claim() -> Ordering {
-    twin::order("shared: relaxed claim", Acquire)
+orders! {
+    /// The store that links an item behind the previous one: `mpscq-link`.
+    link_store = twin::order("link: relaxed store", if kernel() { Relaxed } else { Release });
+    /// A pop's load of the oldest item behind the stub: `mpscq-link`.
+    first_load = twin::order("link: relaxed load of the first item", link_load());
+    /// A pop's load of the item behind the oldest: `mpscq-link`.
+    next_load = twin::order("link: relaxed load of the next item", link_load());
+    /// The exchange by which a pop replaces the last item by the stub: `mpscq-stub`.
+    stub_back = twin::order("stub: relaxed compare-exchange", Release);
+    /// A push onto the LIFO list: `mpscq-stack`.
+    stack_push = twin::order("stack: relaxed push", Release);
+    /// The swap that takes the whole LIFO list: `mpscq-stack`.
+    stack_take = twin::order("stack: relaxed take", Acquire);
+    /// A consumer takes over from the previous one: `mpscq-consumer`.
+    consumer_claim = twin::order("consumer: relaxed claim", Acquire);
+    /// A consumer releases the queue to the next one: `mpscq-consumer`.
+    consumer_leave = twin::order("consumer: relaxed leave", Release);
+    /// A shared item's link becomes free for its next push: `mpscq-shared`.
+    #[cfg(feature = "alloc")]
+    shared_release = twin::order("shared: relaxed release", Release);
+    /// A thread acquires the right to push a shared item: `mpscq-shared`.
+    #[cfg(feature = "alloc")]
+    shared_claim = twin::order("shared: relaxed claim", Acquire);
 }
 
 /// The model stores links as the kernel's documentation describes: plainly after a full barrier.
@@ -94,7 +60,8 @@ pub(crate) fn kernel() -> bool {
 }
 
 #[inline(always)]
-fn dependent() -> bool {
-    twin::armed("kernel: full barrier, plain link, dependent loads")
-        || twin::armed("kernel: release link, dependent loads")
+fn link_load() -> Ordering {
+    let is_dependent = twin::armed("kernel: full barrier, plain link, dependent loads")
+        || twin::armed("kernel: release link, dependent loads");
+    if is_dependent { Relaxed } else { Acquire }
 }
