@@ -356,8 +356,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
-    /// worker.
+    /// Blocks until the closure has ended. An item's pool may start another worker.
     ///
     /// # Errors and panics
     ///

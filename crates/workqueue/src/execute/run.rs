@@ -599,8 +599,7 @@ impl Frame {
         unsafe { self.home.get().as_ref() }
     }
 
-    /// Makes this the innermost run until the result is dropped. The caller keeps the frame in
-    /// place until then.
+    /// Makes this the innermost run until the result is dropped. The frame must stay in place.
     #[inline]
     fn enter(&self) -> Outer {
         Outer(INNERMOST.with(|innermost| innermost.replace(self)))
@@ -737,8 +736,7 @@ fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run, a child of its queue's token. Outside of runs, it is
-/// new.
+/// Returns the token of the innermost run, a child of its queue's token, or a new one outside.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = innermost();
     let Some(home) = frame.and_then(Frame::home) else {

@@ -26,8 +26,7 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// A number that is written before the push. A model checks that the thread that takes the item
-    /// sees it.
+    /// A number written before the push. A model checks that the taking thread sees it.
     number: UnsafeCell<usize>,
 }
 

@@ -131,8 +131,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Records that the wait of the batch taken at `now` is recorded. Returns the number of its
-    /// items.
+    /// Notes the recorded wait of the batch taken at `now`. Returns the number of its items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);
         std::mem::take(&mut self.state.rest.nr_taken)
@@ -498,6 +497,8 @@ fn bucket(ns: u64) -> usize {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -578,13 +579,6 @@ mod tests {
         tally.add(1, 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
     }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod arrival_tests {
-    use proptest::prelude::*;
-
-    use super::*;
 
     #[test]
     fn single_item_arrives_when_its_producer_finds_nothing() {

@@ -393,8 +393,7 @@ impl Builder {
     /// kernel does.
     ///
     /// Differs from Linux: there items run at the end of the interrupt. Here they run on a thread
-    /// that must be woken, at nice -20 if the process may set it and otherwise at 0. Joiners never
-    /// help.
+    /// that must be woken, at nice -20 if that is permitted, otherwise at 0. Joiners never help.
     ///
     /// # Panics
     ///

@@ -11,8 +11,7 @@ use super::wheel::TICK_SHIFT;
 /// value is a guess: a shorter sleep costs CPU time, and a longer one delays a test.
 const NAP_NS: u64 = 1_000_000;
 
-/// The distance from which a time counts as far away: several times the kernel's longest tick of 10
-/// ms.
+/// The distance from which a time is far away: several times the kernel's longest tick, 10 ms.
 const FAR_NS: u64 = 40_000_000;
 
 pub(crate) enum Clock {

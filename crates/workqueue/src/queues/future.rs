@@ -75,8 +75,7 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
-    /// item.
+    /// The stage, which the run accesses first, then the handle, and last the thread that frees it.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -87,8 +86,7 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
-/// permit for it.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller has a permit.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,
@@ -497,8 +495,7 @@ unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, remove);
 
-/// Registers the wakers of futures as wakers that never block. Call it before the first future is
-/// queued.
+/// Registers futures' wakers as ones that never block. Call it before the first future is queued.
 pub(crate) fn note_wakers() {
     note_known(Maker::Future, &WAKER, wake_ours);
 }

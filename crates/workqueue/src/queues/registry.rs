@@ -74,10 +74,9 @@ impl Registry {
     /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
     ///
     /// Every queue changes its pools, as with
-    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already queued run on
-    /// the former pools; new items go to pools of the new topology. An ordered queue does not
-    /// change its pools until its attributes are set. Briefly acquires the locks of queues and
-    /// pools.
+    /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Queued items run on the former pools;
+    /// new items go to pools of the new topology. An ordered queue does not change its pools until
+    /// its attributes are set. Briefly acquires the locks of queues and pools.
     ///
     /// # Examples
     ///

@@ -109,12 +109,10 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
-///   items.
+/// - A queue that is full, being drained or destroyed rejects closures, except its items'.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, as with two
-///   mutexes.
+/// - Two closures of different strands that join each other's later closures deadlock.
 ///
 /// # Cost
 ///

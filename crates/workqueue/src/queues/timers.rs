@@ -119,8 +119,7 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
-    /// in last.
+    /// The timer's place, guarded by the lock of the wheel that the item is or was last armed in.
     place: UnsafeCell<Place>,
 }
 

@@ -153,8 +153,7 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if it is
-    /// the first to expire.
+    /// Inserts a timer that expires at `at_ns` or within a tick. Returns `true` if it is the first.
     ///
     /// # Safety
     ///
@@ -311,12 +310,6 @@ mod tests {
         nodes: Vec<NonNull<Node<usize>>>,
     }
 
-    impl Default for Numbers {
-        fn default() -> Self {
-            Self::of(TICK_SHIFT)
-        }
-    }
-
     impl Numbers {
         fn of(shift: u32) -> Self {
             let wheel = Wheel::new(shift);
@@ -354,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_timer_expires_at_its_time_and_not_before() {
-        let mut numbers = Numbers::default();
+        let mut numbers = Numbers::of(TICK_SHIFT);
         assert!(numbers.advance(5 * TICK_NS).is_empty());
         assert_eq!(numbers.insert(9 * TICK_NS - 1), (0, true));
         assert_eq!(numbers.wheel.next_ns(), Some(9 * TICK_NS));
@@ -365,7 +358,7 @@ mod tests {
 
     #[test]
     fn timer_is_the_first_unless_a_thread_precedes_it() {
-        let mut numbers = Numbers::default();
+        let mut numbers = Numbers::of(TICK_SHIFT);
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));
         // The timer is removed after a thread has advanced the time, and before it calls `next_ns`.
@@ -393,7 +386,7 @@ mod tests {
 
     #[test]
     fn timers_of_one_tick_expire_in_the_order_of_their_insertion() {
-        let mut numbers = Numbers::default();
+        let mut numbers = Numbers::of(TICK_SHIFT);
         for _ in 0..5 {
             numbers.insert(90 * TICK_NS);
         }
@@ -425,7 +418,7 @@ mod tests {
                 1..if cfg!(miri) { 50 } else { 200 },
             ),
         ) {
-            let mut numbers = Numbers::default();
+            let mut numbers = Numbers::of(TICK_SHIFT);
             numbers.advance(start_ns);
             let mut now_ns = start_ns;
             let mut list: Vec<(u64, usize)> = Vec::new();

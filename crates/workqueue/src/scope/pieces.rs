@@ -139,8 +139,7 @@ impl Workqueue {
     /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
     ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
     ///   by the number of workers that run at once on one pod.
-    /// - If `func` panics, no further piece starts. The first panic is resumed after the other
-    ///   pieces.
+    /// - If `func` panics, no further piece starts, and the first panic is resumed at the end.
     ///
     /// # Blocking and panics
     ///

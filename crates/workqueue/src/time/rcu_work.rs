@@ -61,8 +61,7 @@ pub enum GracePeriod {}
 
 impl TaskOptions<'_> {
     /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
-    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it. Needs the
-    /// feature `rcu`.
+    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it.
     ///
     /// # Blocking
     ///

@@ -85,8 +85,7 @@ pub(super) fn global() -> &'static Registry {
 /// If it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    /// The registry. References to the process's registry are not counted, because all threads would
-    /// share its count.
+    /// References to the process's registry are not counted, because threads would share the count.
     pub(super) registry: Cow<'static, Registry>,
     at_ns: u64,
     /// `None` until the first poll that waits.
