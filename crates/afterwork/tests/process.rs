@@ -271,8 +271,10 @@ fn library_threads_inherit_from_the_first_thread() {
                 }
                 has == first
             };
-            // A new thread may not have its settings yet. The alarm limits this loop.
+            // A new thread may not have its settings yet, and the thread of a domain without
+            // callbacks exits. The alarm limits this loop.
             until(|| {
+                domain.call(|| ());
                 let found = threads(&ours);
                 found.len() >= ours.len() && found.iter().all(is_like_first)
             });
