@@ -484,6 +484,11 @@ impl<S> Gate<S> {
         self.load().nr_active() <= self.nr_seats()
     }
 
+    /// Returns `true` if at least `count` seats are neither in use nor cached.
+    pub(crate) fn has_free(&self, count: u32) -> bool {
+        self.load().nr_active() + count <= self.nr_seats()
+    }
+
     /// Acquires a seat for a thread of `node`, if one is free.
     #[inline]
     pub(crate) fn try_enter(&self, node: usize) -> bool {
