@@ -480,6 +480,11 @@ impl<S> Gate<S> {
         self.load().nr_active() <= self.nr_seats()
     }
 
+    /// Returns `true` if at least `count` seats are neither in use nor cached.
+    pub fn has_free(&self, count: u32) -> bool {
+        self.load().nr_active() + count <= self.nr_seats()
+    }
+
     /// Acquires a seat for a thread of `node`, if one is free.
     #[inline]
     pub fn try_enter(&self, node: usize) -> bool {

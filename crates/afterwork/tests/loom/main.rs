@@ -30,6 +30,7 @@ mod workqueue_flush;
 mod workqueue_future;
 mod workqueue_group;
 mod workqueue_item;
+mod workqueue_legs;
 mod workqueue_parts;
 mod workqueue_pool;
 mod workqueue_raw;

@@ -27,6 +27,7 @@ mod foreign;
 mod future;
 mod group;
 mod handles;
+mod in_turn;
 mod items;
 mod kinds;
 mod lifecycle;

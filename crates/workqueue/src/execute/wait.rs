@@ -247,16 +247,15 @@ impl Manager {
 
 impl Dispatch {
     fn queue_of(&self, item: *const Head) -> Option<&QueueCore> {
-        let mut workers = self.workers();
-        let holder = workers.find(|it| it.worker.unfinished().any(|held| ptr::eq(held, item)));
-        let slot = holder.map_or_else(
-            || {
-                let waiting = self.pwqs().flat_map(|pwq| pwq.waiting());
-                let mut listed = self.pending.iter().chain(waiting);
-                listed.find(|it| ptr::eq(it.as_ptr(), item)).map(home_slot)
-            },
-            |holder| holder.seat,
-        );
+        let held = self.workers().find_map(|it| {
+            let place = it.worker.find_unfinished(item)?;
+            Some(it.legs[it.leg_at(place)].slot)
+        });
+        let slot = held.unwrap_or_else(|| {
+            let waiting = self.pwqs().flat_map(|pwq| pwq.waiting());
+            let mut listed = self.pending.iter().chain(waiting);
+            listed.find(|it| ptr::eq(it.as_ptr(), item)).map(home_slot)
+        });
         Some(&self.pwq(slot?).core)
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! # The counts of a worker
 //!
-//! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts with plain stores after each batch. It hands them over when it next acquires the pool
-//! lock, which it needs anyway. Counting therefore writes to no shared cache line.
+//! The counts of each leg of a batch cover the runs since the worker last reported to its pwq. The
+//! worker adds to the counts with plain stores after each leg. It hands them over when it next
+//! acquires the pool lock, which it needs anyway. Counting therefore writes to no shared cache
+//! line. The worker reads the cycle counter between two legs, so the time of a leg is its own.
 //!
-//! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
-//! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer
-//! tick. Longer batches are charged more often, so over time each queue is charged what it used,
-//! together with the worker's own work around it.
+//! CPU time is read from the thread's own clock (0.3 µs) once the legs together have taken a
+//! millisecond. The CPU time is then charged to the pwq whose leg completes the millisecond, as
+//! with a timer tick. Longer legs are charged more often, so over time each queue is charged what
+//! it used, together with the worker's own work around it.
 //!
 //! # The ages of pending items
 //!
@@ -162,21 +163,26 @@ impl Sampling {
     }
 }
 
-/// A worker's counts. Only the worker calls the methods that change them.
+/// A worker's counts for a leg. Only the worker calls the methods that change them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
-    /// The total duration, and that of the first item of the last batch.
+    /// The total duration, and that of the first item of the last leg.
     cycles: AtomicU64,
     first_cycles: AtomicU64,
+}
+
+/// The CPU time of a worker's thread. Only the worker calls its methods.
+#[derive(Debug, Default)]
+pub(crate) struct CpuClock {
     /// The duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
     cpu_ns: AtomicU64,
 }
 
 /// The counts that a worker reports to a pwq.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
@@ -195,15 +201,13 @@ impl Counts {
 }
 
 impl Tally {
-    /// Adds a batch that took `cycles`, whose first item took `first_cycles`.
+    /// Adds a leg that took `cycles`, whose first item took `first_cycles`.
     pub(crate) fn add(&self, nr_taken: u32, cycles: u64, first_cycles: u64) {
         let nr_taken = self.nr_taken.load(Ordering::Relaxed) + nr_taken;
         self.nr_taken.store(nr_taken, Ordering::Relaxed);
         let all = self.cycles.load(Ordering::Relaxed) + cycles;
         self.cycles.store(all, Ordering::Relaxed);
         self.first_cycles.store(first_cycles, Ordering::Relaxed);
-        let busy = self.busy_cycles.load(Ordering::Relaxed) + cycles;
-        self.busy_cycles.store(busy, Ordering::Relaxed);
     }
 
     #[cold]
@@ -216,29 +220,45 @@ impl Tally {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take(&self, thread: ThreadId) -> Counts {
+    /// Takes the counts. `cpu_clock` is that of the worker, and `thread` its thread.
+    pub(crate) fn take(&self, cpu_clock: &CpuClock, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
             count.store(0, Ordering::Relaxed);
             value
         };
+        let nr_taken = take(&self.nr_taken);
+        if nr_taken == 0 {
+            return Counts::default();
+        }
         let nr_not_run = take(&self.nr_not_run);
-        let mut counts = Counts {
-            nr_run: take(&self.nr_taken) - nr_not_run,
-            nr_not_run,
-            cpu_ns: 0,
-            cycles: self.cycles.load(Ordering::Relaxed),
-            first_cycles: self.first_cycles.load(Ordering::Relaxed),
-        };
+        let cycles = self.cycles.load(Ordering::Relaxed);
         self.cycles.store(0, Ordering::Relaxed);
-        if self.busy_cycles.load(Ordering::Relaxed) >= TICK_US * time::cycles_per_us()
+        Counts {
+            nr_run: nr_taken - nr_not_run,
+            nr_not_run,
+            cpu_ns: cpu_clock.used_ns(cycles, thread),
+            cycles,
+            first_cycles: self.first_cycles.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl CpuClock {
+    /// Adds the duration of a leg. If it completes a tick, returns the CPU time since the last
+    /// tick, otherwise 0.
+    fn used_ns(&self, cycles: u64, thread: ThreadId) -> u64 {
+        let busy = self.busy_cycles.load(Ordering::Relaxed) + cycles;
+        self.busy_cycles.store(busy, Ordering::Relaxed);
+        if busy >= TICK_US * time::cycles_per_us()
             && let Some(now_ns) = usage::cpu_ns(thread)
         {
             self.busy_cycles.store(0, Ordering::Relaxed);
-            counts.cpu_ns = now_ns.saturating_sub(self.cpu_ns.load(Ordering::Relaxed));
+            let before = self.cpu_ns.load(Ordering::Relaxed);
             self.cpu_ns.store(now_ns, Ordering::Relaxed);
+            return now_ns.saturating_sub(before);
         }
-        counts
+        0
     }
 }
 
@@ -268,6 +288,7 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// Records that `count` items joined a list of `nr_listed`. The first one found the injector
     /// empty at `from`, and all had arrived at `to`, in cycles.
+    #[inline]
     pub(crate) fn add_arrivals(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
         let first = self.nr_arrived;
         self.nr_arrived += count as u64;
@@ -503,14 +524,14 @@ mod tests {
 
     #[test]
     fn counts_are_reported_once() {
-        let tally = Tally::default();
+        let (tally, cpu_clock) = (Tally::default(), CpuClock::default());
         tally.add(5, 10, 4);
         tally.add_not_run();
         tally.add(3, 10, 2);
-        let counts = tally.take(sync::thread::current());
+        let counts = tally.take(&cpu_clock, sync::thread::current());
         assert_eq!((counts.nr_run, counts.nr_not_run, counts.cpu_ns), (7, 1, 0));
         assert_eq!((counts.cycles, counts.first_cycles), (20, 2));
-        let counts = tally.take(sync::thread::current());
+        let counts = tally.take(&cpu_clock, sync::thread::current());
         assert_eq!((counts.nr_run, counts.nr_not_run), (0, 0));
     }
 
@@ -569,15 +590,15 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not report a thread's CPU time")]
     fn cpu_time_is_recorded_after_a_millisecond_of_batches() {
-        let tally = Tally::default();
+        let (tally, cpu_clock) = (Tally::default(), CpuClock::default());
         let me = sync::thread::current();
         let tick = TICK_US * time::cycles_per_us();
         tally.add(1, tick - 1, 1);
-        assert_eq!(tally.take(me).cpu_ns, 0);
+        assert_eq!(tally.take(&cpu_clock, me).cpu_ns, 0);
         tally.add(1, 1, 1);
-        assert!(tally.take(me).cpu_ns > 0);
+        assert!(tally.take(&cpu_clock, me).cpu_ns > 0);
         tally.add(1, 1, 1);
-        assert_eq!(tally.take(me).cpu_ns, 0);
+        assert_eq!(tally.take(&cpu_clock, me).cpu_ns, 0);
     }
 
     #[test]

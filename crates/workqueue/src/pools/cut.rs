@@ -104,8 +104,8 @@ impl WorkerPool {
 impl PoolGuard<'_> {
     /// Puts the items of a pwq that are in local batches back into the lists.
     pub(crate) fn recall_local_batches(&mut self, slot: usize) {
-        let holders = self.seated(slot).filter(|it| it.worker.has_items());
-        let holders = holders.map(|it| it.worker.clone());
+        let holders = self.holders(slot).filter(|(it, _)| it.worker.has_items());
+        let holders = holders.map(|(it, _)| it.worker.clone());
         for holder in holders.collect::<Vec<_>>() {
             self.reclaim(&holder);
         }

@@ -19,7 +19,7 @@ use sync::{time, twin};
 use super::mayday::{MaydayQueue, MaydayTimer};
 use super::pace::Pace;
 use super::pwq::{Counts, Observed, Pwq, PwqState};
-use super::worker::Worker;
+use super::worker::{MAX_LEGS, Worker};
 use crate::observe::concurrency::{Away, Seen};
 use crate::observe::stall::StallDetector;
 use crate::observe::tally::{Kept, Rest, Sampling};
@@ -41,18 +41,29 @@ pub(crate) struct IdleWorker {
 #[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
-    /// The pwq whose items the worker runs and whose seat it holds.
-    pub(crate) seat: Option<usize>,
-    /// The color of its last batch.
-    pub(crate) color: Color,
+    /// The legs of its last batch.
+    pub(crate) legs: [Leg; MAX_LEGS],
+    /// The number of these legs; at least 1, even before the first batch.
+    pub(crate) nr_legs: usize,
     /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
-    /// The number of its runs whose in-flight count has been released.
-    pub(crate) nr_retired: u32,
     /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
     /// The last sample of the worker's item.
     pub(crate) seen: Option<Seen>,
+}
+
+/// The items of one pwq in a worker's local batch; see `take.rs`.
+#[derive(Default)]
+pub(crate) struct Leg {
+    /// The pwq whose items the worker runs.
+    pub(crate) slot: Option<usize>,
+    /// Set if the worker holds a seat of that pwq.
+    pub(crate) has_seat: bool,
+    /// The color of the items.
+    pub(crate) color: Color,
+    /// The number of runs whose in-flight count has been released.
+    pub(crate) nr_retired: u32,
     /// The sampling state for wait times and run times.
     pub(crate) sampling: Sampling,
 }
@@ -169,12 +180,14 @@ impl Dispatch {
     /// are released lazily.
     pub(crate) fn remove_pwq(&mut self, slot: usize) {
         for enlisted in self.workers.iter_mut().flatten() {
-            if enlisted.seat == Some(slot) {
-                debug_assert_eq!(enlisted.nr_retired, enlisted.worker.nr_done());
-                enlisted.seat = None;
-            }
-            if enlisted.sampling.slot() == slot {
-                enlisted.sampling = Sampling::default();
+            for (leg, counts) in enlisted.legs.iter_mut().zip(&enlisted.worker.legs) {
+                if leg.slot == Some(slot) {
+                    debug_assert_eq!(leg.nr_retired, counts.nr_done());
+                    (leg.slot, leg.has_seat) = (None, false);
+                }
+                if leg.sampling.slot() == slot {
+                    leg.sampling = Sampling::default();
+                }
             }
         }
         self.remove_account(slot);
@@ -207,7 +220,7 @@ impl Dispatch {
 
     /// Returns the counters of the pwq whose items `worker` runs.
     pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
-        let slot = self.enlisted(worker).seat?;
+        let slot = self.enlisted(worker).slot()?;
         Some(&mut self.pwq_mut(slot).counts)
     }
 
@@ -222,14 +235,12 @@ impl Dispatch {
         });
         let worker = Arc::new(Worker::new(number, unparker));
         self.workers[number] = Some(Enlisted {
-            nr_retired: worker.nr_done(),
             worker: worker.clone(),
-            seat: None,
-            color: Color::default(),
+            legs: Default::default(),
+            nr_legs: 1,
             paid: Paid::default(),
             away: Away::default(),
             seen: None,
-            sampling: Sampling::default(),
         });
         self.nr_workers += 1;
         worker
@@ -237,11 +248,11 @@ impl Dispatch {
 
     /// Deregisters a worker whose local batch is empty. Records its remaining samples.
     pub(crate) fn discharge(&mut self, worker: &Worker) {
-        let sampling = &mut self.enlisted_mut(worker).sampling;
-        let (slot, rest) = (sampling.slot(), sampling.take_rest());
-        self.record_rest(slot, rest);
-        let enlisted = self.workers[worker.number].take();
-        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.declared));
+        let mut enlisted = self.workers[worker.number].take().expect("an enlisted worker");
+        debug_assert!(enlisted.seats().next().is_none() && !enlisted.away.declared);
+        for Leg { sampling, .. } in &mut enlisted.legs {
+            self.record_rest(sampling.slot(), sampling.take_rest());
+        }
         self.nr_workers -= 1;
     }
 
@@ -412,11 +423,10 @@ impl Dispatch {
         self.nr_led == 0
     }
 
-    /// Removes the recorded waits of `count` items that `worker` has taken and does not run.
-    pub(crate) fn unrecord(&mut self, worker: &Worker, count: u64) {
-        let enlisted = self.enlisted_mut(worker);
-        let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
-        if let (Some(slot), Some(waited)) = (seat, waited)
+    /// Removes the recorded waits of `count` items of a leg that `worker` does not run.
+    pub(crate) fn unrecord(&mut self, worker: &Worker, leg: usize, count: u64) {
+        let leg = &mut self.enlisted_mut(worker).legs[leg];
+        if let (Some(slot), Some(waited)) = (leg.slot, leg.sampling.gave_back(count))
             && let Some(times) = &mut self.pwq_mut(slot).observed
         {
             times.wait.take_back(waited, count);
@@ -430,10 +440,12 @@ impl Dispatch {
         }
     }
 
-    /// Lets `worker` continue the sampling of pwq `slot`. Its previous pwq keeps the state.
-    pub(crate) fn sample_from(&mut self, worker: &Worker, slot: usize) {
+    /// Lets a leg of `worker` continue the sampling of pwq `slot`. Its previous pwq keeps the
+    /// state.
+    pub(crate) fn sample_from(&mut self, worker: &Worker, leg: usize, slot: usize) {
         let Self { workers, pwqs, .. } = self;
-        let sampling = &mut workers[worker.number].as_mut().expect("an enlisted worker").sampling;
+        let enlisted = workers[worker.number].as_mut().expect("an enlisted worker");
+        let sampling = &mut enlisted.legs[leg].sampling;
         if sampling.slot() == slot {
             return;
         }
@@ -444,23 +456,25 @@ impl Dispatch {
         sampling.resume(slot, kept.unwrap_or(&mut Kept::default()));
     }
 
-    /// Records the remaining samples for a pwq: those that it keeps, and those of all workers whose
-    /// local batch is empty.
+    /// Records the remaining samples for a pwq: those that it keeps, and those of all legs whose
+    /// items have started.
     pub(crate) fn record_rests(&mut self, slot: usize) {
         let Self { workers, pwqs, .. } = self;
         let Some(times) = times_of(pwqs, slot) else { return };
         let rest = times.kept.take_rest();
         times.add_rest(rest);
-        for it in workers.iter_mut().flatten() {
-            if it.sampling.slot() == slot && it.worker.nr_not_started() == 0 {
-                times.add_rest(it.sampling.take_rest());
+        for Enlisted { worker, legs, .. } in workers.iter_mut().flatten() {
+            for (at, Leg { sampling, .. }) in legs.iter_mut().enumerate() {
+                if sampling.slot() == slot && worker.nr_not_started(at) == 0 {
+                    times.add_rest(sampling.take_rest());
+                }
             }
         }
     }
 
-    /// Returns the workers that hold a seat for the items of a pwq.
-    pub(crate) fn seated(&self, slot: usize) -> impl Iterator<Item = &Enlisted> {
-        self.workers().filter(move |it| it.seat == Some(slot))
+    /// Returns the workers whose last batch contains items of a pwq, and the indices of the legs.
+    pub(crate) fn holders(&self, slot: usize) -> impl Iterator<Item = (&Enlisted, usize)> {
+        self.workers().filter_map(move |it| Some((it, it.leg_of(slot)?)))
     }
 
     pub(crate) fn enlisted(&self, worker: &Worker) -> &Enlisted {
@@ -469,6 +483,29 @@ impl Dispatch {
 
     pub(crate) fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
         self.workers[worker.number].as_mut().expect("an enlisted worker")
+    }
+}
+
+impl Enlisted {
+    /// Returns the index of the leg of a pwq.
+    fn leg_of(&self, slot: usize) -> Option<usize> {
+        self.legs[..self.nr_legs].iter().position(|leg| leg.slot == Some(slot))
+    }
+
+    /// Returns the index of the leg of the item at a place of the local batch.
+    pub(crate) fn leg_at(&self, place: usize) -> usize {
+        let mut earlier = self.worker.legs[..self.nr_legs - 1].iter();
+        earlier.position(|leg| place < leg.end() as usize).unwrap_or(self.nr_legs - 1)
+    }
+
+    /// Returns the pwq whose item the worker runs or ran last.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.legs[self.leg_at(self.worker.position())].slot
+    }
+
+    /// Returns the pwqs whose seats the worker holds.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = usize> {
+        self.legs.iter().filter(|leg| leg.has_seat).filter_map(|leg| leg.slot)
     }
 }
 

@@ -385,12 +385,11 @@ impl WorkerPool {
             guard.take_all_back(worker);
             return 0;
         }
-        guard.retire(worker);
         let count = guard.take(worker);
         if count > 0 {
             worker.publish(count);
-            let seat = guard.enlisted(worker).seat;
-            if seat.is_some_and(|slot| guard.pwq(slot).core.cpu_intensive) {
+            let first = guard.enlisted(worker).legs[0].slot;
+            if first.is_some_and(|slot| guard.pwq(slot).core.cpu_intensive) {
                 self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
@@ -659,8 +658,7 @@ impl<'a> PoolGuard<'a> {
 
     /// Releases the in-flight counts and the seat that `worker` holds.
     fn take_all_back(&mut self, worker: &Worker) {
-        self.retire(worker);
-        self.record(worker);
+        self.end_batch(worker);
         self.give_up_seat(worker);
     }
 }

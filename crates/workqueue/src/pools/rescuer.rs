@@ -133,8 +133,7 @@ impl PoolGuard<'_> {
     /// Takes the next batch of the pwq `slot` for a rescuer: at most `max` items. Returns the size
     /// of the batch. If `max` is 0, the rescuer releases its seat and leaves.
     pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> usize {
-        self.retire(worker);
-        self.record(worker);
+        self.end_batch(worker);
         if max == 0 {
             self.give_up_seat(worker);
             return 0;
@@ -157,7 +156,7 @@ impl PoolGuard<'_> {
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
                 if nr_taken > 0 {
-                    return self.note_batch(worker, time::cycles(), slot, nr_taken);
+                    return self.note_leg(worker, time::cycles(), (0, slot), 0..nr_taken);
                 }
             }
             if !twin::armed("rescue: keeps its seat") {

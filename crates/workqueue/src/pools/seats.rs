@@ -274,7 +274,7 @@ impl PoolGuard<'_> {
         let has_seat = group.enter_or_queue(0, || pwq.waiter(Level::Group));
         let next = pwq.leave_group();
         self.note_entry(slot, has_seat);
-        self.pass(next);
+        next.into_iter().for_each(|next| self.pass(next));
         has_seat
     }
 
@@ -296,16 +296,19 @@ impl PoolGuard<'_> {
     fn leave_queue(&mut self, slot: usize) -> Option<WaitingPwq> {
         let pwq = self.dispatch.pwq(slot);
         let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
-        self.effects.settled.extend(left.settled);
+        if let Some(core) = left.settled {
+            self.effects.settled.push(core);
+        }
         left.waiter
     }
 
     /// Transfers a seat to a pwq: at once if it is in this pool, otherwise after the pool is
     /// unlocked.
-    fn pass(&mut self, waiter: Option<WaitingPwq>) {
-        match waiter {
-            Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.accept(waiter),
-            waiter => self.effects.seats.extend(waiter),
+    fn pass(&mut self, waiter: WaitingPwq) {
+        if Arc::ptr_eq(self.pool(), &waiter.pool) {
+            self.accept(waiter);
+        } else {
+            self.effects.seats.push(waiter);
         }
     }
 
@@ -317,26 +320,42 @@ impl PoolGuard<'_> {
         for slot in seated {
             self.await_turn(slot);
             let next = self.pwq(slot).leave_group();
-            self.pass(next);
+            next.into_iter().for_each(|next| self.pass(next));
         }
     }
 
+    /// Releases the seats that `worker` holds between two batches.
     pub(crate) fn give_up_seat(&mut self, worker: &Worker) {
-        let Some(slot) = self.enlisted_mut(worker).seat.take() else {
-            return;
-        };
-        self.leave(slot, Level::Group);
-        self.rest_group(slot);
+        self.end_leg(worker, 0);
+    }
+
+    /// Ends a leg that has no items any more, and releases its seats.
+    pub(crate) fn end_leg(&mut self, worker: &Worker, leg: usize) {
+        self.leave_leg(worker, leg);
+        self.enlisted_mut(worker).legs[leg].slot = None;
+    }
+
+    /// Releases the seats that `worker` holds for a leg, if any.
+    pub(crate) fn leave_leg(&mut self, worker: &Worker, leg: usize) {
+        let its = &mut self.enlisted_mut(worker).legs[leg];
+        if mem::take(&mut its.has_seat)
+            && let Some(slot) = its.slot
+        {
+            self.leave(slot, Level::Group);
+            self.rest_group(slot);
+        }
     }
 
     /// Releases the seats of a pwq. `last` is the last gate at which it has one.
     fn leave(&mut self, slot: usize, last: Level) {
-        if last == Level::Group {
-            let next = self.pwq(slot).leave_group();
+        if last == Level::Group
+            && let Some(next) = self.pwq(slot).leave_group()
+        {
             self.pass(next);
         }
-        let next = self.leave_queue(slot);
-        self.pass(next);
+        if let Some(next) = self.leave_queue(slot) {
+            self.pass(next);
+        }
     }
 
     /// If a pwq has no items and waits, releases its seats. If it waits for a seat in its queue, it

@@ -1,6 +1,33 @@
 //! Takes batches of items, each with a seat in the queue, and releases their in-flight counts.
 //!
 //! `seats.rs` acquires and releases the seats, which `active.rs` counts.
+//!
+//! # Legs
+//!
+//! A batch consists of *legs*. The items of a leg have one pwq and one color, and no two legs have
+//! the same pwq. The worker runs one leg after the other. If items go to many queues in turn, the
+//! costs of a batch are therefore paid once for many queues.
+//!
+//! ```text
+//! take:    the pool is locked: the first leg, as many items as fit;  further legs from `pending`
+//! run:     no lock: the items of a leg;  its counts, on this worker;  the next leg
+//! end:     the pool is locked: release the counts and the seat of each leg
+//! reclaim: the pool is locked: release the counts of items that have run;  put the others back;
+//!          release the seats of all legs but the one that runs
+//! ```
+//!
+//! *A further leg never keeps a queue from running.* Its seat is used later than it is acquired, so
+//! it is acquired only if another one is free. The gate of the first leg must have a free seat too,
+//! because that leg keeps its seat until the batch ends. A pwq with a group, with older items in
+//! its own lists or with `cpu_intensive` items has no further leg, and none has one in a pool with
+//! lanes or shares. The size of a batch is limited as if it had one leg, so long items are taken
+//! one at a time. If an item is unexpectedly long, the manager reclaims the batch.
+//!
+//! The first leg keeps its seat if the next batch begins with the same pwq. Twins `take: counts go
+//! to the first leg` and `take: a leg without items keeps its seat`.
+
+use std::mem;
+use std::ops::Range;
 
 use base::internal::trace;
 use base::internal::wake::lane::Lane;
@@ -13,11 +40,19 @@ use sync::{time, twin};
 use super::dispatch::{Dispatch, home, home_slot};
 use super::policy;
 use super::pool::PoolGuard;
-use super::worker::{MAX_LOCAL_BATCH, Worker};
+use super::pwq::PwqState;
+use super::worker::{MAX_LEGS, MAX_LOCAL_BATCH, Worker};
+
+/// A leg that is being added to a batch.
+#[derive(Default)]
+struct Planned {
+    slot: usize,
+    color: Color,
+    items: List,
+}
 
 impl PoolGuard<'_> {
-    /// Takes the next batch for `worker`, whose last batch was [retired](Self::retire). Returns the
-    /// size of the new batch.
+    /// Ends the last batch of `worker`, and takes the next one. Returns the size of the new batch.
     pub(crate) fn take(&mut self, worker: &Worker) -> usize {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
@@ -28,7 +63,7 @@ impl PoolGuard<'_> {
             // for the pool during the batch. It is therefore added before the batch is charged.
             self.adopt_at(now, &pool.injector);
         }
-        self.record(worker);
+        self.end_batch(worker);
         loop {
             if self.pending.is_empty() || self.adopts_early() {
                 self.adopt_at(now, &pool.injector);
@@ -49,7 +84,7 @@ impl PoolGuard<'_> {
                     .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 if nr_taken > 0 {
-                    return self.note_batch(worker, now, slot, nr_taken);
+                    return self.note_leg(worker, now, (0, slot), 0..nr_taken);
                 }
                 continue;
             }
@@ -73,24 +108,76 @@ impl PoolGuard<'_> {
             // The batch has one home, because items of a slot in different lanes go into different
             // batches.
             let (color, nr_taken) = hold_first(worker, &mut self.pending, limit);
-            self.enlisted_mut(worker).color = color;
-            return self.note_batch(worker, now, slot, nr_taken);
+            self.enlisted_mut(worker).legs[0].color = color;
+            if nr_taken < limit && !self.pending.is_empty() && self.may_add_legs(slot) {
+                return self.add_legs(worker, now, (slot, nr_taken), limit);
+            }
+            return self.note_leg(worker, now, (0, slot), 0..nr_taken);
         }
     }
 
-    /// Records the batch of `worker`, taken at the time `now` in cycles, and returns its size.
-    pub(crate) fn note_batch(
+    /// Adds items from the front of `pending` to a batch that has `nr_first` items of the pwq
+    /// `first`, up to `limit` items. Returns the size of the batch.
+    fn add_legs(
         &mut self,
         worker: &Worker,
         now: u64,
-        slot: usize,
-        nr_taken: usize,
+        (first, nr_first): (usize, usize),
+        limit: usize,
+    ) -> usize {
+        let mut legs: [Planned; MAX_LEGS] = Default::default();
+        (legs[0].slot, legs[0].color) = (first, self.enlisted(worker).legs[0].color);
+        let (mut nr_legs, mut nr_free) = (1, limit - nr_first);
+        while nr_free > 0
+            && let Some(item) = self.pending.first()
+        {
+            let (slot, color) = (home_slot(item), list::color(item));
+            let known = legs[..nr_legs].iter().position(|leg| leg.slot == slot);
+            let fits = match known {
+                Some(at) => legs[at].color == color,
+                None => nr_legs < MAX_LEGS && self.enter_further(slot),
+            };
+            if !fits {
+                break;
+            }
+            let at = known.unwrap_or(nr_legs);
+            nr_legs = nr_legs.max(at + 1);
+            (legs[at].slot, legs[at].color) = (slot, color);
+            self.pending.pop_front();
+            legs[at].items.push_back(item);
+            nr_free -= 1;
+        }
+        self.enlisted_mut(worker).nr_legs = nr_legs;
+        let (mut start, mut end) = (0, nr_first);
+        for (at, mut leg) in legs.into_iter().take(nr_legs).enumerate() {
+            while let Some(item) = leg.items.pop_front() {
+                worker.hold(end, item);
+                end += 1;
+            }
+            let its = &mut self.enlisted_mut(worker).legs[at];
+            (its.slot, its.has_seat, its.color) = (Some(leg.slot), true, leg.color);
+            self.note_leg(worker, now, (at, leg.slot), start..end);
+            start = end;
+        }
+        end
+    }
+
+    /// Records a leg of the batch of `worker`, taken at the time `now` in cycles, with the items at
+    /// `places`. Returns the number of these items.
+    pub(crate) fn note_leg(
+        &mut self,
+        worker: &Worker,
+        now: u64,
+        (leg, slot): (usize, usize),
+        places: Range<usize>,
     ) -> usize {
         let pool = self.pool();
+        let nr_taken = places.len();
+        worker.set_leg_end(leg, places.end);
         self.nr_taken += nr_taken as u64;
         let pwq = self.dispatch.pwq_mut(slot);
         self.effects.traced.activate(|| {
-            let items = worker.held(nr_taken).filter(|item| is_there(*item));
+            let items = worker.held(places.clone()).filter(|item| is_there(*item));
             let items = items.map(|item| trace::Item {
                 address: item.addr(),
                 // SAFETY: the item is linked, so it is alive.
@@ -102,11 +189,11 @@ impl PoolGuard<'_> {
         });
         pwq.counts.nr_started += nr_taken as u64;
         pwq.counts.nr_repatriated += u64::from(worker.takes_after_return());
-        // A batch has one lane.
-        let lane = worker.first_held().map_or(Lane::default(), |item| home(item).lane);
+        // A leg has one lane.
+        let lane = worker.held_at(places.start).map_or(Lane::default(), |item| home(item).lane);
         let every_us = pool.params.wait_sample;
         if every_us > 0 {
-            self.sample(worker, now, (slot, lane), nr_taken, every_us);
+            self.sample(worker, now, (leg, slot, lane), places, every_us);
         }
         self.pwq_mut(slot).nr_listed[lane as usize] -= nr_taken;
         if self.is_shared() {
@@ -121,24 +208,25 @@ impl PoolGuard<'_> {
         &mut self,
         worker: &Worker,
         now: u64,
-        (slot, lane): (usize, Lane),
-        nr_taken: usize,
+        (leg, slot, lane): (usize, usize, Lane),
+        places: Range<usize>,
         every_us: u64,
     ) {
-        self.sample_from(worker, slot);
-        let sampling = &mut self.enlisted_mut(worker).sampling;
+        let nr_taken = places.len();
+        self.sample_from(worker, leg, slot);
+        let sampling = &mut self.enlisted_mut(worker).legs[leg].sampling;
         if !sampling.takes(nr_taken as u64, now, every_us) {
             return;
         }
         // The item in the middle represents the batch, or the nearest one that was not cancelled or
         // helped.
-        let alive = worker.held(nr_taken).enumerate().filter(|(_, it)| is_there(*it));
+        let alive = worker.held(places).enumerate().filter(|(_, it)| is_there(*it));
         let nth = alive.map(|(nth, _)| nth).min_by_key(|nth| nth.abs_diff(nr_taken / 2));
         if let Some(nth) = nth
             && let Some(arrived) = self.pwq(slot).arrived_at(lane, nth)
         {
             let waited = now.saturating_sub(arrived);
-            let count = self.enlisted_mut(worker).sampling.record(waited, now);
+            let count = self.enlisted_mut(worker).legs[leg].sampling.record(waited, now);
             if let Some(times) = &mut self.pwq_mut(slot).observed {
                 times.wait.add(waited, count);
             }
@@ -153,8 +241,8 @@ impl PoolGuard<'_> {
             // Older items of this pwq are waiting, or were cancelled.
             return false;
         }
-        let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && pwq.may_stay() {
+        let first = &self.enlisted(worker).legs[0];
+        if first.slot == Some(slot) && first.has_seat && pwq.may_stay() {
             return true;
         }
         self.give_up_seat(worker);
@@ -163,16 +251,22 @@ impl PoolGuard<'_> {
         // aside before that.
         let seated = self.enter_queue(slot) && self.climb(slot);
         if seated {
-            self.enlisted_mut(worker).seat = Some(slot);
+            self.begin_leg(worker, slot);
         }
         seated
+    }
+
+    /// Records that `worker`, which holds no other seat, has the seats of a pwq.
+    fn begin_leg(&mut self, worker: &Worker, slot: usize) {
+        let first = &mut self.enlisted_mut(worker).legs[0];
+        (first.slot, first.has_seat) = (Some(slot), true);
     }
 
     /// Takes inactive items of a pwq that just got a seat. If items remain, the pwq waits for a
     /// seat again.
     pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
-        self.enlisted_mut(worker).seat = Some(slot);
+        self.begin_leg(worker, slot);
         let pwq = self.pwq_mut(slot);
         if !pwq.gate.may_start() && !twin::armed("take: overlooks a pause") {
             // The queue was paused after the seat was transferred to this pwq.
@@ -185,34 +279,58 @@ impl PoolGuard<'_> {
             self.adopt(&pool.injector);
         }
         let (color, nr_taken) = hold_first(worker, self.pwq_mut(slot).next_lane(), limit);
-        self.enlisted_mut(worker).color = color;
+        self.enlisted_mut(worker).legs[0].color = color;
         self.request_seat(slot);
         nr_taken
     }
 
-    /// Releases the in-flight counts of all items that `worker` has run.
-    pub(crate) fn retire(&mut self, worker: &Worker) {
-        let enlisted = self.enlisted_mut(worker);
-        let nr_done = enlisted.worker.nr_done();
-        let count = nr_done.wrapping_sub(enlisted.nr_retired) as usize;
+    /// Ends the last batch of `worker`: releases the in-flight counts of all items that it has run,
+    /// adds its counters to the pwqs, and releases its seats, except that of the first leg. The
+    /// worker calls this between two batches.
+    pub(crate) fn end_batch(&mut self, worker: &Worker) {
+        let nr_legs = mem::replace(&mut self.enlisted_mut(worker).nr_legs, 1);
+        for leg in 0..nr_legs {
+            self.retire(worker, leg);
+            self.record(worker, leg);
+            if leg > 0 {
+                self.end_leg(worker, leg);
+            }
+        }
+    }
+
+    /// Releases the in-flight counts of all items of a leg that `worker` has run.
+    #[inline]
+    fn retire(&mut self, worker: &Worker, leg: usize) {
+        let nr_done = worker.legs[leg].nr_done();
+        let legs = &mut self.enlisted_mut(worker).legs;
+        let its = &mut legs[leg];
+        let count = nr_done.wrapping_sub(its.nr_retired) as usize;
         if count > 0 {
-            enlisted.nr_retired = nr_done;
-            let slot = enlisted.seat.expect("a worker that ran items holds a seat");
-            let color = enlisted.color;
+            its.nr_retired = nr_done;
+            let color = its.color;
+            let of = if twin::armed("take: counts go to the first leg") { 0 } else { leg };
+            let slot = legs[of].slot.expect("the pwq of items in flight");
             self.retire_from(slot, color, count);
         }
     }
 
     /// Releases the in-flight counts of all items that `worker` has run, and puts the others of its
-    /// local batch back into the lists.
+    /// local batch back into the lists. The worker keeps only the seats for the item that it runs.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
-        self.retire(worker);
-        let items = worker.disown();
-        // Their wait is recorded when they are taken again.
-        self.unrecord(worker, items.len() as u64);
-        for item in items.into_iter().rev() {
+        (0..self.enlisted(worker).nr_legs).for_each(|leg| self.retire(worker, leg));
+        for (place, item) in worker.disown().into_iter().rev() {
+            // Its wait is recorded when it is taken again.
+            let leg = self.enlisted(worker).leg_at(place);
+            self.unrecord(worker, leg, 1);
             self.pwq_mut(home_slot(item)).counts.nr_started -= 1;
             self.put_back(item);
+        }
+        let enlisted = self.enlisted(worker);
+        let present = enlisted.leg_at(worker.position());
+        for leg in (0..enlisted.nr_legs).filter(|leg| *leg != present) {
+            if !twin::armed("take: a leg without items keeps its seat") {
+                self.leave_leg(worker, leg);
+            }
         }
     }
 
@@ -238,6 +356,23 @@ impl Dispatch {
         if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes { 1 } else { limit }
     }
 
+    /// Returns `true` if a batch that begins with items of a pwq may have further legs.
+    fn may_add_legs(&self, slot: usize) -> bool {
+        let pwq = self.pwq(slot);
+        !self.adopts_early() && Self::is_plain(pwq) && pwq.gate.has_free(1)
+    }
+
+    /// Acquires a seat for a further leg, if that leaves another one.
+    fn enter_further(&self, slot: usize) -> bool {
+        let pwq = self.pwq(slot);
+        let has_free = pwq.waits.is_none() && pwq.gate.has_free(2);
+        Self::is_plain(pwq) && has_free && pwq.gate.try_enter(pwq.node as usize)
+    }
+
+    fn is_plain(pwq: &PwqState) -> bool {
+        pwq.group.is_none() && !pwq.core.cpu_intensive
+    }
+
     /// Returns the maximum size of a batch of a pwq in a pool whose pwqs have shares. It depends
     /// only on the average run time of the pwq's own items, because the run times of other pwqs'
     /// items can differ.
@@ -250,15 +385,20 @@ impl Dispatch {
         Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
     }
 
-    /// Adds the worker's counters to its pwq. The worker calls this between two batches.
-    pub(crate) fn record(&mut self, worker: &Worker) {
-        let counts = worker.tally.take(ThreadId(worker.thread.load(Ordering::Relaxed)));
+    /// Adds the worker's counters for a leg to its pwq.
+    #[inline]
+    fn record(&mut self, worker: &Worker, leg: usize) {
+        let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
+        let counts = worker.legs[leg].tally.take(&worker.cpu_clock, thread);
         if counts.nr_not_run > 0 {
-            self.unrecord(worker, counts.nr_not_run.into());
+            self.unrecord(worker, leg, counts.nr_not_run.into());
         }
-        let enlisted = self.enlisted_mut(worker);
-        if let Some(slot) = enlisted.seat {
-            let ran = enlisted.sampling.ran(slot, &counts);
+        let its = &mut self.enlisted_mut(worker).legs[leg];
+        let nr_items = u64::from(counts.nr_run + counts.nr_not_run);
+        if nr_items > 0
+            && let Some(slot) = its.slot
+        {
+            let ran = its.sampling.ran(slot, &counts);
             let pwq = self.pwq_mut(slot);
             if let (Some(ran), Some(times)) = (ran, &mut pwq.observed) {
                 times.run.add_measured(counts.first_cycles, ran.count, ran.cycles);
@@ -268,8 +408,7 @@ impl Dispatch {
             pwq.counts.cpu_ns += counts.cpu_ns;
         }
         if self.is_shared() {
-            let nr_items = u64::from(counts.nr_run + counts.nr_not_run);
-            self.charge(worker, nr_items, counts.used_ns());
+            self.charge(worker, leg, nr_items, counts.used_ns());
         }
     }
 }

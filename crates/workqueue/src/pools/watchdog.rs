@@ -84,7 +84,7 @@ impl Dispatch {
     /// waiting one.
     pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
         let mut inside = self.workers().filter(|it| it.worker.is_inside());
-        let running = inside.find(|it| it.seat == Some(slot));
+        let running = inside.find(|it| it.slot() == Some(slot));
         let name = running.and_then(|it| Some(it.worker.running()?.name));
         let waiting = || {
             let first = self.pending.first().filter(|it| home_slot(*it) == slot);
@@ -104,7 +104,7 @@ impl Dispatch {
         };
         let anchors = pwq.lanes().filter_map(|it| it.anchors.get());
         let mut waiting: Vec<_> = anchors.flat_map(|it| it.kinds()).collect();
-        let inside = |it: &&Enlisted| it.seat == Some(slot) && it.worker.is_inside();
+        let inside = |it: &&Enlisted| it.slot() == Some(slot) && it.worker.is_inside();
         let running = self.workers().filter(inside);
         for table in running.filter_map(|it| it.worker.running()) {
             add(Doing::Runs, Some(table), 1);
@@ -149,7 +149,7 @@ impl Dispatch {
             Record::new(kind, short(func).to_owned(), queue, figures.to_vec())
         };
         for it in self.workers().filter(|it| it.worker.is_inside()) {
-            if let (Some(slot), Some(table)) = (it.seat, it.worker.running()) {
+            if let (Some(slot), Some(table)) = (it.slot(), it.worker.running()) {
                 let func = (table.name)();
                 let thread = it.worker.thread.load(Ordering::Relaxed);
                 let figures = [thread.into(), it.away.sleeps().into()];
@@ -175,7 +175,7 @@ impl Dispatch {
     /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
-            queue: self.pwq(enlisted.seat?).core.name.to_string(),
+            queue: self.pwq(enlisted.slot()?).core.name.to_string(),
             func: (enlisted.worker.running()?.name)(),
         })
     }

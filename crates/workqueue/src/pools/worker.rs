@@ -8,8 +8,9 @@
 //!
 //! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
 //! them back if the worker stays in the item that precedes them. The state word `local_batch`
-//! decides between the worker and the manager.
+//! decides between the worker and the manager. `take.rs` describes the legs of a batch.
 
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use base::internal::wake::{MAX_POLL_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
@@ -24,10 +25,15 @@ use super::blocking::WorkerHook;
 use super::policy::{Census, RunBudget};
 use super::pool::{ParkDecision, WorkerPool};
 use crate::observe::concurrency::Activity;
-use crate::observe::tally::Tally;
+use crate::observe::tally::{CpuClock, Tally};
 
 /// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;
+
+/// The maximum number of legs of a local batch. The value is a guess. If items go to more queues in
+/// turn, each leg of a batch has one item, and the cost of a leg is paid for each item. Each leg
+/// takes 128 bytes of each worker.
+pub(crate) const MAX_LEGS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
 /// bits 0..32 index of the next item to run | bits 32..64 size of the local batch
 #[derive(Clone, Copy)]
@@ -45,6 +51,30 @@ impl LocalBatch {
     }
 }
 
+/// The items of one pwq in the local batch, and the counts of their runs.
+#[derive(Default)]
+pub(crate) struct LegCounts {
+    /// A, written by the owner with the pool locked: the index after the leg's last item.
+    end: AtomicU32,
+    /// A, written by the owner: the number of runs whose in-flight count must be released. It wraps
+    /// around.
+    nr_done: AtomicU32,
+    /// A: counters that the worker has not added to the pwq yet.
+    pub(crate) tally: Tally,
+}
+
+/// The leg whose items a worker runs, as seen by its owner.
+struct RunningLeg<'a> {
+    counts: &'a LegCounts,
+    /// The index of its first item.
+    first: u32,
+    /// The index before which the clock is read next: after the first run, and after the leg.
+    mark: u32,
+    nr_not_run: u32,
+    start: u64,
+    first_end: Option<u64>,
+}
+
 /// The part of a worker that other threads use.
 pub(crate) struct Worker {
     /// I: the worker's number in the pool.
@@ -55,9 +85,8 @@ pub(crate) struct Worker {
     local_batch: CachePadded<AtomicU64>,
     /// The local batch. The owner writes it before it publishes `local_batch`.
     items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
-    /// A, written by the owner: the number of runs whose in-flight count must be released. It wraps
-    /// around.
-    nr_done: AtomicU32,
+    /// The legs of the local batch.
+    pub(crate) legs: [LegCounts; MAX_LEGS],
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
     /// A, written under the pool lock: a parked worker that finds it set exits.
@@ -71,8 +100,8 @@ pub(crate) struct Worker {
     pub(crate) thread: AtomicU32,
     /// A, written by the owner: the vtable of its current or last item.
     running: AtomicPtr<VTable>,
-    /// A: counters that it has not added to its pwq yet.
-    pub(crate) tally: Tally,
+    /// A, written by the owner: the CPU time that it has recorded.
+    pub(crate) cpu_clock: CpuClock,
     /// A: set when the manager lets it run outside its pod.
     pub(crate) strays: AtomicBool,
     /// A, written by the owner: set if its affinity has been restored since it last took items.
@@ -86,14 +115,14 @@ impl Worker {
             unparker,
             local_batch: CachePadded::new(AtomicU64::new(0)),
             items: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            nr_done: AtomicU32::new(0),
+            legs: Default::default(),
             item_ns: AtomicU32::new(0),
             culled: AtomicBool::new(false),
             slims: AtomicBool::new(false),
             lean: AtomicBool::new(false),
             thread: AtomicU32::new(0),
             running: AtomicPtr::new(ptr::null_mut()),
-            tally: Tally::default(),
+            cpu_clock: CpuClock::default(),
             strays: AtomicBool::new(false),
             returned: AtomicBool::new(false),
         }
@@ -123,12 +152,6 @@ impl Worker {
         self.unparker.is_given()
     }
 
-    pub(crate) fn nr_done(&self) -> u32 {
-        // This pairs with the Release in `run_local_batch`: runs that are counted here happened
-        // before.
-        self.nr_done.load(Ordering::Acquire)
-    }
-
     pub(crate) fn item_ns(&self) -> u64 {
         u64::from(self.item_ns.load(Ordering::Relaxed))
     }
@@ -155,27 +178,42 @@ impl Worker {
         self.items[place].store(item.as_ptr(), Ordering::Relaxed);
     }
 
+    /// Sets the index after the last item of a leg. The owner calls this with the pool locked.
+    pub(crate) fn set_leg_end(&self, leg: usize, end: usize) {
+        self.legs[leg].end.store(end as u32, Ordering::Relaxed);
+    }
+
     /// Publishes the local batch. The owner calls this with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
         // This pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);
     }
 
-    /// Returns the running item and those that have not started. The caller has locked the pool.
-    pub(crate) fn unfinished(&self) -> impl Iterator<Item = *const Head> {
+    /// Returns the index of an item that is running or has not started. The caller has locked the
+    /// pool.
+    pub(crate) fn find_unfinished(&self, item: *const Head) -> Option<usize> {
         let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
-        self.held(local_batch.len() as usize).skip((local_batch.next() as usize).saturating_sub(1))
+        let from = (local_batch.next() as usize).saturating_sub(1);
+        let mut items = self.held(0..local_batch.len() as usize).enumerate().skip(from);
+        items.find(|(_, held)| ptr::eq(*held, item)).map(|(at, _)| at)
     }
 
-    /// Returns the first `len` items of its local batch. The caller has locked the pool.
-    pub(crate) fn held(&self, len: usize) -> impl Iterator<Item = *const Head> {
-        let places = self.items[..len].iter();
+    /// Returns the items of its local batch at these places. The caller has locked the pool.
+    pub(crate) fn held(&self, places: Range<usize>) -> impl Iterator<Item = *const Head> {
+        let places = self.items[places].iter();
         places.map(|place| place.load(Ordering::Relaxed).cast_const())
     }
 
-    /// Returns the first item of its batch.
-    pub(crate) fn first_held(&self) -> Option<NonNull<Head>> {
-        NonNull::new(self.items[0].load(Ordering::Relaxed))
+    /// Returns the item of its local batch at a place. The caller has locked the pool.
+    pub(crate) fn held_at(&self, place: usize) -> Option<NonNull<Head>> {
+        NonNull::new(self.items[place].load(Ordering::Relaxed))
+    }
+
+    /// Returns the index of the running item or, before it has started, of the first item.
+    pub(crate) fn position(&self) -> usize {
+        // This pairs with `next`: the runs of all items before this one happened before.
+        let local_batch = LocalBatch(self.local_batch.load(Ordering::Acquire));
+        (local_batch.next() as usize).saturating_sub(1)
     }
 
     /// Returns the number of items in its local batch that have not started.
@@ -184,12 +222,16 @@ impl Worker {
         local_batch.len().saturating_sub(local_batch.next())
     }
 
-    /// Returns the number of items that it has taken but not started: those left in the local
-    /// batch, and those found cancelled since they were taken. The batch is read first, so that an
-    /// item that moves between the two counts twice. Such an item must not be reported as started.
-    pub(crate) fn nr_not_started(&self) -> u64 {
-        let nr_items = u64::from(self.nr_items());
-        nr_items + u64::from(self.tally.nr_not_run())
+    /// Returns the number of items of a leg that it has taken but not started: those left in the
+    /// local batch, and those found cancelled since they were taken. The batch is read first, so
+    /// that an item that moves between the two counts twice. Such an item must not be reported as
+    /// started.
+    pub(crate) fn nr_not_started(&self, leg: usize) -> u64 {
+        let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
+        let first = leg.checked_sub(1).map_or(0, |before| self.legs[before].end());
+        let end = self.legs[leg].end().min(local_batch.len());
+        let nr_items = end.saturating_sub(first.max(local_batch.next()));
+        u64::from(nr_items) + u64::from(self.legs[leg].tally.nr_not_run())
     }
 
     /// Returns `true` if its local batch contains items that have not started.
@@ -213,7 +255,7 @@ impl Worker {
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             local_batch: self.local_batch.load(Ordering::Relaxed),
-            nr_done: self.nr_done.load(Ordering::Relaxed),
+            nr_done: self.legs[0].nr_done.load(Ordering::Relaxed),
         }
     }
 
@@ -226,12 +268,13 @@ impl Worker {
         if local_batch.next() >= local_batch.len() {
             return None;
         }
-        NonNull::new(self.items[local_batch.next() as usize].load(Ordering::Relaxed))
+        self.held_at(local_batch.next() as usize)
     }
 
-    /// Removes all items that have not started from the local batch, oldest first. The caller has
-    /// locked the pool, so that the batch is not refilled at the same time.
-    pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
+    /// Removes all items that have not started from the local batch, and returns their places and
+    /// the items, oldest first. The caller has locked the pool, so that the batch is not refilled
+    /// at the same time.
+    pub(crate) fn disown(&self) -> Vec<(usize, NonNull<Head>)> {
         // This pairs with `next` on one word. If our exchange comes first, the items from `next` on
         // are ours, and the owner finds its batch empty. If the owner's update comes first, our
         // exchange fails, and we retry from the item after the owner's. Acquire pairs with
@@ -243,7 +286,7 @@ impl Worker {
             }
             match self.local_batch.compare_exchange_weak(
                 from.0,
-                LocalBatch::new(from.len(), from.len()).0,
+                LocalBatch::new(from.next(), from.next()).0,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
@@ -251,8 +294,8 @@ impl Worker {
                 Err(now) => from = LocalBatch(now),
             }
         }
-        (from.next()..from.len())
-            .filter_map(|place| NonNull::new(self.items[place as usize].load(Ordering::Relaxed)))
+        (from.next() as usize..from.len() as usize)
+            .filter_map(|place| Some((place, self.held_at(place)?)))
             .collect()
     }
 
@@ -262,11 +305,12 @@ impl Worker {
             self.lean.store(false, Ordering::Relaxed);
         }
         let start = time::cycles();
-        let (mut nr_taken, mut nr_not_run) = (0u64, 0u64);
-        let mut first_end = None;
+        let (first, later) = self.legs.split_first().expect("a batch has a leg");
+        let (mut leg, mut later) = (RunningLeg::new(first, 0, start), later.iter());
+        let mut nr_taken = 0;
         while let Some(item) = self.next() {
-            if first_end.is_none() && nr_taken > nr_not_run {
-                first_end = Some(time::cycles());
+            if nr_taken == leg.mark {
+                leg.pass_mark(&mut later);
             }
             // SAFETY: `next` returned this item to this thread only, and it is linked, so it is
             // alive.
@@ -275,26 +319,22 @@ impl Worker {
             // SAFETY: as above; the vtable was created for the item.
             let popped = unsafe { (vtable.run)(item) };
             if !popped.ran() {
-                nr_not_run += 1;
-                self.tally.add_not_run();
+                leg.nr_not_run += 1;
+                leg.counts.tally.add_not_run();
             }
             if popped.counts() {
-                let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
-                // This pairs with the Acquire in `nr_done`: a thread that counts the run sees its
-                // effects.
-                self.nr_done.store(nr_done, Ordering::Release);
+                leg.counts.add_done();
             }
             nr_taken += 1;
         }
         memory::flush();
-        // The counter of another CPU may be behind.
         let end = time::cycles();
+        leg.end(nr_taken, end);
+        // The counter of another CPU may be behind.
         let cycles = end.saturating_sub(start);
-        let first_cycles = first_end.unwrap_or(end).saturating_sub(start);
-        if let Some(each) = cycles.checked_div(nr_taken) {
+        if let Some(each) = cycles.checked_div(nr_taken.into()) {
             self.learn(each.saturating_mul(1000) / time::cycles_per_us());
         }
-        self.tally.add(nr_taken as u32, cycles, first_cycles);
     }
 
     /// Adds the time of an item to the average, with a weight of an eighth.
@@ -302,6 +342,56 @@ impl Worker {
         let before = self.item_ns();
         let mixed = before - before / 8 + item_ns.min(u64::from(u32::MAX)) / 8;
         self.item_ns.store(mixed as u32, Ordering::Relaxed);
+    }
+}
+
+impl LegCounts {
+    /// Returns the index after the leg's last item.
+    pub(crate) fn end(&self) -> u32 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn nr_done(&self) -> u32 {
+        // This pairs with the Release in `add_done`: runs that are counted here happened before.
+        self.nr_done.load(Ordering::Acquire)
+    }
+
+    /// Counts a run. Only the owner calls this.
+    fn add_done(&self) {
+        let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
+        // This pairs with the Acquire in `nr_done`: a thread that counts the run sees its effects.
+        self.nr_done.store(nr_done, Ordering::Release);
+    }
+}
+
+impl<'a> RunningLeg<'a> {
+    fn new(counts: &'a LegCounts, first: u32, start: u64) -> Self {
+        Self { counts, first, mark: first + 1, nr_not_run: 0, start, first_end: None }
+    }
+
+    /// Reads the clock before the item at `mark`. If that item belongs to the next leg, ends this
+    /// one, and begins the next, which is the first of `later`.
+    fn pass_mark(&mut self, later: &mut impl Iterator<Item = &'a LegCounts>) {
+        let (at, now) = (self.mark, time::cycles());
+        if at == self.counts.end()
+            && let Some(next) = later.next()
+        {
+            self.end(at, now);
+            *self = Self::new(next, at, now);
+            return;
+        }
+        if at - self.first > self.nr_not_run {
+            self.first_end = Some(now);
+        }
+        self.mark = if self.first_end.is_some() { self.counts.end() } else { at + 1 };
+    }
+
+    /// Adds the counts of the leg, which ended before the item `at` at the time `now`, in cycles.
+    fn end(&self, at: u32, now: u64) {
+        // The counter of another CPU may be behind.
+        let cycles = now.saturating_sub(self.start);
+        let first_cycles = self.first_end.unwrap_or(now).saturating_sub(self.start);
+        self.counts.tally.add(at - self.first, cycles, first_cycles);
     }
 }
 
@@ -419,4 +509,66 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> b
         }
     }
     true
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Returns a worker whose local batch has legs of these lengths.
+    fn with_legs(lens: &[usize]) -> Worker {
+        let worker = Worker::new(0, Parker::with_spin_limit(0).unparker());
+        let mut end = 0;
+        for (leg, len) in lens.iter().enumerate() {
+            (end..end + len).for_each(|place| worker.hold(place, NonNull::dangling()));
+            end += len;
+            worker.set_leg_end(leg, end);
+        }
+        worker.publish(end);
+        worker
+    }
+
+    fn nr_not_started(worker: &Worker) -> [u64; 3] {
+        std::array::from_fn(|leg| worker.nr_not_started(leg))
+    }
+
+    #[test]
+    fn items_of_each_leg_are_counted_until_they_start() {
+        let worker = with_legs(&[2, 1, 3]);
+        assert_eq!((worker.position(), nr_not_started(&worker)), (0, [2, 1, 3]));
+        (0..3).for_each(|_| assert!(worker.next().is_some()));
+        assert_eq!((worker.position(), nr_not_started(&worker)), (2, [0, 0, 3]));
+        worker.legs[2].tally.add_not_run();
+        assert_eq!(nr_not_started(&worker), [0, 0, 4]);
+    }
+
+    #[test]
+    fn worker_whose_batch_was_put_back_stays_in_its_leg() {
+        let worker = with_legs(&[1, 2, 1]);
+        (0..2).for_each(|_| assert!(worker.next().is_some()));
+        let places: Vec<_> = worker.disown().into_iter().map(|(place, _)| place).collect();
+        assert_eq!(places, [2, 3]);
+        assert_eq!((worker.position(), nr_not_started(&worker)), (1, [0; 3]));
+        assert!(worker.is_inside() && worker.disown().is_empty());
+        assert!(worker.next().is_none());
+        assert!(!worker.is_inside());
+    }
+
+    #[test]
+    fn each_leg_counts_its_own_items() {
+        let worker = with_legs(&[2, 1]);
+        let (first, later) = worker.legs.split_first().unwrap();
+        let (mut leg, mut later) = (RunningLeg::new(first, 0, time::cycles()), later.iter());
+        leg.nr_not_run = 1;
+        leg.pass_mark(&mut later);
+        assert_eq!((leg.mark, leg.first_end), (2, None), "nothing has run");
+        leg.pass_mark(&mut later);
+        assert_eq!((leg.first, leg.mark, leg.nr_not_run), (2, 3, 0));
+        leg.end(3, time::cycles());
+        let taken = [0, 1].map(|leg| {
+            let counts = worker.legs[leg].tally.take(&worker.cpu_clock, thread::current());
+            counts.nr_run + counts.nr_not_run
+        });
+        assert_eq!(taken, [2, 1]);
+    }
 }

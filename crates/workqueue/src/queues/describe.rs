@@ -44,12 +44,12 @@ impl Gathered {
         self.oldest = self.oldest.max(age);
     }
 
-    /// Subtracts the items of a worker's local batch that have not started: the worker may return
-    /// them, or find them cancelled. Counts therefore never decrease.
-    fn subtract_local_batch(&mut self, holder: &Enlisted) {
-        let nr_not_started = holder.worker.nr_not_started();
+    /// Subtracts the items of a leg that have not started: the worker may return them, or find them
+    /// cancelled. Counts therefore never decrease.
+    fn subtract_local_batch(&mut self, holder: &Enlisted, leg: usize) {
+        let nr_not_started = holder.worker.nr_not_started(leg);
         self.counts.leave_out(nr_not_started);
-        if let Some(waited) = holder.sampling.recorded() {
+        if let Some(waited) = holder.legs[leg].sampling.recorded() {
             self.times.wait.take_back(waited, nr_not_started);
         }
     }
@@ -74,8 +74,8 @@ impl Inner {
             dispatch.adopt(&pwq.pool.injector);
             dispatch.record_rests(pwq.slot);
             gathered.add(dispatch.pwq(pwq.slot));
-            for worker in dispatch.seated(pwq.slot) {
-                gathered.subtract_local_batch(worker);
+            for (worker, leg) in dispatch.holders(pwq.slot) {
+                gathered.subtract_local_batch(worker, leg);
             }
         }
         let counts = &gathered.counts;
@@ -150,7 +150,7 @@ impl WorkerPool {
         let dispatch = self.lock();
         let mut counts = dispatch.counts();
         for it in dispatch.workers() {
-            counts.leave_out(it.worker.nr_not_started());
+            (0..it.nr_legs).for_each(|leg| counts.leave_out(it.worker.nr_not_started(leg)));
         }
         PoolStats {
             cpus: self.attrs.cpus.clone(),

@@ -95,7 +95,7 @@ impl Dispatch {
 
     /// Records that a worker took no item. If no worker holds a seat, nothing is owed from now on.
     pub(crate) fn rest(&mut self) {
-        if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
+        if self.is_shared() && self.workers().all(|it| it.seats().next().is_none()) {
             self.tree.rest();
         }
     }
@@ -108,7 +108,7 @@ impl Dispatch {
         }
         let its = &self.pwq(slot).account;
         let runs = |slot| Tree::are_siblings(&self.pwq(slot).account, its);
-        if !self.tree.group_waits(its) && !self.workers().filter_map(|it| it.seat).any(runs) {
+        if !self.tree.group_waits(its) && !self.workers().flat_map(|it| it.seats()).any(runs) {
             self.tree.rest_group(account(&mut self.pwqs, slot));
         }
     }
@@ -188,11 +188,11 @@ impl Dispatch {
         listed.copied().or_else(|| self.tree.first())
     }
 
-    /// Charges the last batch of `worker` to its pwq and group, and advances the clocks. The pwq
-    /// may have been removed since.
-    pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
+    /// Charges a leg of the last batch of `worker` to its pwq and group, and advances the clocks.
+    /// The pwq may have been removed since.
+    pub(crate) fn charge(&mut self, worker: &Worker, leg: usize, nr_items: u64, took_ns: u64) {
         let enlisted = self.enlisted_mut(worker);
-        let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
+        let (its, paid) = (enlisted.legs[leg].slot, std::mem::take(&mut enlisted.paid));
         let Self { pwqs, workers, tree, .. } = self;
         let of_its = its.map(|slot| account(pwqs, slot));
         let mut service = tree.settle(of_its, paid, nr_items, took_ns);
@@ -202,7 +202,7 @@ impl Dispatch {
         // A worker that sleeps in an item uses no CPU time. If its pwq were counted, each such
         // worker would slow down the clock.
         let awake = workers.iter().flatten().filter(|it| !it.away.sleeps());
-        for slot in awake.filter_map(|it| it.seat).chain(its) {
+        for slot in awake.flat_map(|it| it.seats()).chain(its) {
             service.add(tree, account(pwqs, slot));
         }
         tree.serve(&service, took_ns);
