@@ -182,8 +182,8 @@ fn items_run_by_joiners_are_not_counted_as_waiting() {
         if reads {
             assert_eq!((waiting(&queue), queue.report().oldest), (0, None));
         }
-        queue.drain().unwrap();
         plug.release_and_drain(&hogged);
+        queue.drain().unwrap();
     }
     let stats = queue.stats();
     assert_eq!((stats.helped, stats.started, stats.completed), (200, 0, 0));
