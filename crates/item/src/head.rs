@@ -236,10 +236,12 @@ pub enum Popped {
 
 impl Popped {
     /// Returns `true` if the worker must release the in-flight count.
+    #[inline]
     pub fn counts(self) -> bool {
         matches!(self, Self::Ran | Self::Dropped)
     }
 
+    #[inline]
     pub fn ran(self) -> bool {
         matches!(self, Self::Ran | Self::Kept)
     }
@@ -302,6 +304,7 @@ impl Head {
         State(self.state.word().load(Ordering::Acquire))
     }
 
+    #[inline]
     pub fn key(&self) -> Key {
         self.state.key()
     }
@@ -657,11 +660,13 @@ impl State {
     pub const IDLE: State = State(0);
 
     /// Returns the state of a new one-shot item that is about to be pushed.
+    #[inline]
     pub fn queued(rules: Rules) -> State {
         State(PENDING | LINKED | rules.bits())
     }
 
     /// Returns the state of a one-shot item that will never run.
+    #[inline]
     pub fn ended() -> State {
         State::IDLE.next_completion()
     }
@@ -691,10 +696,12 @@ impl State {
         self.with(REVIVED)
     }
     /// Returns `true` if a list, or the thread that runs or claims the item, holds its link.
+    #[inline]
     pub fn has_link(self) -> bool {
         self.has(LINKED | HANDOFF)
     }
     /// Returns `true` if the item is neither queued nor running nor claimed.
+    #[inline]
     pub fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
@@ -853,6 +860,7 @@ impl State {
 
     /// Turns a helper's claim into a run. If the link was popped during the claim, the run owns it,
     /// and it is counted until the run ends.
+    #[inline]
     pub fn run_claimed(self) -> State {
         self.without(PENDING | CLAIMED | PANICKED | COUNTED).with(RUNNING)
     }
@@ -871,6 +879,7 @@ impl State {
     }
 
     /// Takes over a link that was popped during a claim.
+    #[inline]
     pub fn take_handoff(self) -> Option<State> {
         self.has(HANDOFF).then(|| self.without(HANDOFF))
     }

@@ -54,6 +54,7 @@ impl Default for List {
 }
 
 impl List {
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -63,6 +64,7 @@ impl List {
         self.first.is_null()
     }
 
+    #[inline]
     pub fn first(&self) -> Option<NonNull<Head>> {
         NonNull::new(self.first)
     }

@@ -313,8 +313,8 @@ fn settle_policy(first: u32) {
 }
 
 /// The number of times that a reader checks whether the first thread has finished starting a
-/// thread, in about 100 ms. A start takes a few microseconds, unless the first thread is preempted.
-const NR_CHECKS: u32 = 1000;
+/// thread, in at least 100 ms. A start takes a few microseconds, unless the first thread is preempted.
+const NR_CHECKS: u32 = 2000;
 
 /// Returns the signals that the process's first thread blocks, unless that thread has ended.
 fn blocked_by_first() -> Option<Mask> {

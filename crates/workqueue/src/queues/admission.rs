@@ -127,7 +127,8 @@ impl<F> std::error::Error for TrySpawnError<F> {}
 /// [`Other`](io::ErrorKind::Other).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        error.reason.into()
+        let kind = Self::from(error.reason).kind();
+        Self::new(kind, error.to_string())
     }
 }
 

@@ -102,7 +102,7 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
         body()
     };
     let thread = thread::Builder::new().name(name.into()).spawn_scoped(scope, body);
-    thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
+    thread.unwrap_or_else(|error| die(&format!("cannot start the thread {name}: {error}")))
 }
 
 pub(in crate::bench) fn pin_to(cpu: CpuId) {
