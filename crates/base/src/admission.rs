@@ -1,7 +1,7 @@
 //! Capacity for a bounded number of entries, and the wait queue of the entries that do not fit.
 //!
-//! A mailbox counts items, which wait themselves. A workqueue counts the items that have not
-//! started, and their producers wait.
+//! A mailbox counts items, and an item that finds no capacity joins the wait queue itself. A
+//! workqueue counts the items that have not started, and their producers wait.
 //!
 //! # The two words
 //!
@@ -25,9 +25,11 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **No entry waits while there is capacity.** A thread that releases capacity after `AWAITED` was
-//! set there admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets
-//! the bit after a release admits waiters itself (twin `capacity: no check after joining`).
+//! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
+//! they have one order. A thread that releases capacity after `AWAITED` was set there reads the bit
+//! and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets the
+//! bit after a release sees that release when it admits waiters itself (twin `capacity: no check
+//! after joining`).
 //!
 //! **No capacity is lost or counted twice.** A recount and the acquisition that needs it are one
 //! transition of `state`. The value that a taker reads from `left` is never older than the value in
@@ -39,10 +41,11 @@
 //! **The bound holds.** Admitting a waiter takes capacity (twin `capacity: admits too many`).
 //!
 //! **A waiter that gives up holds no capacity.** It leaves the wait queue, and clears the bit if
-//! the queue is then empty (twin `capacity: an empty wait queue is awaited`).
+//! the queue is then empty. Otherwise no taker would ever get capacity again (twin `capacity: an
+//! empty wait queue is awaited`).
 //!
 //! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
-//! waiters, which leave by themselves (twin `capacity: closing leaves the waiters asleep`).
+//! waiters, each of which then leaves (twin `capacity: closing leaves the waiters asleep`).
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -95,7 +98,8 @@ pub struct Admission<W> {
     /// A: see [`State`].
     state: AtomicU64,
     capacity: usize,
-    /// I: in a child of `fork`, the lock may be held by a thread that does not exist.
+    /// I: the process of the threads that acquire the lock. In a child of `fork`, a thread that
+    /// does not exist may hold it.
     process: Process,
     wait_queue: Mutex<WaitQueue<W>>,
 }
@@ -152,23 +156,25 @@ impl<W> Admission<W> {
         self.process.is_this()
     }
 
-    /// Reads `state`, before `left` is read.
+    /// Reads `state`. Must be called before `left` is read.
     #[inline]
     fn look(&self) -> State {
         // ORDER(recount): the acquire end; see `take`. If the update of `take` comes first, a later
-        // load of `left` is not older than the value in the update. If our load comes first, our
-        // own update fails if `state` has changed.
+        // load of `left` is not older than the value that the update contains. If our load comes
+        // first, it finds an older value of `left` in `state`, and our own update fails if `state`
+        // has changed.
         let order = twin::order("capacity: a recount reads an old count", Ordering::Acquire);
         State(self.state.load(order))
     }
 
-    /// Takes capacity for one entry. Returns `false` if there is none, or if an entry waits for it.
+    /// Takes capacity for one entry. Returns `false` if there is none, or if another entry waits
+    /// for it.
     #[inline]
     pub fn try_take(&self) -> bool {
         self.take(twin::armed("capacity: a taker overtakes a waiter"))
     }
 
-    /// Takes capacity for one entry, even if others wait if `before_others` is set.
+    /// Takes capacity for one entry. If `before_others` is set, does so even if other entries wait.
     #[inline]
     fn take(&self, before_others: bool) -> bool {
         let mut state = self.look();
@@ -202,8 +208,8 @@ impl<W> Admission<W> {
         }
     }
 
-    /// Releases the capacity of `count` entries. On `true`, the caller calls
-    /// [`let_in`](Self::let_in).
+    /// Releases the capacity of `count` entries. If this returns `true`, the caller must call
+    /// [`let_in`](Self::let_in) next.
     #[inline]
     #[must_use]
     pub fn release(&self, count: usize) -> bool {
@@ -220,8 +226,9 @@ impl<W> Admission<W> {
         self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
     }
 
-    /// Adds a waiter, and calls `let_in`, which calls [`let_in`](Self::let_in). Returns the waiter
-    /// as the error if admission is closed, or in a child of `fork`.
+    /// Adds a waiter, and calls the closure `let_in`, which must call the method
+    /// [`let_in`](Self::let_in). Returns the waiter as the error if admission is closed, or in a
+    /// child of `fork`.
     pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
         let Some(mut wait_queue) = self.open_wait_queue() else {
             return Err(waiter);
@@ -245,7 +252,8 @@ impl<W> Admission<W> {
             && (self.take(true) || twin::armed("capacity: admits too many"))
         {
             wait_queue.waiting.pop_first().into_iter().for_each(&mut admit);
-            // Otherwise a taker could overtake a waiter that has not been admitted yet.
+            // The bit is cleared only now: otherwise a taker could overtake a waiter that has not
+            // been admitted yet.
             self.note_if_empty_locked(&wait_queue);
         }
     }
@@ -261,7 +269,8 @@ impl<W> Admission<W> {
         self.state.fetch_and(!u64::from(AWAITED), Ordering::Relaxed);
     }
 
-    /// Returns the state of the waiter. Passes it to `visit`, under the lock, while it waits.
+    /// Returns the state of the waiter. If it is still in the wait queue, passes it to `visit`,
+    /// under the lock.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Position<W> {
         let Some(mut wait_queue) = self.wait_queue() else {
             // In a child of `fork`, the parent admits the waiter.
@@ -294,7 +303,7 @@ impl<W> Admission<W> {
         waiting.into_iter().flatten()
     }
 
-    /// Passes each waiter to `wake`, under the lock.
+    /// Closes the wait queue, and passes each waiter to `wake`, under the lock.
     pub fn close(&self, wake: impl FnMut(&mut W)) {
         let Some(mut wait_queue) = self.wait_queue() else {
             return;

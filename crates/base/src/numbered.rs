@@ -1,5 +1,6 @@
-//! Values in insertion order, which can be found and removed by number. The code is small, for rare
-//! operations. When more than half of the slots are holes, all holes are removed.
+//! Values in insertion order, which can be found and removed by number. The code is small, because
+//! it serves rare operations: a tree of the standard library compiles to much more. When more than
+//! half of the slots are holes, all holes are removed.
 
 use std::mem;
 

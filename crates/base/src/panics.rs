@@ -3,7 +3,9 @@
 //!
 //! User code may panic, sleep, call back into the library, or drop the last handle to anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
-//! change (FOREIGN.md). Code that must not panic is called through [`or_abort`].
+//! change. FOREIGN.md has a table of all call sites. Code that must not panic, because a protocol
+//! is incomplete, is called through [`or_abort`]. A panic that is caught here has already been
+//! reported by the panic hook.
 
 use std::any::Any;
 use std::fmt;
@@ -31,7 +33,8 @@ pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
 }
 
 /// Calls `body`, which is the code of an item, as [`guarded`] does. If a child of `fork` returns
-/// from `body`, it exits on any thread, because it would complete the item in a queue.
+/// from `body`, it exits on any thread. Otherwise it would complete the item in a queue whose locks
+/// may be held by threads that do not exist.
 #[inline]
 pub fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, || fork::end_child())
@@ -53,10 +56,12 @@ pub fn contain(body: impl FnOnce()) -> bool {
     guarded(body).map_err(discard).is_err()
 }
 
-/// The number of payload drops that are attempted. Each may panic with another payload. A guess.
+/// The number of payload drops that are attempted. Each may panic with another payload. A guess:
+/// even one is rare.
 const NR_DROPS: u32 = 16;
 
-/// Drops the payload of a panic, and those of panics in these drops. After `NR_DROPS`, leaks one.
+/// Drops the payload of a panic, and those of panics in these drops. After `NR_DROPS` drops, leaks
+/// the next payload.
 #[cold]
 pub fn discard(mut payload: Payload) {
     for _ in 0..NR_DROPS {
@@ -68,7 +73,8 @@ pub fn discard(mut payload: Payload) {
     std::mem::forget(payload);
 }
 
-/// A user's value whose destructor is user code, which is contained and called under no lock.
+/// A user's value whose destructor is user code. Its drop is contained and asserts that no lock is
+/// held.
 pub struct Foreign<T>(ManuallyDrop<T>);
 
 impl<T> Foreign<T> {
@@ -77,7 +83,7 @@ impl<T> Foreign<T> {
         Self(ManuallyDrop::new(value))
     }
 
-    /// The caller must contain a use of the value that may run user code.
+    /// Consuming it may run user code, which the caller must contain.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken only once, because `this` is not dropped.
@@ -133,7 +139,7 @@ pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     impl Drop for Entered<'_> {
         #[cold]
         fn drop(&mut self) {
-            // A panic is the failure of a model.
+            // A model reports a failure as a panic, which must unwind.
             if cfg!(any(loom, shuttle)) {
                 return;
             }

@@ -12,8 +12,8 @@ use super::poster::Poster;
 
 /// The items that one thread gathers and posts with one swap; created by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with the batch, and panics of such drops are caught. As
-/// an iterator, a batch returns its items.
+/// Items that were not posted are dropped with the batch. If such a drop panics, the panic is
+/// caught. As an iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// The sealed blocks, older than `open`.
@@ -22,7 +22,8 @@ pub struct Batch<'p, T> {
     open: Option<NonNull<Block<T>>>,
     nr_open: usize,
     nr_packed: usize,
-    /// The items taken out of the blocks. While this is not empty, there are no blocks.
+    /// The items that the iterator has taken out of the blocks. While this is not empty, the batch
+    /// has no blocks.
     back: VecDeque<T>,
 }
 
@@ -66,7 +67,8 @@ impl<'p, T> Batch<'p, T> {
         self.len() == 0
     }
 
-    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty.
+    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty and may be filled
+    /// again.
     ///
     /// # Blocking
     ///
@@ -103,7 +105,8 @@ impl<'p, T> Batch<'p, T> {
             return Ok(());
         }
         if eager {
-            // The last item of each block keeps the owner awake until it has received them all.
+            // The owner does not sleep while an eager item is in the mailbox. The last item of each
+            // block keeps the owner awake until it has received the whole batch.
             blocks = blocks.inspect(Blank::mark_eager).collect();
         }
         shared.inbox.push_chain(self.poster.lane, blocks);

@@ -8,7 +8,8 @@
 //!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
-//! Moving a cache line from CPU to CPU costs more than all the instructions of a post.
+//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. The lines of
+//! a block hold several items.
 //!
 //! # The life of a block
 //!
@@ -37,8 +38,8 @@
 //!   adds only to a block that is still the newest after its post has begun. A block that is pushed
 //!   behind it later therefore belongs to a post that overlaps this one.
 //! - *The owner spins.* The owner closes only a block that has another one behind it, and an
-//!   addition begins with a check that its block is the newest. The compare-exchange fails at most
-//!   once because of an addition, and once because of `SEALED`.
+//!   addition begins with a check that its block is the newest. The compare-exchange therefore
+//!   fails at most once because of an addition, and once because of `SEALED`.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -50,7 +51,8 @@ use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
 /// The size of a block in bytes: two cache lines, which most machines fetch together. In
-/// measurements, one line holds too few items, and four are no faster.
+/// measurements, one line holds too few items. Four are no faster, and waste memory when several
+/// posters alternate.
 const BLOCK_BYTES: usize = 128;
 
 /// The alignment of a block, so that two blocks share no cache line. It has no effect in a model.
@@ -61,7 +63,8 @@ const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block, which poster and owner access through raw pointers.
+/// A block. It is accessed only through raw pointers, because the poster and the owner use
+/// different parts of it at the same time.
 #[repr(C)]
 pub(super) struct Block<T> {
     link: Link<Block<T>>,
@@ -165,7 +168,7 @@ impl<T> Blank<T> {
             alloc::handle_alloc_error(layout);
         };
         let head = Block { link: Link::new(), state: AtomicU64::new(0), nr_slots, slots: [] };
-        // SAFETY: the memory was just allocated for this layout.
+        // SAFETY: the memory was just allocated, and is large and aligned enough for the head.
         unsafe { block.write(head) };
         for at in 0..nr_slots {
             // SAFETY: `at` is below the number of slots allocated.
@@ -180,7 +183,8 @@ impl<T> Blank<T> {
     #[inline(always)]
     pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Block::into_raw(self);
-        // SAFETY: the handle owned the block, and every block has a slot.
+        // SAFETY: the handle owned the block, so no other thread uses it, and every block has a
+        // slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed is sufficient, because the push publishes the state.
         unsafe { state(block) }.store(kind.bits() | State::item(0, eager, last), Ordering::Relaxed);
@@ -188,12 +192,13 @@ impl<T> Blank<T> {
     }
 
     pub(super) fn state(&self) -> State {
-        // SAFETY: the handle owns the block, and the thread that transferred it published the
-        // state.
+        // SAFETY: the handle owns the block, and the thread that transferred the handle to this one
+        // also published the state.
         unsafe { load(self.0) }
     }
 
-    /// Marks the last item of a [sealed](seal_filled) block as eager, so that all of it is eager.
+    /// Marks the last item of a [sealed](seal_filled) block as eager, so that the block stays eager
+    /// until it is empty.
     pub(super) fn mark_eager(&self) {
         let last = self.state().nr_items() - 1;
         // SAFETY: the handle owns the block.
@@ -261,9 +266,10 @@ pub(super) unsafe fn add<T>(
     if !State(before).is_closed() || twin::armed("block: add to a closed block") {
         return Ok(());
     }
-    // SAFETY: the closing owner did not count this slot, so it still belongs to the poster.
+    // SAFETY: the owner closed the block before the state counted this slot, so the slot still
+    // belongs to the poster.
     let item = unsafe { take(block, at) };
-    // SAFETY: the owner has read all items.
+    // SAFETY: the owner has read all items, and neither side uses the block any more.
     Err((item, unsafe { Block::from_raw(block) }))
 }
 
@@ -290,8 +296,9 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
 ///
 /// 1. The same as [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
-    // ORDER(block-close): the acquire end; see `close`. It is also the release end for `load`: if
-    // our SEALED comes first, the owner transfers the block to its next user after our accesses.
+    // ORDER(block-close): the acquire end; see `close`. If CLOSED comes first, we find it and own
+    // the block, after the owner's reads. It is also the release end for `load`: if our SEALED
+    // comes first, the owner transfers the block to its next user after our accesses.
     //
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);

@@ -28,7 +28,9 @@ impl<T> PostError<T> {
 }
 
 base::internal::impl_error! {
-    /// Converts the error to `WouldBlock` or `BrokenPipe`, and drops the item.
+    /// Converts the error and drops the item. `Full` becomes
+    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock), and `Closed` becomes
+    /// [`BrokenPipe`](std::io::ErrorKind::BrokenPipe).
     PostError[T] {
         Closed(..) => BrokenPipe, "the mailbox is closed";
         Full(..) => WouldBlock, "the mailbox is full";
@@ -57,7 +59,8 @@ base::internal::impl_error!(without io CallError[T] {
 });
 
 /// The mailbox is empty, and no more items will arrive, because it was closed or the last poster
-/// was dropped. In a child of `fork`, items behind an unfinished post of the parent do not count.
+/// was dropped. In a child of `fork`, items behind an unfinished post by another thread of the
+/// parent do not count, because that post never ends there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -67,7 +70,8 @@ base::internal::into_io_error!(
     "the mailbox is empty and closed"
 );
 
-/// The reason why a [`Mailbox`](super::Mailbox) returned no item.
+/// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) or
+/// [`Mailbox::recv_timeout`](super::Mailbox::recv_timeout) returned no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TryRecvError {

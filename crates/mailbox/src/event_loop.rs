@@ -1,4 +1,5 @@
-//! Owners that sleep in their own event loop, which can wait for an eventfd.
+//! Owners that sleep in their own event loop: epoll, io_uring or any other that can wait for an
+//! eventfd.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,13 +8,15 @@ use super::mailbox::{Mailbox, PrepareSleep};
 use super::owner_waker::Sleep;
 
 impl<T> Mailbox<T> {
-    /// Returns the eventfd that wakes the owner. The first call creates it.
+    /// Returns the eventfd that wakes the owner. The first call creates it. Never blocks.
     ///
-    /// A program that closes descriptors that it did not open itself must do so before it calls
-    /// this. Otherwise posts print a message to stderr and do not wake the owner.
+    /// A program that closes descriptors that it did not open itself, as some daemons do, must do
+    /// so before it calls this. After the program has closed the eventfd, posts print a message to
+    /// stderr and do not wake the owner. They do not access a file that reuses its number.
     ///
     /// Register it once, for reading, and edge-triggered if the loop supports that. Each call to
-    /// [`arm`](Self::arm) causes at most one signal on the eventfd.
+    /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
+    /// there are no signals.
     ///
     /// # Errors
     ///
@@ -30,9 +33,11 @@ impl<T> Mailbox<T> {
 
     /// Prepares a sleep until the mailbox contains `count` items (at least 1) or an eager one.
     ///
-    /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Otherwise there
-    /// is an item to receive, no more items will arrive, or a poster is in the middle of its post:
-    /// receive and arm again. A loop that also waits for other events must keep a poster.
+    /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Returns `false`
+    /// if it must not sleep, because there is an item to receive, no more items will arrive, or a
+    /// poster is in the middle of its post: receive and arm again. Without a poster, no more items
+    /// will arrive, so a loop that also waits for other events must keep a poster. Otherwise it
+    /// never sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -49,7 +54,8 @@ impl<T> Mailbox<T> {
     }
 
     /// Ends the preparation of [`arm`](Self::arm). Returns `true` if a poster has claimed the
-    /// wake-up. Level-triggered loops then call [`clear`](Self::clear).
+    /// wake-up. An edge-triggered loop need not read the eventfd; other loops then call
+    /// [`clear`](Self::clear).
     ///
     /// # Blocking
     ///
@@ -58,8 +64,9 @@ impl<T> Mailbox<T> {
         !self.cancel_sleep()
     }
 
-    /// Makes the eventfd unreadable again, for a level-triggered loop. A poster that has claimed
-    /// the wake-up may signal it after this call, so that the loop wakes once more.
+    /// Makes the eventfd unreadable again, as a level-triggered loop needs. A poster that has
+    /// claimed the wake-up may signal the eventfd after this call. The loop then wakes once more,
+    /// with nothing to receive.
     ///
     /// # Blocking
     ///

@@ -3,9 +3,10 @@
 //!
 //! # Lanes
 //!
-//! The *ordinary* lane is the FIFO or the list. The *urgent* lane is a separate FIFO. The first
-//! urgent poster opens it: it sets `LANES` before it posts. From then on the owner checks both
-//! lanes for each receipt, and takes the item of the lane whose turn it is
+//! The *ordinary* lane is the FIFO or the list. The *urgent* lane is a separate FIFO, so that the
+//! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
+//! The first urgent poster opens the lane: it sets `LANES` before it posts. From then on the owner
+//! checks both lanes for each receipt, and takes the item of the lane whose turn it is
 //! (`crates/base/src/wake/lane.rs`).
 //!
 //! Two things must never happen:
@@ -36,8 +37,8 @@ pub enum Backlog {
     /// The wait-free queue of blocks. It costs one locked instruction per post.
     #[default]
     Fifo,
-    /// A lock-free list, as a baseline. It costs one compare-exchange loop per post. The order and
-    /// the guarantees are the same.
+    /// A lock-free list, as a baseline. It costs one compare-exchange loop per post, and the owner
+    /// takes all items at once and reverses them. The order and the guarantees are the same.
     Lifo,
 }
 
@@ -132,7 +133,8 @@ impl<T> Inbox<T> {
 
     /// Makes the owner check both lanes from now on, before a post in the urgent lane.
     pub(super) fn open_lanes(&self) {
-        // Relaxed is sufficient, because the pushes that follow publish it; see the top.
+        // Relaxed is sufficient, because the pushes that follow publish it; see the top of the
+        // file.
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
@@ -261,7 +263,7 @@ impl<T> Inbox<T> {
     }
 
     /// Counts the items, up to `wanted` or to an eager one. If there are too few, returns their
-    /// number, and `true` if a producer is in mid-push.
+    /// number, and `true` if a producer in mid-push hides further ones.
     ///
     /// # Safety
     ///
@@ -292,8 +294,9 @@ impl<T> Inbox<T> {
         len
     }
 
-    /// Counts the items of both lanes, block by block, until `is_enough` returns `true` for the
-    /// count and whether the block has an eager item, like [`count`](Self::count).
+    /// Counts the items of both lanes, block by block, until `is_enough` returns `true`. Its
+    /// arguments are the current count, and `true` if the block has an eager item. Otherwise
+    /// returns the same as [`count`](Self::count).
     ///
     /// # Safety
     ///

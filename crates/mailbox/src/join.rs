@@ -16,7 +16,8 @@ use super::target::Wakes;
 /// Waits for the result of a local future or a worker's closure.
 ///
 /// Tasks on any thread await the handle. Threads call [`join`](Self::join). If the handle is
-/// dropped, the work continues. The handle is `Send` if the result is.
+/// dropped, the work continues, and its result is dropped. The handle is `Send` if the result is,
+/// and [`cancel`](Self::cancel) works on any thread.
 ///
 /// # Examples
 ///
@@ -36,14 +37,16 @@ pub struct JoinHandle<R> {
     cancels: bool,
 }
 
-// The data that a panic may have left inconsistent was dropped before the outcome was reported.
+// A handle gives no access to data that a panic may have left inconsistent, because that data was
+// dropped before the outcome was reported.
 impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
 /// Reports an outcome, or drops it if there is no handle.
 pub(super) fn answer<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
     if let Err(unread) = to.reply(outcome) {
-        // FOREIGN(future-outcome): the drop of an outcome, on the set's thread. A panic is caught.
+        // FOREIGN(future-outcome): the drop of an outcome without a joiner, on the set's thread. A
+        // panic is caught.
         panics::contain(|| drop(unread));
     }
 }
@@ -68,16 +71,17 @@ impl<R> JoinHandle<R> {
     ///
     /// # Blocking
     ///
-    /// Blocks until then. If the mailbox is dropped first, a future ends with its
-    /// [`LocalSet`](super::LocalSet), without a poll. Work of a [`Worker`](super::Worker) ends no
-    /// later than its thread.
+    /// Blocks until the future or closure has ended. If the mailbox is dropped first, a future is
+    /// no longer polled, and this call waits until its [`LocalSet`](super::LocalSet) is dropped.
+    /// The work of a [`Worker`](super::Worker) ends no later than its thread.
     ///
     /// # Errors
     ///
     /// Returns [`JoinError::Panicked`] if the future or closure, or the drop of the future,
-    /// panicked, [`JoinError::Cancelled`] if it was cancelled or did not end before its set or
-    /// worker, or in a child of `fork`, [`JoinError::Closed`] if it was rejected, and
-    /// [`JoinError::OwnItem`] on the thread that would have to run it.
+    /// panicked. Returns [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or
+    /// the worker was shut down in the background before it ended, or in a child of `fork`. Returns
+    /// [`JoinError::Closed`] if it was rejected, and [`JoinError::OwnItem`] if this is called on
+    /// the thread that would have to run it.
     ///
     /// # Panics
     ///
@@ -113,13 +117,13 @@ impl<R> JoinHandle<R> {
         }
     }
 
-    /// Returns the result if the work has ended.
+    /// Returns the result if the work has ended. Never waits.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
-        // This does not wait.
+        // This does not wait, because it stores no wake-up.
         match self.reply.slot.take(None) {
             Poll::Ready(answer) => Some(outcome(answer)),
             Poll::Pending => None,
@@ -134,8 +138,9 @@ impl<R> JoinHandle<R> {
     /// Prevents a closure from starting, or a future from being polled again. Returns `true` if the
     /// closure had not started, or the future had not ended.
     ///
-    /// Cancelled work is dropped when the set's thread receives it. A poll in progress may still
-    /// complete the future.
+    /// Cancelled work is dropped on the set's thread when that thread receives it. After that,
+    /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
+    /// the future.
     ///
     /// # Blocking
     ///

@@ -14,9 +14,9 @@
 //! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
 //! ```
 //!
-//! Any thread can post items to the owner's [`Mailbox`]. The owner receives them in order, and
-//! sleeps in between. Posters wake it once for the number of items that it requested, and never
-//! while it is awake.
+//! Any thread can post items to the owner's [`Mailbox`]. The owner receives them in order, in
+//! bounded batches, and sleeps in between. Posters wake it once for the number of items that it
+//! requested, and never while it is awake.
 //!
 //! # Eager and lazy posts
 //!
@@ -26,7 +26,9 @@
 //! | [`Poster::post_lazy`], [`Poster::call_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
 //! A wake-up costs the poster a few microseconds and the owner tens of microseconds. An owner that
-//! waits for 32 items, or for those of a millisecond ([`Mailbox::wait_linger`]), shares it.
+//! waits for 32 items, or for the items that arrive within a millisecond of the first one
+//! ([`Mailbox::wait_linger`]), pays for one or two wake-ups per 32 items, and for none while there
+//! are no items.
 //!
 //! # Urgent items
 //!
@@ -38,7 +40,8 @@
 //! If a mailbox with a [capacity](Builder::capacity) is full, it returns the item to its poster
 //! ([`Poster::post`]) or makes the sender wait ([`Poster::send`], [`Poster::send_blocking`]).
 //! Waiting senders are admitted in order of arrival. [`Poster::call`] posts an item to be answered,
-//! and returns a handle for the answer. If the item is dropped, the caller gets an error.
+//! and returns a handle for the answer. If the item is dropped, alone or with its mailbox, the
+//! caller gets an error.
 //!
 //! # Local futures and dedicated workers
 //!

@@ -5,12 +5,14 @@
 //! set:
 //!
 //! - **User code never runs during a borrow.** A future is moved out of its place before it is
-//!   polled or dropped, and moved back afterwards. It may therefore spawn or cancel futures, and
-//!   call the same set. If a future is woken while it is being polled further up the same stack,
-//!   the wake-up is recorded at its place and posted again after that poll. The place of a late
-//!   wake-up may have another future, or none, so the wake-up identifies its future by its target.
+//!   polled or dropped, and moved back afterwards. It may therefore spawn other futures, cancel
+//!   itself or others, and call the same set. If a future is woken while it is being polled further
+//!   up the same stack, the wake-up is recorded at its place and posted again after that poll. The
+//!   place of a late wake-up may have another future, or none, so the wake-up identifies its future
+//!   by its target.
 //! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
-//!   future, so an owner that receives until no more items can arrive does not stop.
+//!   future, so an owner that receives until no more items can arrive does not stop while a future
+//!   waits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -44,25 +46,31 @@ sync::thread_local! {
 ///
 /// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and
 /// `From<Woken>` creates it. The owner passes received wake-ups to [`poll`](Self::poll), which
-/// polls that future once. Items and futures are thus served in one order, and wake it alike.
+/// polls that future once. The owner can therefore sleep in any of the ways that a
+/// [mailbox](super::Mailbox) supports. It serves items and futures in a single order, and futures
+/// wake it as other items do.
 ///
 /// # Guarantees
 ///
-/// - A future is polled and dropped on the thread that created the set, which cannot leave it.
-/// - A future has at most one wake-up in the mailbox. Wake-ups do not count toward the
-///   [capacity](super::Builder::capacity), so a waker neither blocks nor fails.
-/// - Wakers may be kept and called by any thread, even after all of this was dropped.
+/// - A future is polled and dropped on the thread that created the set. The set cannot leave it.
+/// - A future has at most one wake-up in the mailbox, however often it is woken. Wake-ups do not
+///   count toward the [capacity](super::Builder::capacity), so a waker neither blocks nor fails,
+///   and futures never keep other items out.
+/// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
+///   were dropped.
 /// - A panic in a future's poll or drop is caught and reported to the future's handle.
 /// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
 ///   closes it.
 /// - Dropping the set drops its futures, and their handles return
-///   [`Cancelled`](JoinError::Cancelled). Dropping only the mailbox ends no future.
+///   [`Cancelled`](JoinError::Cancelled). Dropping only the mailbox ends no future: the futures are
+///   no longer polled, and are dropped with the set.
 ///
 /// # Cost
 ///
 /// A future costs four allocations. A wake-up costs a locked instruction, plus a post if no wake-up
-/// of the future is in the mailbox. Without a [`Worker`](super::Worker), the end of a sleep of
-/// `workqueue` starts a short-lived thread, because the future's waker is user code.
+/// of the future is in the mailbox. If a future awaits a sleep of `workqueue`, the end of the sleep
+/// starts a short-lived thread, because the future's waker is user code. On a
+/// [`Worker`](super::Worker), no thread is started.
 ///
 /// # Examples
 ///
@@ -167,7 +175,7 @@ trait Spawn {
 }
 
 /// Adds a future as [`LocalSet::spawn_local`] does, to the set whose work this thread is running: a
-/// future of the set, or a closure of a [`Worker`](super::Worker).
+/// future of the set, or a closure of a [`Worker`](super::Worker). Never blocks.
 ///
 /// # Panics
 ///
@@ -237,7 +245,7 @@ impl<F: Future> Task for Local<F> {
 impl<F: Future> Local<F> {
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, as its poll. A panic becomes its outcome.
+        // FOREIGN(local-drop): the future's drop, on the set's thread. A panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
             // FOREIGN(future-outcome): the drop of the result or the payload. A panic is caught.
@@ -252,8 +260,8 @@ impl<F: Future> Local<F> {
 }
 
 impl<T: From<Woken> + Send + 'static> LocalSet<T> {
-    /// Creates an empty set on this thread. Items of `mailbox`, which may have several sets, wake
-    /// its futures.
+    /// Creates an empty set on this thread. Items of `mailbox` wake its futures. A mailbox may have
+    /// several sets if its items distinguish them.
     pub fn new(mailbox: &Mailbox<T>) -> Self {
         let post = Arc::new(Post::new(mailbox));
         post.settle();
@@ -276,7 +284,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         }
     }
 
-    /// Adds a future, and posts a wake-up, for which the future is first polled.
+    /// Adds a future, and posts a wake-up for it. The future is first polled when the owner
+    /// receives this wake-up.
     ///
     /// If the mailbox is closed, or in a child of `fork`, the future is dropped, and its handle
     /// returns [`Closed`](JoinError::Closed).
@@ -288,7 +297,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         spawn_in(&*self.inner, future)
     }
 
-    /// Polls the woken future once. Returns `false` if it has ended, or is of another set.
+    /// Polls the woken future once. Returns `false` if it has ended, or does not belong to this
+    /// set.
     ///
     /// # Blocking
     ///
@@ -404,7 +414,8 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
     }
 
     /// Rejects a task and drops its future. The drop may spawn another future, which is also
-    /// rejected. An outer call on this stack then drops it, so that such futures do not nest calls.
+    /// rejected. An outer call on this stack then drops it, so that a chain of such futures does
+    /// not nest calls.
     #[cold]
     fn refuse(&self, mut task: Box<dyn Task>) {
         task.refuse();

@@ -17,16 +17,18 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
-/// checks. This is a guess.
+/// checks. This is a guess: the poster needs two instructions, so after this many yields it must
+/// have been preempted.
 const NR_YIELDS: u32 = 32;
 
-/// The length of that sleep in microseconds: about as long as a wake-up. A shorter sleep uses the
-/// CPU that the poster may need.
+/// The length of that sleep in microseconds: about as long as a wake-up. A longer sleep delays the
+/// items behind that poster. A shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
-/// The minimum time in nanoseconds between two polls that find nothing: a few transfers of the
-/// cache line that posters write. A larger value only delays items. A model's clock does not
-/// advance.
+/// The minimum time in nanoseconds between two polls that find nothing: the time of a few transfers
+/// of a cache line. An owner that polls faster takes the line that posters write, and slows all of
+/// them down. In measurements, a larger value delays items without a gain. The clock of a model
+/// does not advance.
 const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
 /// A queue of items for one owner, which is woken once there are enough items.
@@ -44,7 +46,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///   posts are rejected, with the item in the error.
 ///
 /// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity),
-/// which rejects posts or makes them wait. Emptied blocks are kept up to a [limit](Builder::keep).
+/// with which posts are rejected or wait for capacity. Emptied blocks are kept for later posts, up
+/// to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -139,8 +142,9 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps. If a call finds nothing, less than half a microsecond after another such call,
-    /// it spins for the rest of that time, so that it leaves the cache line to the posters.
+    /// Never sleeps. If a call finds nothing, and another such call was less than half a
+    /// microsecond ago, it spins for the rest of that time. An owner that polls in a tight loop
+    /// therefore leaves the cache line to its posters.
     ///
     /// # Errors
     ///
@@ -154,7 +158,8 @@ impl<T> Mailbox<T> {
     }
 
     /// Returns an iterator that receives at most `max` items, and ends when it finds nothing to
-    /// receive. The remaining items stay in the mailbox, in order.
+    /// receive. The remaining items stay in the mailbox, in order. The bound allows the owner to do
+    /// other work while posters keep posting.
     ///
     /// # Blocking
     ///
@@ -165,8 +170,9 @@ impl<T> Mailbox<T> {
         Drain { mailbox: self, left: max }
     }
 
-    /// Returns an iterator that receives items as long as `budget`, which it calls before each
-    /// receipt, returns `true`. Items that are not received stay in the mailbox, in order.
+    /// Returns an iterator that receives items until `budget`, which it calls before each receipt,
+    /// returns `false`, or until there is nothing to receive. The remaining items stay in the
+    /// mailbox, in order.
     ///
     /// # Blocking
     ///
@@ -174,7 +180,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// Panics if `budget` panics.
+    /// Panics if `budget` panics. All items that were not received stay in the mailbox.
     ///
     /// # Examples
     ///
@@ -196,12 +202,13 @@ impl<T> Mailbox<T> {
     }
 
     /// Returns the number of items in the mailbox, without items behind a poster in the middle of
-    /// its post, items in a [`Batch`](super::Batch), or items that wait for capacity.
+    /// its post, items in a [`Batch`](super::Batch), or items that wait for capacity. Posters may
+    /// have added further items before it returns.
     ///
     /// # Blocking
     ///
     /// Never blocks. Walks over all blocks, with a load for each dozen small items. For a bounded
-    /// mailbox, [`Poster::nr_inside`] is cheaper.
+    /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was created with this inbox.
@@ -216,13 +223,15 @@ impl<T> Mailbox<T> {
     /// Sleeps until the mailbox contains `count` items or an eager one. A `count` of 0 counts as 1.
     ///
     /// Items that are already in the mailbox are included. Lazy posts alone may never reach the
-    /// count: see [`wait_timeout`](Self::wait_timeout) and [`wait_linger`](Self::wait_linger). A
-    /// count above the capacity is reduced to it, and any item is enough while a sender waits.
+    /// count. If posters post lazily, use [`wait_timeout`](Self::wait_timeout) or
+    /// [`wait_linger`](Self::wait_linger). A count above the capacity is reduced to it, and any
+    /// item is enough while a sender waits for capacity.
     ///
     /// # Blocking
     ///
     /// Blocks until then. Spins first, if spinning was useful before. The owner is woken by the
-    /// post that completes the count, by an eager post, or by the drop of the last poster.
+    /// post that completes the count, by an eager post, or by the drop of the last poster. While a
+    /// poster is in the middle of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
     ///
@@ -232,7 +241,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
-    /// expired.
+    /// expired. In either case, the items in the mailbox can be received.
     ///
     /// # Blocking
     ///
@@ -245,7 +254,8 @@ impl<T> Mailbox<T> {
     /// # Examples
     ///
     /// Receive up to 32 items at once, or the available ones after a millisecond, for an owner that
-    /// then has other work. Others should use [`wait_linger`](Self::wait_linger):
+    /// then has other work. Other owners should use [`wait_linger`](Self::wait_linger), which does
+    /// not wake them if there is no item.
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -300,14 +310,15 @@ impl<T> Mailbox<T> {
     /// The first sleep has no timer, so an owner without items is never woken. Items that may wait
     /// for others should be posted lazily.
     ///
-    /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1. If
-    /// `up_to` is not larger than `min`, this is equivalent to [`wait`](Self::wait).
+    /// The time starts when the owner finds the first `min` items. An eager item ends the second
+    /// sleep at once. A `min` of 0 counts as 1. If `up_to` is not larger than `min`, this is
+    /// equivalent to [`wait`](Self::wait).
     ///
     /// # Blocking
     ///
     /// Blocks until then. The gathered items cause at most two wake-ups: one for the first item,
     /// and one when the count is complete or the time has expired. Eager posts and [`Poster::call`]
-    /// end the gathering at once.
+    /// end the gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] do not.
     ///
     /// # Errors
     ///
@@ -348,7 +359,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until there is an item. Tasks use [`recv`](Self::recv).
+    /// Blocks until there is an item, like [`wait`](Self::wait) with a count of 1. Tasks use
+    /// [`recv`](Self::recv).
     ///
     /// # Errors
     ///
@@ -408,10 +420,10 @@ impl<T> Mailbox<T> {
     /// Rejects new posts from now on. The items in the mailbox may still be received. Senders that
     /// wait for capacity get their items back.
     ///
-    /// A post that overlaps this call may be rejected, or accepted with an item that arrives after
-    /// the owner has received [`Closed`]. It is then received by a later call, or dropped with the
-    /// mailbox. To receive every accepted item, an owner should receive until the last poster is
-    /// dropped. Posters close the mailbox with [`Poster::close`].
+    /// A post that overlaps this call may be rejected or accepted. If it is accepted, its item may
+    /// arrive after the owner has received [`Closed`]. The item is then received by a later call,
+    /// or dropped with the mailbox. To receive every accepted item, an owner should receive until
+    /// the last poster is dropped. Posters close the mailbox with [`Poster::close`]. Never blocks.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -432,7 +444,8 @@ impl<T> Mailbox<T> {
             if twin::armed("wait: no check after arming") {
                 return PrepareSleep::Sleep;
             }
-            // An item that only the second count finds may or may not have been counted.
+            // If the second count finds a new item, its poster may or may not have counted it, so
+            // we arm again.
             if self.count_inside(count) == Ok(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
@@ -448,7 +461,8 @@ impl<T> Mailbox<T> {
         self.shared.owner.wait.disarm()
     }
 
-    /// Counts the items in the mailbox. The error is the owner's next action if it need not wait.
+    /// Counts the items in the mailbox. Returns their number if the owner must wait for more, and
+    /// otherwise the owner's next action as the error.
     fn count_inside(&mut self, count: usize) -> Result<usize, PrepareSleep> {
         // This is read first: the count is final only if no post can arrive after it.
         let over = self.is_over();
@@ -553,8 +567,8 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Yields the CPU while a poster is in the middle of a post. In a child of `fork`, where it
-    /// never ends, the items behind it are leaked.
+    /// Yields the CPU while a poster is in the middle of a post. In a child of `fork`, where that
+    /// post never ends, does not wait, and leaks the items behind it.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);
@@ -583,7 +597,8 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        // FOREIGN(drain-budget): the owner's closure, on the owner. A panic propagates to it.
+        // FOREIGN(drain-budget): the owner's closure, on the owner, to which a panic propagates.
+        // All items stay in the mailbox.
         if self.drain.left > 0 && !(self.budget)() {
             self.drain.left = 0;
         }

@@ -60,7 +60,7 @@ impl OwnerWaker {
         }
     }
 
-    /// Sets the way in which the owner sleeps after it has armed.
+    /// Sets the way in which the owner is about to sleep. The owner must arm next.
     pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
         let kind = match sleep {
             Sleep::Thread => THREAD,
@@ -76,7 +76,8 @@ impl OwnerWaker {
     }
 
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, to which a panic goes.
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, to which a panic
+        // propagates before any change.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
             // FOREIGN(owner-waker-clone): as above. The executor polls the owner again.
@@ -88,7 +89,8 @@ impl OwnerWaker {
         drop_contained(old);
     }
 
-    /// Locks the task to wake. Returns `None` if the lock was inherited while it was held.
+    /// Locks the task to wake. In a child of `fork`, returns `None` if another thread of the parent
+    /// held the lock.
     fn task(&self) -> Option<MutexGuard<'_, Option<Waker>>> {
         if self.process.is_this() {
             return Some(self.task.lock());
@@ -123,7 +125,8 @@ impl OwnerWaker {
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
-            // FOREIGN(owner-waker-wake): an executor's waker, on the poster. A panic is caught.
+            // FOREIGN(owner-waker-wake): an executor's waker, on the poster, after its push. A
+            // panic is caught.
             panics::contain(|| waker.wake());
         }
     }
@@ -140,7 +143,8 @@ impl Drop for OwnerWaker {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(owner-waker-drop): an executor's waker, on either side. A panic is caught.
+        // FOREIGN(owner-waker-drop): an executor's waker, on the owner or on the last poster. A
+        // panic is caught.
         panics::contain(|| drop(waker));
     }
 }

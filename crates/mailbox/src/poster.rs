@@ -12,7 +12,8 @@ use super::shared::Shared;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts: a thread that finds it in use by another has to allocate.
+/// Clone it for each thread that posts, because each clone keeps its own blocks. Threads may share
+/// a poster, but a thread that finds it in use by another thread has to allocate.
 ///
 /// # Guarantees
 ///
@@ -23,32 +24,35 @@ use super::shared::Shared;
 ///
 /// # A full mailbox
 ///
-/// - To get the item back, use [`post`](Self::post), [`post_lazy`](Self::post_lazy) or
-///   [`batch`](Self::batch).
-/// - To wait for capacity, use [`send`](Self::send), [`send_blocking`](Self::send_blocking) or
-///   [`send_timeout`](Self::send_timeout).
+/// - To get the item back, so that you can drop it or try later, use [`post`](Self::post),
+///   [`post_lazy`](Self::post_lazy) or [`batch`](Self::batch).
+/// - To wait for capacity, use [`send`](Self::send) in a task, and
+///   [`send_blocking`](Self::send_blocking) or [`send_timeout`](Self::send_timeout) in a thread.
 ///
 /// Waiting senders get free capacity first, in the order in which they arrived. While a sender
 /// waits, posts are rejected.
 ///
 /// # Blocking
 ///
-/// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself, but
-/// not in signal handlers: it may allocate or make a system call. If there is a
-/// [capacity](super::Builder::capacity), it may hold a lock for a few instructions.
+/// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
+/// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
+/// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
+/// hold a lock for a few instructions.
 pub struct Poster<T> {
     /// Dropped first, because pushed blocks must be sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
     pub(super) shared: Arc<Shared<T>>,
     pub(super) lane: Lane,
-    /// I: posters of wake-ups are not counted, so the mailbox may end while they exist.
+    /// I: the kind of its items. Posters of wake-ups are not counted, so the mailbox may end while
+    /// they exist.
     kind: Kind,
 }
 
 impl<T> Poster<T> {
     /// Creates and counts a poster.
     pub(super) fn new(shared: Arc<Shared<T>>, lane: Lane) -> Self {
-        // Relaxed is sufficient, because the caller has another poster or is the owner.
+        // Relaxed is sufficient: the caller has another poster or is the owner, so the count never
+        // rises from a zero that the owner acts on.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
@@ -58,7 +62,8 @@ impl<T> Poster<T> {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
 
-    /// Posts an item, and wakes the owner if it sleeps.
+    /// Posts an item, and wakes the owner if it sleeps. Never waits: if the mailbox is full,
+    /// returns the item.
     ///
     /// # Errors
     ///
@@ -85,7 +90,9 @@ impl<T> Poster<T> {
     }
 
     /// Posts an item that may wait for a short time: wakes the owner only if the item completes the
-    /// count for which it sleeps. [`wait_linger`](super::Mailbox::wait_linger) limits the time.
+    /// count for which it sleeps. The owner limits the time with
+    /// [`wait_linger`](super::Mailbox::wait_linger) or
+    /// [`wait_timeout`](super::Mailbox::wait_timeout).
     ///
     /// # Errors
     ///
@@ -101,9 +108,9 @@ impl<T> Poster<T> {
         Batch::new(self)
     }
 
-    /// Returns a poster to the same mailbox whose items, with any function, are *urgent*: they
-    /// overtake waiting ordinary items. Use it for few items among many, such as a cancel among
-    /// requests.
+    /// Returns a poster to the same mailbox whose items, posted with any function, are *urgent*:
+    /// they overtake waiting ordinary items. Use it for few items among many, such as a cancel
+    /// among requests, or a heartbeat among data.
     ///
     /// # Guarantees
     ///
@@ -113,16 +120,21 @@ impl<T> Poster<T> {
     ///   ordinary one.
     /// - Items of one lane are received in the order that the [mailbox](super::Mailbox) guarantees.
     ///   If one thread uses an urgent and an ordinary poster, their items keep no common order.
-    /// - Urgent posts end the owner's sleep as other posts do.
+    /// - Urgent posts end the owner's sleep as other posts do: [`post`](Self::post) at once, and
+    ///   [`post_lazy`](Self::post_lazy) if the count is complete.
     /// - A [batch](Self::batch) or a [call](Self::call) is urgent as a whole.
-    /// - A capacity bounds the items of both lanes together.
-    /// - A poster in the middle of its post blocks only its own lane.
+    /// - A capacity bounds the items of both lanes together. Waiting senders are admitted in the
+    ///   order of their arrival, each to its own lane. [`Mailbox::close`](super::Mailbox::close)
+    ///   and the drop of the mailbox apply to both lanes.
+    /// - A poster in the middle of its post blocks only its own lane: the owner continues with the
+    ///   other one.
     /// - A clone is also urgent.
     ///
     /// # Cost
     ///
     /// After the first call, the owner checks two queues for each receipt, which takes a few
-    /// nanoseconds. Otherwise the check adds less than a nanosecond to each post.
+    /// nanoseconds. In a mailbox on which this is never called, the check adds less than a
+    /// nanosecond to each post.
     ///
     /// # Blocking
     ///
@@ -161,7 +173,8 @@ impl<T> Poster<T> {
 
     /// Returns the number of items that count toward the capacity of a bounded mailbox, or `None`
     /// if it is unbounded: the items in the mailbox and in batches, but not the wake-ups of local
-    /// futures. See also [`Mailbox::len`](super::Mailbox::len).
+    /// futures. The number may change before this returns. See also
+    /// [`Mailbox::len`](super::Mailbox::len).
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())
@@ -195,7 +208,8 @@ impl<T> Poster<T> {
         self.shared.close_and_wake();
     }
 
-    /// Returns `true` if the mailbox rejects posts. It may be closed at any time.
+    /// Returns `true` if the mailbox rejects posts. After `false`, it may still be closed at any
+    /// time.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
@@ -218,12 +232,13 @@ impl<T> Poster<T> {
         Ok(())
     }
 
-    /// Posts a wake-up, even if the mailbox is closed. It is dropped with the mailbox.
+    /// Posts a wake-up, which does not count toward the capacity, even if the mailbox is closed. If
+    /// the mailbox was dropped, the wake-up is dropped too.
     pub(super) fn post_wake_up(&self, item: T) {
         self.push(item, Kind::WakeUps, true);
     }
 
-    /// Posts an item that has its capacity.
+    /// Posts an item for which the mailbox has free capacity.
     #[inline(always)]
     fn push(&self, item: T, kind: Kind, eager: bool) {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");

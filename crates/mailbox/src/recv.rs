@@ -9,7 +9,8 @@ use super::owner_waker::Sleep;
 
 impl<T> Mailbox<T> {
     /// Returns `Ready` if the mailbox contains `count` items (at least 1) or an eager one.
-    /// Otherwise registers the task of `cx`, which is woken once when this is the case.
+    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Each poll
+    /// registers the waker again, so extra polls are harmless.
     ///
     /// # Blocking
     ///
@@ -25,7 +26,8 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push, so let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner, to which a panic goes.
+                // FOREIGN(recv-wake): the executor's waker, on the owner, to which a panic
+                // propagates. Nothing has changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }

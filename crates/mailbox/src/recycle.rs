@@ -27,13 +27,14 @@ use sync::{identity, twin};
 use super::block::{self, Blank, Block, Kind};
 use super::shared::Shared;
 
-/// The number of items whose blocks the owner gathers before it returns them. Smaller chains access
-/// the shared line more often, and larger ones make posters allocate.
+/// The number of items whose blocks the owner gathers before it returns them. In measurements,
+/// smaller chains access the shared line more often, and with larger ones, posters run out of
+/// blocks and allocate.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// The number of blocks that a poster remembers after leaving them. A guess: with fewer,
-/// alternating posters use the free list as soon as the owner is slightly behind. More take over 8
-/// KiB.
+/// The number of blocks that a poster remembers after leaving them. A guess: with fewer, posters
+/// that alternate use the free list as soon as the owner is slightly behind. With more, each idle
+/// poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: its current block, the blocks that it left, and blocks without items.
@@ -47,8 +48,10 @@ pub(super) struct Store<T> {
     spare: Taken<Block<T>>,
 }
 
-/// The stores of one poster. The first thread that posts has its own store, without a locked
-/// instruction. All others share one under a flag, and allocate while the flag is set.
+/// The stores of one poster. The first thread that posts has its own store, which needs no locked
+/// instruction. That instruction would wait for the writes of the last post, and these for a cache
+/// line that the owner had. All other threads share one store under a flag, and allocate while the
+/// flag is set.
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
@@ -208,8 +211,8 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Calls `body` with a store, or returns `arg` if another thread uses the common one. Does not
-    /// nest.
+    /// Calls `body` with a store, or returns `arg` if another thread uses the common one. `body`
+    /// must not call this function.
     #[inline(always)]
     pub(super) fn with<A, R>(
         &self,
@@ -218,7 +221,8 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed is sufficient: only this thread has ever written its number.
+        // Relaxed is sufficient: a thread that reads its own number has written it, and no other
+        // thread ever has that number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
             // SAFETY: only this thread reaches this line, and not from within `body`.
@@ -243,7 +247,8 @@ impl<T> Cache<T> {
         if self.busy.swap(true, order) {
             return Err(arg);
         }
-        // SAFETY: we set `busy`, so no other thread accesses the store until it is false again.
+        // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
+        // false again.
         let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
         // ORDER(cache): the release end. After a panic in `body`, the store is never used again.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
@@ -255,7 +260,8 @@ impl<T> Cache<T> {
 
 // SAFETY: a store only holds blocks, which belong to no thread, and items that move to the owner.
 unsafe impl<T: Send> Send for Store<T> {}
-// SAFETY: only one thread accesses `own`, and only the thread that has set `busy` `common`.
+// SAFETY: `own` is accessed by only one thread, and `common` only by the thread that has set
+// `busy`.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {

@@ -9,9 +9,9 @@
 //! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
 //! | `Gone` | the caller has the answer, or has dropped its end | never |
 //!
-//! One lock guards the state and the caller's wake-up, so a caller that finds `Asked` has stored
-//! its wake-up before the state changes. The wake-up is fired, and values are dropped, without the
-//! lock.
+//! One lock guards the state and the caller's wake-up. A caller that finds `Asked` has therefore
+//! stored its wake-up before the owner's end can change the state, and the thread that changes
+//! `Asked` finds the wake-up. The wake-up is fired, and values are dropped, with no lock held.
 
 use std::future::Future;
 use std::mem;
@@ -31,7 +31,8 @@ use super::poster::Poster;
 
 pub(super) struct Slot<R> {
     state: Mutex<State<R>>,
-    /// In a child of `fork`, the lock may be held forever.
+    /// The process of both ends. In a child of `fork`, a thread that does not exist may hold the
+    /// lock.
     process: Process,
 }
 
@@ -45,7 +46,8 @@ enum State<R> {
 /// The owner's end of a call, which sends the answer. It is part of the item that [`Poster::call`]
 /// posts.
 ///
-/// If it is dropped without an answer, the caller gets an error. It may move to another thread.
+/// If it is dropped without an answer, also with its item or with the mailbox, the caller gets an
+/// error. The owner may move it to another thread, so any thread can answer.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
     /// `None` once the answer was sent.
@@ -54,7 +56,8 @@ pub struct ReplyTo<R> {
 
 /// The caller's end of a call, which receives the answer.
 ///
-/// Tasks await it, threads call [`wait`](Self::wait). Dropping it does not cancel the item.
+/// Tasks await it, and threads call [`wait`](Self::wait). Dropping it does not cancel the item, but
+/// makes [`ReplyTo::reply`] return an error to the owner.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     pub(super) slot: Arc<Slot<R>>,
@@ -64,8 +67,8 @@ pub struct Reply<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The owner or the mailbox dropped the call without an answer, or the answer was already
-    /// taken.
+    /// The owner dropped the call without an answer, the mailbox was dropped with the call in it,
+    /// or the answer was already taken.
     Lost,
     /// The timeout expired. The answer may still arrive.
     TimedOut,
@@ -79,8 +82,9 @@ base::internal::impl_error!(ReplyError {
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
-    /// Wakes the owner if it sleeps. To wait for capacity first, use
-    /// [`call_async`](Self::call_async) or [`call_blocking`](Self::call_blocking).
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error. To
+    /// wait for capacity first, use [`call_async`](Self::call_async) or
+    /// [`call_blocking`](Self::call_blocking).
     ///
     /// # Blocking
     ///
@@ -131,7 +135,8 @@ impl<T> Poster<T> {
     /// the count for which it sleeps, as [`post_lazy`](Self::post_lazy) does.
     ///
     /// If the owner gathers items with [`Mailbox::wait_linger`](super::Mailbox::wait_linger), the
-    /// call joins its batch. If it waits for more items without a timeout, it may never answer.
+    /// call joins its batch, and the caller waits for as long as the owner lingers. If the owner
+    /// waits for more items without a timeout, the answer may never arrive.
     ///
     /// # Blocking
     ///
@@ -173,7 +178,8 @@ impl<T> Poster<T> {
     /// answer.
     ///
     /// This is equivalent to [`send`](Self::send) followed by a wait for the [`Reply`]. If the
-    /// future is dropped while the item waits for capacity, the item is removed.
+    /// future is dropped while the item waits for capacity, the item is removed. If it is dropped
+    /// later, [`ReplyTo::reply`] returns an error to the owner.
     ///
     /// # Blocking
     ///
@@ -267,7 +273,8 @@ impl<R> Slot<R> {
         self.process.is_this().then(|| self.state.lock())
     }
 
-    /// Ends the call with `outcome`, and wakes the caller. Returns `outcome` if it is not wanted.
+    /// Ends the call with `outcome`, and wakes the caller if it waits. Returns `outcome` if the
+    /// caller has dropped its end.
     fn end(&self, outcome: State<R>) -> Result<(), State<R>> {
         let Some(mut state) = self.lock() else {
             return Err(outcome);
@@ -291,7 +298,8 @@ impl<R> Slot<R> {
             return Poll::Ready(Err(ReplyError::Lost));
         };
         if let State::Asked(place) = &mut *state {
-            // The previous wake-up is dropped after the lock, because it was declared before it.
+            // The previous wake-up is dropped after the lock is released, because it was declared
+            // before the lock.
             if on_turn.is_some() {
                 mem::swap(place, &mut on_turn);
             }
@@ -309,11 +317,13 @@ impl<R> ReplyTo<R> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps, but holds a lock for a few instructions, and may wake a thread.
+    /// Never sleeps, but holds a lock for a few instructions. Makes a system call if it wakes a
+    /// thread.
     ///
     /// # Errors
     ///
-    /// Returns the value if the caller has dropped its end, or in a child of `fork`.
+    /// Returns the value if the caller has dropped its end, or if the call belongs to the parent of
+    /// this child of `fork`.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -323,7 +333,8 @@ impl<R> ReplyTo<R> {
         })
     }
 
-    /// Returns `true` if the caller has dropped its end. It may do so at any time.
+    /// Returns `true` if the caller has dropped its end. After `false`, it may still do so at any
+    /// time.
     pub fn is_abandoned(&self) -> bool {
         let state = self.slot.as_ref().and_then(|slot| slot.lock());
         state.is_none_or(|state| matches!(*state, State::Gone))
@@ -335,11 +346,13 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the owner answers or drops its end.
+    /// Blocks until the owner answers or drops its end. An owner that waits for its own answer
+    /// waits forever.
     ///
     /// # Errors
     ///
-    /// Returns [`ReplyError::Lost`] if there is no answer, as for a parent's call after a `fork`.
+    /// Returns [`ReplyError::Lost`] if there is no answer. In a child of `fork`, this is the error
+    /// of every call that belongs to the parent.
     ///
     /// # Panics
     ///
@@ -405,7 +418,8 @@ sync::on_drop!(ReplyTo[R], it => if let Some(slot) = it.slot.take()
 sync::on_drop!(Reply[R], it => {
     let state = it.slot.lock();
     if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-        // FOREIGN(reply-unread): the drop of an answer, on the caller. A panic is caught.
+        // FOREIGN(reply-unread): the drop of an answer that was not taken, on the caller. A panic
+        // is caught.
         panics::contain(|| drop(unread));
     }
 });

@@ -17,9 +17,11 @@ use super::poster::Poster;
 ///
 /// # Guarantees
 ///
-/// - Sends are admitted in the order of their first polls, even if a task is slow to poll again.
+/// - Sends are admitted in the order of their first polls. The item itself waits, not its task, so
+///   a task that is slow to poll again does not delay other sends.
 /// - Dropping the future removes its item from the wait queue and drops the item, unless it is
-///   already in the mailbox. [`take_back`](Self::take_back) returns the item instead.
+///   already in the mailbox. [`take_back`](Self::take_back) returns the item instead. In both
+///   cases, later items move up.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
@@ -31,11 +33,13 @@ pub struct Sending<'p, T> {
 
 impl<T> Poster<T> {
     /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps,
-    /// even if it waits for more items than the mailbox can hold.
+    /// even if it waits for more items than the mailbox can hold. An unbounded mailbox always has
+    /// capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks. It returns a future, which is ready when the item is in the mailbox.
+    /// Never blocks. It returns a future, which is ready when the item is in the mailbox. The
+    /// owner's receipts wake the task.
     ///
     /// # Errors
     ///
@@ -72,7 +76,9 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks while the mailbox is full and open. An owner that sends to itself may wait forever.
+    /// Blocks while the mailbox is full. The owner's receipts wake this thread, and so do closing
+    /// and dropping the mailbox. Waiting threads and tasks are admitted in order of arrival. An
+    /// owner that sends to its own full mailbox waits for itself.
     ///
     /// # Errors
     ///
@@ -80,7 +86,8 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// Panics if called in an item of a bottom-half queue. The item is then dropped.
+    /// Panics if called in an item of a bottom-half queue, even if the mailbox is not full. The
+    /// item is then dropped.
     pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
@@ -122,7 +129,7 @@ impl<T> Poster<T> {
             Err(PostError::Full(item)) => {
                 let sleeper = Sleeper::new(timeout);
                 if timeout != Some(Duration::ZERO) {
-                    // This may save the owner the wake-up of a waiter.
+                    // Spinning first may save the owner the wake-up of a waiter.
                     spin_as_waiter(|| self.shared.has_room());
                 }
                 self.send(item).wait(sleeper)
@@ -145,7 +152,8 @@ impl<T> Sending<'_, T> {
         self.item.take().or(waiting.map(|waiting| waiting.item))
     }
 
-    /// Advances as far as possible. If it has to wait, the result of `on_turn` is fired later.
+    /// Advances as far as possible. If it has to wait, calls `on_turn`, whose result is fired when
+    /// it can continue.
     fn advance(&mut self, on_turn: impl FnOnce() -> OnTurn) -> Poll<Result<(), PostError<T>>> {
         let shared = &*self.poster.shared;
         if let Some((admission, ticket)) = shared.admission.as_ref().zip(self.ticket) {

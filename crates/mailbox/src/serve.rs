@@ -8,12 +8,13 @@ impl<T> Mailbox<T> {
     /// Calls `serve` for each item, until the mailbox is empty and no more items will arrive.
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
-    /// nothing. The owner reports after at most `max` items (at least 1), and is offline while it
-    /// sleeps. Requires the feature `rcu`.
+    /// nothing. The owner reports a quiescent state after at most `max` items (at least 1), and is
+    /// offline while it sleeps. A grace period therefore waits for at most `max` calls to `serve`.
+    /// Requires the feature `rcu`.
     ///
     /// # Blocking
     ///
-    /// Blocks until then. Sleeps as [`wait`](Self::wait) does.
+    /// Blocks until no more items will arrive. Sleeps as [`wait`](Self::wait) does.
     ///
     /// # Panics
     ///

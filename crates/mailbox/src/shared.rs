@@ -9,8 +9,9 @@
 //! | `DEAD` | the mailbox was dropped |
 //!
 //! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
-//! A post that overlaps the owner's end may still push onto a dead queue. The second read ensures
-//! that its item is dropped at once, because a thread may wait for its answer:
+//! A post that overlaps the owner's end may still push onto a dead queue. Its item would stay there
+//! until the last poster is dropped, which is too late for a thread that waits for an answer or for
+//! the item's drop. The second read prevents this:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop the items inside
@@ -18,14 +19,16 @@
 //! ```
 //!
 //! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence
-//! comes first, the poster reads `DEAD` and drops the item. A lock guards the reader that they use.
+//! comes first, the poster reads `DEAD` and drops the item. Several threads may do so at the same
+//! time, so a lock guards the reader that they use.
 //!
 //! # Drops that post
 //!
 //! Dropping an item may post to the same dead queue, for example the wake-up of a local future that
 //! waits for the item's reply. If that post dropped items too, n such items would cause n nested
 //! calls. The lock therefore also guards a list of the threads that are dropping items. A thread
-//! that finds itself in the list returns, and its outer call takes the item next.
+//! that finds itself in the list returns, and its outer call takes the item next. Other threads do
+//! not rely on that call, which may block while it drops an item.
 //!
 //! # In a child of `fork`
 //!
@@ -58,7 +61,8 @@ const DEAD: u8 = 2;
 pub(super) struct Shared<T> {
     /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// The owner's state. Read by every post. Written when the owner sleeps or ends.
+    /// The owner's state. Read by every post. Written when the owner is about to sleep or ends, and
+    /// by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
     /// The free blocks. Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
@@ -67,7 +71,8 @@ pub(super) struct Shared<T> {
     /// A: the number of counted posters.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     dead: Mutex<Dead<T>>,
-    /// I: the process whose threads post.
+    /// I: the process whose threads post. In a child of `fork`, a post that was in progress never
+    /// ends.
     process: Process,
 }
 
@@ -140,7 +145,7 @@ impl<T> Shared<T> {
         (shared, reader)
     }
 
-    /// Returns `true`, except in a child of the mailbox's process.
+    /// Returns `true`, except in a child of the process that created the mailbox.
     pub(super) fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
@@ -186,7 +191,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes capacity for one item. Returns `false` if there is none, or if items wait for it.
+    /// Takes capacity for one item. Returns `false` if there is none, or if other items wait for
+    /// it.
     #[inline]
     pub(super) fn take_capacity(&self) -> bool {
         self.admission.as_ref().is_none_or(|admission| admission.try_take())
@@ -234,8 +240,9 @@ impl<T> Shared<T> {
     /// Makes an item wait for capacity. Returns the item as the error if the mailbox is closed.
     ///
     /// **No owner sleeps while an item waits.** An owner that waits for more items than fit, or for
-    /// lazy ones, could sleep forever. Joining the wait queue therefore wakes the owner as an eager
-    /// post does, and an owner that finds `AWAITED` and any item does not sleep.
+    /// lazy ones, could sleep forever, because the waiting items cannot be posted. Joining the wait
+    /// queue therefore wakes the owner as an eager post does, and an owner that finds `AWAITED` and
+    /// any item does not sleep.
     #[cold]
     pub(super) fn wait_for_capacity(
         &self,
@@ -250,7 +257,8 @@ impl<T> Shared<T> {
         let waiting = Waiting { item, lane, on_turn };
         let ticket =
             admission.join(waiting, || self.let_in(admission)).map_err(|waiting| waiting.item)?;
-        // AWAITED replaces the push, and the owner's count checks it after arming.
+        // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
+        // after arming.
         if !twin::armed("capacity: waiting wakes no owner") {
             self.owner.wake_if_armed();
         }
@@ -288,14 +296,15 @@ impl<T> Shared<T> {
 
     /// Ends the owner's side. Drops the items, and hands the reader over to overlapping posts.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        // Callers that get the error find the mailbox closed.
+        // The mailbox is closed first, so that callers that get the error find it closed.
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // Test: last_drop_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
-        // Completed posts may be behind a poster in mid-push, whose link is not visible yet.
+        // A poster in mid-push has a position in the queue, but its link is not visible yet. We
+        // wait for it, because completed posts may be behind it.
         let mut backoff = Backoff::new();
         while self.drop_items() && self.is_at_home() {
             backoff.pause();
@@ -334,7 +343,7 @@ impl<T> Shared<T> {
                     panics::contain(|| drop(item));
                 }
                 Err(Nothing::Empty) => return false,
-                // That poster reads `life` after its push.
+                // That poster reads `life` after its push, and then calls this function itself.
                 Err(Nothing::MidPush) => return true,
             }
         }
@@ -343,7 +352,7 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every poster has sealed its blocks, so this also frees the last ones.
+        // Every poster was dropped and has sealed its blocks, so this also frees the last ones.
         self.drop_items();
         for waiting in self.admission.iter_mut().flat_map(|admission| admission.forgotten()) {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the thread

@@ -17,20 +17,25 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **No wake is lost.** All transitions are read-modify-writes on one word. A wake that finds
-//! `POSTED` clear posts. A wake that finds it set precedes the owner's next clear, so the poll
-//! after that clear sees everything written before the wake (twins `local: relaxed wake`, `local:
-//! relaxed clear`, `local: cleared after the poll`).
+//! **No wake is lost.** All transitions are read-modify-writes on one word, so they have one order.
+//! A wake that finds `POSTED` clear posts. A wake that finds it set precedes the owner's next
+//! clear, so the poll after that clear sees everything written before the wake (twins `local:
+//! relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
+//! between would post nothing, and the poll would not have seen it (twin `local: cleared after the
+//! poll`).
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
-//! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`).
+//! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`), so a
+//! wake neither waits nor fails. The mailbox holds at most its capacity plus one item for each
+//! future.
 //!
 //! **Cancelling is a wake.** A closure that may be cancelled sets `ENDED` when it starts, and
 //! checks `CANCELLED` in the same transition. Either its owner sees the cancel, or the canceller
 //! sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, and do
-//! nothing in a child of `fork`.
+//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, so the
+//! mailbox may end. Wake-ups posted after that are dropped. In a child of `fork`, wakers do
+//! nothing.
 
 use std::task::{Wake, Waker};
 
@@ -51,7 +56,7 @@ const ENDED: u32 = 1 << 2;
 /// The wake-up of a future in a [`LocalSet`](super::LocalSet).
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
-/// future is never polled again.
+/// future gets no more wake-ups: it is never polled again, and is dropped with its set.
 #[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
@@ -111,7 +116,7 @@ impl Mark {
             self.word.fetch_or(ENDED, Ordering::Relaxed);
             return before & CANCELLED != 0;
         }
-        // Relaxed is sufficient, because the transition guards no memory.
+        // Relaxed is sufficient, because the transition itself decides, and guards no memory.
         self.word.fetch_or(ENDED, Ordering::Relaxed) & CANCELLED != 0
     }
 }
@@ -133,7 +138,7 @@ impl<T> Post<T> {
         self.owner.store(thread::current().0, Ordering::Relaxed);
     }
 
-    /// Returns `true` on the set's thread, but never in a model.
+    /// Returns `true` on the set's thread, but never in a model, where threads have no IDs.
     pub(super) fn is_owner(&self) -> bool {
         let owner = ThreadId(self.owner.load(Ordering::Relaxed));
         owner != ThreadId(0) && owner == thread::current()
@@ -174,7 +179,8 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
 
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
-        // FOREIGN(woken-into): a user's conversion, on the waking thread. A panic is caught.
+        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has changed only
+        // the word. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

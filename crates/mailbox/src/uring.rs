@@ -11,12 +11,14 @@
 //!            a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
-//! `arm` returns `false` while there is an item to receive, and always once no more will arrive. A
-//! loop that keeps running for its other completions must then stop arming.
+//! `arm` returns `false` while there is an item to receive. Once the mailbox is closed, or the last
+//! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
+//! keeps running for its other completions must then stop arming.
 //!
 //! The eventfd is signaled at most once per arming and never read, because a multishot poll
-//! completes for each signal. A message from the poster's own ring costs the poster more, and a
-//! futex wait costs an entry for each sleep.
+//! completes for each signal. There are two other ways to wake a sleeping ring, with the same
+//! latency. A message from the poster's own ring costs the poster more, and needs a ring for each
+//! poster. A futex wait costs an entry for each sleep.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -39,7 +41,8 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
     Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))
 }
 
-/// Returns `true` if the request of this completion must be submitted again.
+/// Returns `true` if the request of this completion is over and must be submitted again. The kernel
+/// ends a multishot request if the completion queue is full, or if the eventfd is closed.
 pub fn ended(completion: &cqueue::Entry) -> bool {
     !cqueue::more(completion.flags())
 }

@@ -3,7 +3,8 @@
 //! # The word
 //!
 //! `nr` is the number of posts that the sleeping owner still waits for. While it is positive, the
-//! owner is *armed*. Otherwise the owner is awake, or a poster has claimed its wake-up.
+//! owner is *armed*. If it is zero or below, the owner is awake, or a poster has claimed its
+//! wake-up.
 //!
 //! ```text
 //! owner:  nr = n (swap);  fence;  count the queue:  too few?  sleep
@@ -19,8 +20,9 @@
 //!
 //! **One wake-up per arming.** Only the owner makes `nr` positive. After each arming exactly one
 //! read-modify-write takes the word from positive to zero or below: that of a poster, which wakes
-//! the owner, or the owner's own disarming. A claim with a compare-exchange would fail because of a
-//! count in between (twin `wait: claim by compare-exchange`).
+//! the owner, or the owner's own disarming. A claim with a compare-exchange would break this: a
+//! count in between would make it fail, and the eager poster would not wake the owner (twin `wait:
+//! claim by compare-exchange`).
 //!
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
@@ -29,15 +31,17 @@
 //! link for *empty*, which misses completed pushes behind a push in progress.
 //!
 //! **The owner sleeps only if no producer is in mid-push.** Completed posts may wait uncounted
-//! behind such a producer, so the owner yields its CPU and tries again.
+//! behind such a producer, so the owner tries again. The producer needs a few more instructions,
+//! unless it was preempted, so the owner yields its CPU.
 //!
 //! **The count may be too high, never too low.** Every post that the owner's count missed is
-//! counted by its poster. A poster whose load is late may also count an item that the owner has
-//! already found. The owner then wakes early, and arms again for the rest.
+//! counted by its poster, by the argument above. A poster whose load is late may also count an item
+//! that the owner has already found. The owner then wakes early, and arms again for the rest.
 //!
 //! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It
 //! leaves a *token* (of the parker, the eventfd, the task's waker), which ends a sleep that has not
-//! begun (twin `park: no token`).
+//! begun. A wake-up that reaches only sleeping threads would be lost, and no poster would wake
+//! again for this arming (twin `park: no token`).
 //!
 //! **An item that waits for capacity counts as an eager post** (`crates/base/src/admission.rs`):
 //! setting `AWAITED` replaces the push, and the owner's count also checks it.
@@ -45,8 +49,9 @@
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// The largest count of one arming, and of one poster's subtraction. More than 30,000 posters would
-/// have to count late to wrap the word. An owner that waits for more arms again.
+/// The largest count of one arming, and of one poster's subtraction. It is small, so that posters
+/// that count late cannot wrap the word to a positive value: that would take more than 30,000 of
+/// them at once. An owner that waits for more items arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 pub(super) struct Wait {
@@ -59,7 +64,8 @@ impl Wait {
         Self { nr: AtomicI32::new(0) }
     }
 
-    /// Requests a wake-up after `count` more items, or an eager one. The owner counts next.
+    /// Requests a wake-up once `count` more items, or an eager one, are posted. The owner must
+    /// count the queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the
@@ -105,7 +111,8 @@ impl Wait {
         (nr > 0).then_some(nr)
     }
 
-    /// Does the same as [`claim`](Self::claim) for an owner that was `seen` [`armed`](Self::armed).
+    /// Does the same as [`claim`](Self::claim) for an owner that sleeps or is about to. `seen` is
+    /// the word that [`armed`](Self::armed) returned.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
         // ORDER(owner-waker): the other end; see `arm`.

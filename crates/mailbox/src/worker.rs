@@ -2,8 +2,8 @@
 //!
 //! The thread receives until no more items can arrive: the worker, which has the only poster, was
 //! dropped and all local futures have ended (`local.rs`). To cancel everything, an urgent item ends
-//! the thread's loop, and the thread drops the set and the remaining closures. Later items are only
-//! wake-ups, so a waker never runs user code.
+//! the thread's loop, and the thread drops the set and the remaining closures. No thread can post
+//! closures by then. Later items are only wake-ups, so a waker never runs user code.
 
 use std::error::Error;
 use std::future::Future;
@@ -26,14 +26,15 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// The number of items that the thread receives before it checks whether it may sleep.
+/// The number of items that the thread receives before it checks whether it may sleep. It has no
+/// other effect, because items are served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
 ///
 /// Use it for work that is bound to a thread: a library with thread-local state (OpenGL, Python,
-/// SQLite in single-thread mode), values that are not `Send`, or work with its own real-time
-/// priority. For other work, a workqueue is better, because its queues share threads.
+/// SQLite in single-thread mode, COM-like apartments), values that are not `Send`, or work with its
+/// own real-time priority. For other work, a workqueue is better, because its queues share threads.
 ///
 /// # Guarantees
 ///
@@ -59,7 +60,8 @@ const BATCH: usize = 32;
 ///
 /// # Examples
 ///
-/// State that only one thread may access, which is used from every thread:
+/// State that only one thread may access, which is created on that thread and used from every
+/// thread:
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc};
@@ -96,7 +98,7 @@ type Run = Box<dyn FnOnce(&LocalSet<Message>) + Send>;
 enum Message {
     Run(Run),
     Woken(Woken),
-    /// Ends the thread, and drops closures and futures that have not ended.
+    /// Ends the thread. Drops closures that have not started and futures that have not ended.
     Quit,
 }
 
@@ -143,7 +145,8 @@ pub enum WorkerError {
     Thread(io::Error),
     /// The CPUs could not be set, because the set is empty or none of them is online.
     Cpus(io::Error),
-    /// The real-time priority is out of range or not permitted.
+    /// The real-time priority could not be set, because it is out of range or the process lacks the
+    /// permission.
     Fifo(io::Error),
 }
 
@@ -180,24 +183,25 @@ base::internal::into_io_error!(WorkerError, |error| match error {
 });
 
 impl WorkerBuilder {
-    /// Binds the thread to these CPUs, instead of those of the process's first thread.
+    /// Binds the thread to these CPUs. By default, it runs on the CPUs of the process's first
+    /// thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Gives the thread a real-time priority (`SCHED_FIFO`, 1 to 99). Without the permission,
-    /// building fails. The thread then runs before every ordinary thread on its CPUs, without a
-    /// time limit.
+    /// Gives the thread a real-time priority (`SCHED_FIFO`, 1 to 99). If the process lacks the
+    /// permission, building fails. The thread runs before every ordinary thread on its CPUs,
+    /// without a time limit: a long computation in a closure keeps all of them from running.
     #[doc(alias("sched_set_fifo", "SCHED_FIFO"))]
     pub fn fifo(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), true);
         self
     }
 
-    /// Does the same as [`fifo`](Self::fifo) if the system permits it. A priority that is out of
-    /// range is an error in both cases.
+    /// Does the same as [`fifo`](Self::fifo) if the system permits it, and otherwise nothing. A
+    /// priority that is out of range is an error in both cases.
     pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), false);
         self
@@ -297,7 +301,8 @@ fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
 }
 
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
-    // FOREIGN(worker-skip): the drop of a user's closure, on the worker. A panic is caught.
+    // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
+    // caught.
     panics::contain(|| drop(func));
     answer(to, Err(JoinError::Cancelled));
 }
@@ -384,7 +389,8 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // An earlier cancellation is seen before the first poll.
+                // If the future was cancelled before this point, the cancellation is seen before
+                // the first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }
@@ -462,7 +468,8 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // The mailbox is unbounded, and its thread receives as long as this poster exists.
+            // The post is never rejected: the mailbox is unbounded, and its thread receives as long
+            // as this poster exists.
             _ = poster.urgent().post(Message::Quit);
         }
     }

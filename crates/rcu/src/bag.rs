@@ -1,8 +1,8 @@
 //! Closures of one thread that are queued together, without a box for each one.
 //!
 //! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of
-//! `callback.rs`. Later closures join the bag until a sweep, which pops and *closes* it before its
-//! grace period begins.
+//! `callback.rs`. Later closures join the bag, until a sweep pops and *closes* it before its grace
+//! period begins.
 //!
 //! ```text
 //! bits 0..8 words in use | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
@@ -111,9 +111,9 @@ struct AtExit;
 
 sync::on_drop!(AtExit, _this => leave());
 
-/// Adds `closure` to this thread's open bag, or to another bag. `publish` then pushes that bag onto
-/// a list, with the number of callbacks to count there, or `None` for a bag that has no sweeper
-/// yet.
+/// Adds `closure` to this thread's open bag, or to another bag, which `publish` then pushes onto a
+/// list. `publish` receives that bag and the number of callbacks to add to the count of its list,
+/// or `None` if the closure joined a bag that has no sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
@@ -143,7 +143,7 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
 
 /// Returns the approximate number of callbacks, without the first one, in a bag that its thread
 /// leaves in state `before`. A list counts the first closure when the bag is pushed, and the others
-/// when the thread leaves the bag. All closures count like the largest kind.
+/// when the thread leaves the bag. Every closure counts as one of the largest kind.
 fn nr_behind(before: u32) -> usize {
     let nr_words = (before & NR) as usize;
     match before & CLOSED {

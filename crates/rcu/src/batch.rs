@@ -10,7 +10,8 @@
 //! If the executor has been replaced, or if the batch has waited for the stall timeout, the sweeper
 //! reclaims a batch that has not begun, so no callback is lost if a batch is leaked.
 //!
-//! `barrier` panics in a callback, and in an executor that runs on the sweeping thread.
+//! A callback must not wait for callbacks, and neither must an executor that runs or is dropped on
+//! the sweeping thread: `barrier` panics in these cases.
 
 use std::cell::Cell;
 use std::ptr;
@@ -177,8 +178,8 @@ impl Place {
     }
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-        // FOREIGN(rcu-executor-drop): the executor's drop, on the thread that replaces it or on the
-        // sweeper. It is contained.
+        // FOREIGN(rcu-executor-drop): the executor's drop, on the thread that drops the last
+        // handle: the one that replaces it or the sweeper. It is contained.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
         let before = std::mem::replace(&mut *self.executor.lock(), executor);
         drop(before);

@@ -33,7 +33,8 @@
 //! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep itself.
 //! Instead, later calls try again: a bag without a sweeper is marked `UNSWEPT` (`bag.rs`), and each
 //! closure that joins it tries to start the thread, at most once per [`RETRY_NS`]. A start that
-//! another thread has begun may fail later. A thread that waits for callbacks sweeps itself.
+//! another thread has begun does not count, because it may fail later. A thread that waits for
+//! callbacks sweeps itself.
 //!
 //! # Above the mark
 //!
@@ -103,19 +104,21 @@ const THERE: u32 = 2;
 /// `afterwork/rcupdate.h`).
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
-/// words. About one in sixty also costs an allocation and a system call, and so may each call from
-/// the last destructors of an exiting thread.
+/// words. About one call in sixty may also cost an allocation and a system call, and so may each
+/// call from the last destructors of an exiting thread's thread-locals.
 ///
 /// # Blocking
 ///
 /// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks are
 /// pending on this CPU. A thread that adds to a longer list waits until a sweep takes the list, for
-/// at most 10 ms, or up to a second if the list keeps growing, which is reported on stderr. It
+/// at most 10 ms. If the list keeps growing because a reader or a callback delays the callbacks,
+/// the thread waits for up to a second. This is reported on stderr, once per stall timeout. It
 /// never waits in an RCU section, in a callback, in an item of a bottom-half queue, or while the
 /// thread is exiting.
 ///
-/// It may be called under a lock that a callback acquires. The first call starts the thread. If
-/// thread creation fails, later calls try again, and [`barrier`] runs the callbacks itself.
+/// It may be called in a section, in a work item, in a callback, and under a lock that a callback
+/// acquires. The first call starts the thread. If thread creation fails, later calls try again, and
+/// [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
 ///
@@ -142,8 +145,8 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 /// This function adds no callback to a list that holds `rcu.qhimark`
 /// ([`Tunables`](super::Tunables)) callbacks or more; a mark of 0 means that there is no limit. The
 /// last closures of each thread, up to 252, are not counted yet, and four closures without captures
-/// count as one. A sweep empties a list at the start of its grace period, so twice as many can
-/// exist.
+/// count as one. A sweep empties a list at the start of its grace period, so up to twice as many
+/// callbacks can exist.
 ///
 /// # Errors
 ///
@@ -169,7 +172,8 @@ pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>
     Ok(())
 }
 
-/// The error of a callback that was rejected. It contains the closure, or the value to be stored.
+/// The error of a callback that was rejected because too many callbacks are pending. It contains
+/// the closure, or the value that was to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -215,7 +219,8 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// Returns at once if there is no such callback.
 ///
-/// Differs from Linux: this waits even for CPUs that have never queued callbacks.
+/// Differs from Linux: this waits for the list of a CPU even if that CPU has never queued
+/// callbacks.
 ///
 /// # Blocking
 ///
@@ -233,7 +238,8 @@ pub fn barrier() {
     callbacks().barrier();
 }
 
-/// Returns a cookie as [`get_state`](super::get_state) does, and starts its grace period.
+/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it
+/// needs.
 ///
 /// # Blocking
 ///
@@ -253,8 +259,9 @@ pub fn start_poll() -> GpCookie {
 ///
 /// A panic in `executor` is caught, and counted like a panic in a callback ([`nr_panicked`]).
 ///
-/// A batch that has not begun is reclaimed and runs on the library's thread if `executor` has been
-/// replaced, or if the batch has waited for `rcu.stall_timeout`, which is reported on stderr.
+/// The library reclaims a batch that has not begun and runs it on its own thread if `executor` has
+/// been replaced, or if the batch has waited for `rcu.stall_timeout`. The second case is reported
+/// on stderr.
 ///
 /// # Blocking
 ///
@@ -290,7 +297,7 @@ pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
     /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     pub(super) sweep_seq: CachePadded<AtomicU64>,
-    /// A: whether a sweep is requested even if the lists are empty.
+    /// A: `true` if a sweep is requested even if the lists are empty.
     is_wanted: AtomicBool,
     /// Where the sweeper waits for work.
     work: EventCount,
@@ -371,7 +378,8 @@ impl Callbacks {
         let link = |below| unsafe { (*head).next = below };
         let first = list.newest.push(head, link);
         // One wake-up for each list that was empty is enough, because a sweep takes whole lists. A
-        // thread that is being started is woken too, because that start may fail.
+        // push also wakes the sweeper while another thread starts it, because that start may fail
+        // and must then be tried again.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -403,7 +411,8 @@ impl Callbacks {
 
     fn wake(&self) {
         self.start();
-        // The fence inside comes between the push, or the request, and the check for a sleeper.
+        // The fence inside orders the push, or the request, before the check for a sleeping
+        // sweeper.
         self.work.notify_all();
     }
 

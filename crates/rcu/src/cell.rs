@@ -7,8 +7,9 @@
 //!
 //! A reference from [`load`](Rcu::load) borrows the cell *and* the guard. The guard keeps the
 //! section open, and an old box is freed only after it. Only the cell's drop frees the current box.
-//! Domains are compared at each load. A [`qsbr::Reader`] that serves as a guard begins its next
-//! section only in methods that take `&mut self`.
+//! Domains are compared at each load, because a guard of another domain would protect nothing. A
+//! [`qsbr::Reader`] that serves as a guard begins its next section only in methods that take `&mut
+//! self`, so never while a reference borrows it.
 
 use std::marker::PhantomData;
 
@@ -294,11 +295,13 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a complete new value. A large map can be split into several cells.
+    /// `change` returns a complete new value. If the entries of a map change one by one, split the
+    /// map into several cells, so that each change copies only one part.
     ///
     /// # Blocking
     ///
-    /// The same as [`replace`](Self::replace). `change` runs in a section.
+    /// The same as [`replace`](Self::replace). `change` runs in a section. With many writers, a
+    /// lock around [`replace`](Self::replace) creates fewer copies.
     ///
     /// # Panics
     ///
@@ -350,10 +353,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         }
     }
 
-    /// Drops a replaced version after a grace period. `call` will not panic.
+    /// Drops a replaced version after a grace period. The caller has checked that `call` will not
+    /// panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the drop of a version, in a callback. A panic is contained.
+        // FOREIGN(rcu-old-version): the drop of a version, in a callback, which contains a panic.
         self.flavor.call(move || drop(old));
     }
 }
@@ -366,8 +370,8 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw` and was removed from the cell. Every
-        // section that could have loaded it has ended.
+        // SAFETY: the pointer came from `Box::into_raw` and was removed from the cell. The callback
+        // drops it, or leaks it, after every section that could have loaded it has ended.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

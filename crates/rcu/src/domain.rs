@@ -23,7 +23,7 @@
 //!
 //! Only the barrier distinguishes an idle reader from one whose store is not visible yet. It
 //! interrupts every CPU that runs a thread of this process and costs 10 to 20 µs. A running reader
-//! answers in a tenth of a microsecond, and parked readers need neither.
+//! answers in a tenth of a microsecond, and parked readers need neither an answer nor a barrier.
 //!
 //! The driver skips its own slot: driving the grace period is its quiescent state.
 
@@ -44,7 +44,8 @@ use super::{fork, tunables};
 
 /// The number of checks for answers, about a microsecond, before the driver pays for the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// The number of asked readers above which some are probably not running. A guess.
+/// The number of asked readers above which the driver does not wait for answers, because some are
+/// probably not running. A guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
@@ -113,7 +114,8 @@ impl Domain {
 
     // ---- for threads that request a grace period ----
 
-    /// Returns `true` if no thread but `me` can be in a section.
+    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would wait
+    /// for nothing.
     pub(super) fn nobody_reads(&self, me: Option<&Slot>) -> bool {
         self.nr_active.is_nobody(me.map(Slot::flags))
     }
@@ -121,7 +123,8 @@ impl Domain {
     /// Waits until every section that is open now has ended. `me` is this thread's slot, which is
     /// in no section.
     ///
-    /// If no other thread reads, no grace period is needed, unless it makes a user's cookie expire.
+    /// If no other thread reads, no grace period is needed. However, if a user may hold a cookie
+    /// whose grace period is not over, this runs one, so that the cookie expires.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.periods.state(), me);

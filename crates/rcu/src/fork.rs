@@ -20,10 +20,12 @@
 //! Callbacks do not run in the child, because the parent runs them, and they might send a message
 //! or write a file twice. The memory that they would have freed stays allocated.
 //!
-//! A revoked number is used again. This is safe, because no waiter has continued because of it.
-//! Only the section of the forking thread can carry it, and `Slot::inherit` makes that older.
+//! A revoked number is used again. This is safe: the grace period has not ended, so no waiter has
+//! continued because of it. Only the section of the forking thread can carry the number, and
+//! `Slot::inherit` makes that section older.
 //!
-//! The tunables are read before the fork, because the child might wait forever for their reader.
+//! The tunables are read before the fork (`tunables.rs`). Otherwise another thread could be reading
+//! them, and the child would wait for it forever.
 
 use sync::fork::{self, Handler};
 

@@ -14,7 +14,8 @@ use super::flavor::{Flavor, Global};
 /// # Blocking
 ///
 /// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait.
-/// While the thread that runs callbacks cannot be created, the future wakes its task at each poll.
+/// While the thread that runs callbacks cannot be created, the future wakes its task at each poll,
+/// so that it is polled again.
 ///
 /// # Panics
 ///

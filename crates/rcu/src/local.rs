@@ -56,7 +56,7 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 /// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
 ///
 /// A guard stays on its thread, so a future that is `Send` cannot hold one across an `.await`. For
-/// that, use a guard of [`srcu`](super::srcu).
+/// a section that lasts across an `.await`, use a guard of [`srcu`](super::srcu).
 ///
 /// A guard that is leaked (`mem::forget`) delays every grace period until the process ends.
 #[must_use = "the section ends when the guard is dropped"]
@@ -85,8 +85,8 @@ impl Drop for Guard {
 ///
 /// # Blocking
 ///
-/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler; use
-/// [`read_in_signal_handler`] there.
+/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which
+/// may have interrupted this function; use [`read_in_signal_handler`] there.
 ///
 /// # Panics
 ///
@@ -109,8 +109,9 @@ pub fn read() -> Guard {
 /// Begins a read-side critical section in a signal handler, which may have interrupted this thread
 /// at any point, even inside [`read`].
 ///
-/// Returns `None` if the thread has had no section before, because the first section allocates, or
-/// while the thread is exiting.
+/// Returns `None` while the thread is exiting, or if it has had no section before, because the
+/// first section allocates. To avoid that case, begin and end a section with `read` when the thread
+/// starts.
 ///
 /// # Guarantees
 ///
@@ -143,7 +144,7 @@ pub(super) fn enter() -> &'static Slot {
 }
 
 /// Puts this thread into an extended quiescent state before it sleeps, unless it is in a section.
-/// Otherwise grace periods would pass the heavy barrier until a driver has parked it.
+/// Without this, grace periods would pass the heavy barrier until a driver has parked the thread.
 pub fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()

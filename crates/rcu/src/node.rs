@@ -10,8 +10,9 @@
 //! point. Each leaf therefore starts with a count of its own, the *bias*, which the driver removes
 //! after it has marked all holdouts. The root starts with one count for each leaf.
 //!
-//! A leaf reaches zero exactly once, after its bias is removed, and so does the root: when every
-//! marked holdout has reported. Twin: `node: no bias`.
+//! A leaf reaches zero exactly once, after its bias is removed. The root therefore reaches zero
+//! exactly once: when the bias of every leaf is removed and every marked holdout has reported.
+//! Twin: `node: no bias`.
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +51,7 @@ impl<const N: usize> Tree<N> {
     /// Begins a count. All reports of the previous count must have been made.
     pub fn init(&self) {
         // Relaxed is sufficient, because a reader reports only after it has acquired COUNTED
-        // (`Slot::count_on`).
+        // (`Slot::count_on`), which is set after this.
         let bias = u32::from(!twin::armed("node: no bias"));
         self.leaves.iter().for_each(|leaf| leaf.store(bias, Ordering::Relaxed));
         self.root.store(N as u32, Ordering::Relaxed);

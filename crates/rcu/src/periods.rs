@@ -37,10 +37,12 @@
 //! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again.
 //! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs`). A
 //! driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier, and one of
-//! those whose cookie is `e + 2`, which becomes the next driver or finds another one.
+//! the others, whose cookie is `e + 2`. That waiter becomes the next driver, or finds that another
+//! thread drives or that its own grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`. Waiters then
-//! have the cookie `e + 2` or `e + 4`, and the driver wakes one waiter of each group.
+//! have the cookie `e + 2` or `e + 4`, and the driver wakes one waiter of each group, because
+//! neither group may stay asleep without a driver.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
 use crossbeam_utils::CachePadded;
@@ -143,7 +145,8 @@ impl Periods {
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let taken = !self.is_driven()
             && self.is_driven.compare_exchange(false, true, acquire, relaxed).is_ok();
-        // `then_some` would always create a `Driver`, and drop it.
+        // `then_some` would always create a `Driver`, whose drop would release the right of another
+        // thread.
         taken.then(|| Driver(self))
     }
 
@@ -200,8 +203,9 @@ sync::on_drop!(Driver<'_>, it => {
     bucket(reached).notify_in_batches(WAKE_BATCH);
 });
 
-/// Identifies a moment. A later call to [`poll_state`](super::poll_state) returns `true` if a full
-/// grace period has passed since then. Two cookies are equal if one grace period satisfies both.
+/// Identifies a moment; created by [`get_state`](super::get_state). A later call to
+/// [`poll_state`](super::poll_state) returns `true` if a full grace period has passed since then.
+/// Two cookies are equal if one grace period satisfies both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "a cookie does nothing until it is polled"]
 pub struct GpCookie(u64);
@@ -233,8 +237,8 @@ impl GpCookie {
         self.0
     }
 
-    /// Returns the cookie whose [`bits`](Self::bits) are `bits`. Other bits are no cookie's, but
-    /// harmless.
+    /// Returns the cookie whose [`bits`](Self::bits) are `bits`. With other bits, the result is
+    /// over or requires further grace periods.
     #[doc(hidden)]
     pub fn of_bits(bits: u64) -> Self {
         Self(bits)

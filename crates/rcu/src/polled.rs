@@ -83,7 +83,8 @@ fn synchronize_by_callback() {
 
 /// Waits as [`synchronize`] does.
 ///
-/// Differs from Linux: both forms interrupt CPUs if readers do not answer within a microsecond.
+/// Differs from Linux: there only this form interrupts CPUs. Here both forms do so if readers do
+/// not answer within a microsecond, so this form is not faster.
 ///
 /// # Blocking
 ///
@@ -98,7 +99,7 @@ pub fn synchronize_expedited() {
 }
 
 /// Returns a cookie, with which [`poll_state`] later checks whether a grace period has passed since
-/// this call. To start one, use [`start_poll`](super::start_poll).
+/// this call. Starts no grace period: for that, use [`start_poll`](super::start_poll).
 ///
 /// # Blocking
 ///
@@ -127,10 +128,11 @@ pub fn get_state() -> GpCookie {
 /// # Guarantees
 ///
 /// - If this returns `true`, the guarantees are the same as if a call to [`synchronize`] had begun
-///   after the cookie was created and had returned. After such a call, this returns `true`.
+///   after the cookie was created and had returned. After such a call to [`synchronize`], this
+///   returns `true`, and so does every later call with that cookie.
 ///
-/// Differs from Linux: this also returns `true` while no other thread can be in a section. A later
-/// call with the same cookie may then return `false`.
+/// Differs from Linux: this also returns `true` while no other thread can be in a section, even if
+/// no grace period has run. A later call with the same cookie may then return `false`.
 ///
 /// # Blocking
 ///

@@ -13,12 +13,14 @@
 //!
 //! A loop need not mark each read as a section. Instead, its thread is in a section all the time,
 //! and *reports* once per round that it holds no reference. Reading then costs the load of a
-//! pointer, but each grace period of the process waits for the current round.
+//! pointer, but each grace period of the process waits for the current round, and still waits for
+//! guards ([`read`](super::read)).
 //!
 //! # Work items and mailboxes
 //!
 //! A work item that reads often should create a [`Reader`] and drop it at its end. Workers are not
-//! online by default, because a long-running item would delay every grace period.
+//! online by default, because a long-running item would delay every grace period, and an item that
+//! waits for a grace period would wait for itself.
 //!
 //! `Mailbox::serve` is a loop that reports between drains. A thread that sleeps in this library
 //! outside of sections immediately counts as offline.
@@ -43,9 +45,10 @@ use super::slot::Slot;
 /// - Other sections and readers of this thread may be open at the same time. In that case, the
 ///   thread is quiescent when the outermost of them reports or ends.
 ///
-/// While the reader is online, every grace period of the process waits for its reports. Go offline
-/// around long operations. A reader that is leaked (`mem::forget`) delays every grace period until
-/// the process ends. Its thread is not boosted (`rcu.boost`).
+/// While the reader is online, every grace period of the process waits for its reports. Report
+/// often, and go offline around long operations. A reader that is leaked (`mem::forget`) delays
+/// every grace period until the process ends. Its thread is not boosted (`rcu.boost`), because its
+/// rounds may be long.
 ///
 /// Differs from Linux: there the scheduler reports quiescent states, and detects that a thread
 /// sleeps. Differs from liburcu: its flavors do not share grace periods.
@@ -129,7 +132,8 @@ impl Reader {
     /// Reports that this thread holds no reference.
     ///
     /// Costs three loads, usually from this CPU's cache, and one store if a grace period has begun
-    /// or ended since, or a locked instruction if one waits for this thread. Never costs a fence.
+    /// or ended since the last report. Costs a locked instruction only if a grace period waits for
+    /// this thread, and never a fence.
     ///
     /// # Blocking
     ///
@@ -164,6 +168,7 @@ impl Reader {
     }
 
     /// Waits as [`synchronize`](super::synchronize) does, while this reader is offline.
+    /// `synchronize` itself would wait for this reader.
     ///
     /// # Blocking
     ///

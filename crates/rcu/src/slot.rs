@@ -39,7 +39,8 @@
 //!   report. The load of the number acquired the removals.
 //!
 //! For each reason there is a twin without the ordering. If a report is too early to see the
-//! question, the next report answers. A reader that will not report for long goes offline.
+//! question, the next report answers. A reader that will not report for a long time goes offline,
+//! which is like the end of a guard.
 //!
 //! # The flags
 //!
@@ -65,12 +66,12 @@
 //! in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
-//! is still set. The reader clears both flags in one transition. Either the reader finds `OFF` and
-//! counts itself in, or the driver finds `PARK` clear.
+//! is still set. The reader clears both flags in one transition. All of these change one word, so
+//! either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
 //!
 //! A reader that leaves its parking passes a full fence before it reads, and a driver that skips it
-//! has passed one after the removal. If the reader's fence comes first, the driver does not skip
-//! it. If the driver's fence comes first, the reader sees the removal.
+//! has passed one between the removal and its load. If the reader's fence comes first, the driver
+//! does not skip it. If the driver's fence comes first, the reader sees the removal.
 //!
 //! A driver whose `ASK` was answered needs no barrier: the reader's read-modify-write acquires
 //! everything before the question, and releases everything that its sections did.
@@ -193,8 +194,9 @@ impl Slot {
     /// Begins a section in a signal handler, which may have interrupted this thread anywhere.
     /// Returns `false` if the depth is at its limit.
     ///
-    /// `lock` may have stored the nested word without clearing `OFF`, so this checks the flags at
-    /// any depth.
+    /// If the handler interrupted `lock`, the word may already be nested while `OFF` is still set.
+    /// This function therefore checks the flags at any depth. Both functions may then call
+    /// `leave_parking`, which counts the reader only once.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -275,7 +277,8 @@ impl Slot {
         self.0.flags.leave_parking(&domain.nr_active);
     }
 
-    /// Answers a driver, and releases the slot if the thread is exiting. There must be no section.
+    /// Answers a driver, and releases the slot if the thread is exiting. This thread must be in no
+    /// section.
     #[cold]
     pub(super) fn report(&self, domain: &Domain) {
         if self.answer(domain) & LEAVING != 0 {
@@ -381,8 +384,9 @@ impl Slot {
         ptr::from_ref(&self.0).cast()
     }
 
-    /// Returns `true` if this is the slot of this thread, even if it has left it with a section
-    /// open.
+    /// Returns `true` if this is the slot of this thread, even if the thread has left it with a
+    /// section open. Only the thread itself writes its number, and clears it before it releases the
+    /// slot.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -420,7 +424,8 @@ impl Slot {
         self.0.ctr.load(Ordering::Acquire)
     }
 
-    /// Makes the reader count down `leaf` when it answers, unless it has already answered.
+    /// Makes the reader count down `leaf` when it answers. Returns `false` if it has already
+    /// answered.
     pub(super) fn count_on(&self, leaf: usize) -> bool {
         self.0.leaf.store(leaf as u32, Ordering::Relaxed);
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
@@ -436,7 +441,8 @@ impl Slot {
     }
 
     /// Raises the reader's priority for the rest of its section, if a driver waits for it and the
-    /// system allows it. Sections with a `qsbr::Reader` may last as long as the program.
+    /// system allows it. Does not boost a thread with a `qsbr::Reader`, whose sections may last as
+    /// long as the program, or a thread that is exiting.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;

@@ -39,10 +39,11 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// The time that the grace period has waited. A pause of the process counts as a second at
-    /// most.
+    /// The time that the grace period has waited. A period in which the process was stopped counts
+    /// as at most one second.
     pub waited: Duration,
-    /// The state of the thread, if it can be read: "running", or "asleep in" a kernel function.
+    /// The state of the thread, if it can be read: "running", which includes waiting for a CPU, or
+    /// "asleep in" a kernel function.
     pub doing: Option<String>,
 }
 
@@ -71,13 +72,15 @@ sync::process_wide! {
 /// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
 ///
 /// The handler is called once for each reader whenever `rcu.stall_timeout` passes. It runs on the
-/// thread that drives the grace period, so it must not wait for one. Its panics are caught.
+/// thread that drives the grace period, so any function that waits for a grace period panics in it.
+/// A panic in the handler is caught.
 ///
 /// # Blocking
 ///
 /// Never blocks.
 pub fn on_stall(handler: Option<StallHandler>) {
-    // FOREIGN(rcu-stall-handler-drop): the handler's drop, on either thread. It is contained.
+    // FOREIGN(rcu-stall-handler-drop): the handler's drop, on the thread that replaces it or on the
+    // driver. It is contained.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
     fork::register();
     let before = std::mem::replace(&mut *self::handler().lock(), handler);

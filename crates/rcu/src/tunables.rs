@@ -1,7 +1,8 @@
 //! The process-wide tunables of grace periods, from the environment variable or set at run time.
 //!
 //! The environment variable is read on the first use of a grace period, of a callback or of the
-//! tunables. If it is invalid and contains the word `strict`, it changes nothing and is reported.
+//! tunables. If it is invalid and contains the word `strict`, it changes nothing and is reported
+//! once on stderr, because no caller could handle the error.
 
 use std::time::Duration;
 
@@ -53,8 +54,9 @@ fn settle_now() {
 /// Changes the tunables of the whole process, from the next grace period on.
 ///
 /// Before the first call, the environment determines the tunables, under the names in [`Tunables`]:
-/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000` (with the feature `params` of `afterwork`, a
-/// default). To change one field, start from the result of [`tunables`].
+/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. Without the feature `params` of `afterwork`,
+/// which is enabled by default, they start with their default values. To change one field and keep
+/// the others, start from the result of [`tunables`].
 ///
 /// # Blocking
 ///
@@ -107,7 +109,8 @@ pub(super) fn wake_from_gp() -> bool {
     WAKE_FROM_GP.get() != 0
 }
 
-/// The time to wait before the first scan. Reads the environment, because this comes first.
+/// Returns the time to wait before the first scan. Reads the environment, because a grace period
+/// reads this tunable first.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();

@@ -56,7 +56,8 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves the histograms and then the records of items to the end, which is omitted first.
+    /// Moves the histograms and then the records of items to the end, which is omitted first if the
+    /// file is full.
     pub(super) fn sort(&mut self) {
         self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }
@@ -83,7 +84,8 @@ impl Image {
         bytes
     }
 
-    /// Returns the head of the file, as it is while the records are written unless `is_written`.
+    /// Returns the head of the file. If `is_written` is `false`, it is the head during the writing
+    /// of the records.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
         let round = if is_written { self.round } else { self.round.wrapping_sub(1) };

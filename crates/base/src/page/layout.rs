@@ -81,7 +81,8 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the checksum of `bytes`, a multiple of eight: FNV-1a on 64-bit words, with a rotation.
+/// Returns the checksum of `bytes`, whose length is a multiple of eight: FNV-1a on 64-bit words,
+/// with a rotation so that the high bits affect the low ones.
 pub(super) fn check(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -10,13 +10,15 @@
 //!
 //! The kernel compares the number while it holds its lock for the futex. If the reader's store
 //! comes first, the publisher's wait does not begin. If the wait comes first, the wake-up ends it.
-//! A reader that finds a round in progress waits for the next one.
+//! It is sufficient that a round begins after the request, so a reader that finds a round in
+//! progress waits for the next one.
 //!
 //! # Changes to the file by other processes
 //!
 //! Any program of the same user may change the file. The process reads only the number from it, for
-//! a comparison, and never maps it, so a truncated file causes no signal. A file that was removed
-//! is created again only when [`publish`] is called after an [`unpublish`].
+//! a comparison, and never maps it, so a truncated file causes no signal: the process writes it
+//! again. A file that was removed is created again only when [`publish`] is called after an
+//! [`unpublish`].
 //!
 //! # Names
 //!
@@ -31,8 +33,9 @@
 //!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
-//! A process that was killed leaves its file behind. The next process that publishes removes, in
-//! the same way, each file of its user that is not locked and whose process does not exist.
+//! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
+//! process that publishes removes, in the same way, each file of its user that is not locked and
+//! whose process does not exist.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -67,7 +70,8 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// Forgets the parent's page and thread in a child of `fork`, which may publish its own page.
+/// Removes the parent's page and thread from the state of a child of `fork`, which may publish its
+/// own page.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
@@ -248,7 +252,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // A write that failed because memory was scarce may succeed later.
+        // A write that failed because memory was scarce may succeed at the next request.
         let written = write_round(&shared.file, origin, round);
         let rest =
             if written.is_err() && notified == Notified::Gone { NO_REQUEST_REST } else { REST };
@@ -291,7 +295,8 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // A reader never sees a head with more records than the file contains.
+    // The length is set first, so that a reader never sees a head with more records than the file
+    // contains.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

@@ -144,7 +144,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // The checksum may be elsewhere in another version.
+    // The version is checked first, because the checksum may be elsewhere in another one.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));

@@ -17,7 +17,8 @@ sync::process_wide! {
 static HANDLER: Handler = Handler {
     settle: publish_if_configured,
     before: |held| held.lock(sources()),
-    // The sources describe the parent's parts. They are leaked, because a drop may run user code.
+    // The sources describe the parent's parts, and may wait for locks that are held by threads that
+    // do not exist. They are leaked, because a drop may run user code.
     child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
@@ -45,7 +46,8 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): the drop of the last handle to a part. A panic is caught.
+        // FOREIGN(page-source): the source, which may drop the last handle to a part, on the page's
+        // thread. A panic is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -53,7 +55,8 @@ pub fn describe_all(image: &mut Image) {
     }
 }
 
-/// Publishes if the environment, whose errors are reported elsewhere, requests it.
+/// Publishes if the environment requests it. The parts that read tunables report errors in the
+/// environment.
 fn publish_if_configured() {
     static CHECKED: OnceLock<()> = OnceLock::new();
     CHECKED.get_or_init(|| {
@@ -70,8 +73,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): the drop of the last handle to a part, with this value. A panic
-            // is caught.
+            // FOREIGN(page-part): the drop of the source, which may own the last handle to a part,
+            // on the thread that drops this value. A panic is caught.
             panics::contain(|| drop(source));
         }
     }

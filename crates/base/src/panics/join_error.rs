@@ -69,8 +69,9 @@ pub type Outcome<T> = Result<T, JoinError>;
 /// gives access to values of `Sync` types.
 pub struct PanicPayload(Payload);
 
-// SAFETY: a shared reference gives access to the payload only through `downcast_ref`, which does
-// not read the value, and returns a reference to a type that is `Sync`.
+// SAFETY: a shared reference gives access to the payload only through `downcast_ref`, which asks
+// for the type of the value without reading the value, and returns a reference to a type that is
+// `Sync`.
 unsafe impl Sync for PanicPayload {}
 
 impl PanicPayload {

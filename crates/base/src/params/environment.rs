@@ -41,7 +41,8 @@ impl Params {
 }
 
 /// Handles an invalid value of the environment variable. If the variable contains the word
-/// `strict`, returns the error. Otherwise reports it, unless `is_reported` is 1, and sets that.
+/// `strict`, returns the error. Otherwise, if `is_reported` is 0, reports the error and sets
+/// `is_reported` to 1.
 pub fn ignore(error: ParamError, is_reported: &AtomicU32) -> Result<(), ParamError> {
     let text = sync::env::var(VARIABLE).unwrap_or_default();
     if is_strict(&text.to_string_lossy()) {

@@ -52,7 +52,8 @@ const KEYS: &[Key] = &[
     key!("workqueue.max_batch" => max_batch in 1..=64, "maximum number of items that a worker takes at a time"),
     key!("workqueue.max_workers" => max_workers in 1..=4096, "maximum number of workers of a pool"),
     key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),
-    // The minimum is a guess. The library uses less than half of a stack of this size.
+    // The minimum is a guess. The library and the standard library use less than half of a stack of
+    // this size.
     key!("workqueue.stack_size" => stack_size in 65_536..=1_073_741_824, "stack size of a registry's threads in bytes"),
     key!("workqueue.sleep_slack_us" => sleep_slack_us in 0..=1_000_000, "microseconds by which sleeps may end late while many end at the same time; 0 for none"),
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between samples of the workers while work waits"),
@@ -121,7 +122,8 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
 
 /// Returns the most similar name, if any is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
-    // This is a guess: a word with more than a third of its letters wrong is a different word.
+    // This is a guess: a word with more than a third of its letters wrong is taken to be a
+    // different one.
     let limit = name.chars().count() / 3;
     // A user who writes `max_active` probably means `workqueue.max_active`.
     let distance = |key: &Key| {

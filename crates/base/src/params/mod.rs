@@ -15,9 +15,10 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! The fields document the tunables. An invalid pair is ignored and reported on stderr, or is an
-//! error if the word `strict` is among the pairs. A program that has more rights than the user who
-//! started it (set-user-ID, file capabilities) ignores the variable.
+//! Their documentation has defaults and units. An invalid pair is ignored and reported by one line
+//! on stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program that
+//! has more rights than the user who started it (set-user-ID, file capabilities) ignores the
+//! variable.
 
 // The table of names is in `keys.rs`. `keys` returns it, and `Params::set` and `Display` use it.
 
@@ -64,7 +65,7 @@ pub enum MaxActiveScope {
     /// Each NUMA node: at most `max_active` threads of each node run items of the queue at once.
     Node,
     /// Each CPU: a pool of eight CPUs may run eight times `max_active` items, as with the kernel's
-    /// per-CPU queues.
+    /// per-CPU queues, and approximately with its unbound queues before 6.9.
     Cpu,
 }
 
@@ -73,12 +74,15 @@ pub enum MaxActiveScope {
 /// Corresponds to the kernel's `qpw=`: `Queue` is its value 0, and `EveryOp` its value 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Qpw {
-    /// The call is queued to the owner, which runs it when it polls. Costs the owner nothing.
+    /// The call is queued to the owner, which runs it when it polls. The owner's own operations
+    /// have no extra cost.
     #[default]
     Queue,
-    /// The owner hands the slot over at its next operation if asked, which costs an extra load.
+    /// If a thread has asked for the slot, the owner hands it over at its next operation. An
+    /// operation costs an extra load.
     OnDemand,
-    /// The owner holds its slot only during an operation, which costs an extra locked instruction.
+    /// The owner holds its slot only during an operation. An operation costs an extra locked
+    /// instruction.
     EveryOp,
 }
 
@@ -105,7 +109,8 @@ impl fmt::Display for Qpw {
 with_defaults! {
     /// The tunables of one `workqueue::Registry`.
     ///
-    /// The process-wide registry reads them from the environment.
+    /// The process-wide registry reads them from the environment. A program passes them to a
+    /// registry that it creates.
     ///
     /// # Examples
     ///
@@ -136,7 +141,8 @@ with_defaults! {
         pub max_active_scope: MaxActiveScope = MaxActiveScope::System,
         /// The time at which a selected worker is woken.
         if "baselines" pub wake: WakeMode = WakeMode::Deferred,
-        /// The maximum number of cores that share a pool in the scope `cache_shard`.
+        /// The maximum number of cores that share a pool in the scope `cache_shard`. The default is
+        /// that of the kernel.
         pub cache_shard_size: usize = 8,
         /// The maximum number of rounds for which an idle worker spins before it sleeps. A round
         /// takes about 0.3 µs if no other thread needs the CPU.
@@ -149,11 +155,12 @@ with_defaults! {
         pub max_workers: usize = 512,
         /// The time in milliseconds after which an idle worker may be culled. Corresponds to the
         /// kernel's `IDLE_WORKER_TIMEOUT`. A worker that is not culled returns the unused memory of
-        /// its stack to the system, after the same time or ten seconds.
+        /// its stack to the system after the same time, or after ten seconds if that is shorter.
         pub idle_timeout_ms: u64 = 300_000,
         /// The maximum time in microseconds by which a sleep may end late while many sleeps end at
         /// the same time: after eight or more have ended at once, no other ends during this time.
-        /// With 0, each sleep ends at its own 65 µs step of the clock.
+        /// With 0, each sleep ends at its own 65 µs step of the clock. A larger value uses less CPU
+        /// time. Delayed items are not affected.
         pub sleep_slack_us: u64 = 500,
         /// The interval in microseconds at which a pool with waiting work is checked for workers
         /// that sleep, to replace them. The pool is checked four times as often while some workers
@@ -169,14 +176,16 @@ with_defaults! {
         pub watchdog_thresh_ms: u64 = 30_000,
         /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
         /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
-        /// program must neither handle nor ignore the signal, which may end a system call with a
-        /// timeout early, with `EINTR`.
+        /// program must neither handle nor ignore the signal. The signal may end a worker's system
+        /// call early, with `EINTR`, if the call has a timeout, as `nanosleep` and `poll` have.
         pub stall_signal: u32 = 0,
         /// The minimum interval in milliseconds between checks for CPUs that went online or
-        /// offline, which the registry makes only while work waits. 0 disables the check.
+        /// offline. 0 disables the check. The registry checks only while work waits. A check reads
+        /// a few small files.
         pub topology_refresh_ms: u64 = 1_000,
         /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
-        /// quota of the process's cgroup, rounded up. See
+        /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to
+        /// the quota are detected together with those to the CPUs. See
         /// [`Topology::quota`](topology::Topology::quota).
         pub cpu_quota: bool = true,
         /// The CPUs that unbound queues may use when the registry is created. `None` means all.
@@ -185,37 +194,41 @@ with_defaults! {
         pub unbound_cpus: Option<CpuSet> = None,
         /// The minimum interval in microseconds at which a worker records how long items of a queue
         /// wait and run. 0 disables the measurement, which reads the cycle counter once for each
-        /// batch, and once for each item that is queued to an empty pool.
+        /// batch that a worker takes, and once for each item that is queued to an empty pool.
         pub wait_sample: u64 = 64,
         /// If `true`, records how long `queue()` holds the pool lock, and the CPU time of its
-        /// waits.
+        /// waits. This costs two clock readings for each wake-up of a worker and for each wait.
         if "baselines" pub lock_stat: bool = false,
         /// If `true`, publishes the process's counters; see `observe::publish`. Read only from the
-        /// environment.
+        /// environment; a registry ignores it.
         pub publish: bool = false,
-        /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins
-        /// continue on another stack after 16 KiB each.
+        /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Only the pages of
+        /// a stack that have been touched use memory. Nested joins continue on another stack after
+        /// 16 KiB each.
         pub stack_size: usize = 2 << 20,
         /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
         /// bytes. Only the program can set it.
         pub thread_name: Box<str> = "aw".into(),
         /// A hook that each thread of a registry that may run user code calls first: workers,
-        /// rescuers, and threads that destroy queues. Its panics are caught. Threads on which very
-        /// deeply nested joins continue do not call it. Only the program can set it.
+        /// rescuers, and threads that destroy queues. The hook delays the work of the thread, and
+        /// its panics are caught. Threads on which very deeply nested joins continue do not call
+        /// it. Only the program can set it.
         pub on_thread_start: Option<ThreadHook> = None,
         /// A hook that each of these threads calls last, after all its work. `Registry::shutdown`
         /// waits for it. Only the program can set it.
         pub on_thread_stop: Option<ThreadHook> = None,
         /// If `true`, threads request a short extension of their time slice while they hold the
         /// lock of a pool or a slot of per-CPU data, and while they push to a mailbox. The first
-        /// registry with this tunable turns the extensions on for the whole process, for the thread
-        /// that creates it and threads that the library starts later. Requires Linux 7.0 and glibc
-        /// 2.41, or has no effect. Corresponds to the kernel's `rseq_slice_ext=`.
+        /// registry with this tunable turns the extensions on for the whole process, and they stay
+        /// on. They apply to the thread that creates this registry and to threads that the library
+        /// starts later. Without Linux 7.0 and glibc 2.41, this tunable has no effect. Corresponds
+        /// to the kernel's `rseq_slice_ext=`.
         pub rseq_slice_ext: bool = false,
         /// The way in which remote callers access per-CPU data whose builder does not set one.
         /// Corresponds to the kernel's `qpw=`.
         pub qpw: Qpw = Qpw::Queue,
-        /// The parameters of RCU's grace periods, which come only from the environment.
+        /// The parameters of RCU's grace periods. They apply to the whole process and come only
+        /// from the environment; a registry ignores them.
         pub rcu: Tunables = Tunables::default(),
     }
 }
@@ -225,8 +238,9 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// Returns [`ParamError::UnknownKey`], with the most similar name, or
-    /// [`ParamError::BadValue`], with the expected values. In both cases nothing has changed.
+    /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable,
+    /// and [`ParamError::BadValue`], with the expected values, if the value is invalid. In both
+    /// cases nothing has changed.
     ///
     /// # Examples
     ///
@@ -250,7 +264,8 @@ impl Params {
 impl FromStr for Params {
     type Err = ParamError;
 
-    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults.
+    /// Parses `key=value` pairs, separated by commas. Other tunables keep their defaults. The word
+    /// `strict` has no effect here.
     fn from_str(text: &str) -> Result<Self, ParamError> {
         let mut params = Self::default();
         params.set_all(text, Err)?;
@@ -266,8 +281,8 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Params {
-    /// Sets the tunables that `text` names. Passes the error of an invalid pair, which changes
-    /// nothing, to `on_error`, whose own error ends the parsing.
+    /// Sets the tunables that `text` names. An invalid pair changes nothing: its error is passed to
+    /// `on_error`, and an error that this returns ends the parsing.
     fn set_all(
         &mut self,
         text: &str,

@@ -15,11 +15,13 @@
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
 //!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread
-//!   and the spans that it drops, until after the stay.
+//!   and the spans that it drops, until after the stay. A subscriber may therefore cancel
+//!   everything, change attributes, or drop last handles.
 //! - It may drop the last handle to a queue or change attributes, because neither waits inside a
 //!   subscriber. See [`is_emitting`].
 //!
-//! The data of an item's event is read while the item is known to exist.
+//! The data of an item's event is read while the item is known to exist: before it is pushed, under
+//! the lock of the pool from which it is taken, or during its run.
 
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 #[macro_use]

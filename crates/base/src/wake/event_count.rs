@@ -8,8 +8,10 @@
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! With a fence on both sides, either the waiter sees the condition, or the notifier sees the
-//! waiter and changes the epoch. The kernel lets no thread sleep on an epoch that has changed.
+//! Each side stores and then loads the word that the other side stores. With a fence on both sides,
+//! at least one load sees the other side's store: either the waiter sees the condition, or the
+//! notifier sees the waiter and changes the epoch. The kernel does not let a thread sleep on an
+//! epoch that has changed.
 
 use std::time::Duration;
 
@@ -63,13 +65,14 @@ impl EventCount {
         }
     }
 
-    /// Forgets the waiters in a child of `fork`.
+    /// Resets the number of waiters to 0 in a child of `fork`, in which they do not exist.
     #[doc(hidden)]
     pub fn forget(&self) {
         self.nr_waiting.store(0, Ordering::Relaxed);
     }
 
-    /// Announces a wait. The caller checks its condition again before [`Prepared::wait`].
+    /// Announces a wait. The caller must check its condition again before it calls
+    /// [`Prepared::wait`].
     #[inline]
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +92,8 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes a system call if a thread waits.
+    /// Never blocks. Makes a system call if a thread waits. Do not call it while you hold a lock
+    /// that the woken threads acquire.
     #[inline]
     #[doc(alias = "wake_up_all")]
     pub fn notify_all(&self) {
@@ -112,8 +116,8 @@ impl EventCount {
         wake();
     }
 
-    /// Wakes at least one thread that has prepared a wait, if any single waiter can handle the
-    /// event. That waiter must call this function again if it leaves work for the others.
+    /// Wakes at least one thread that has prepared a wait. Use it if any single waiter can handle
+    /// the event. That waiter must call this function again if it leaves work for the others.
     ///
     /// # Blocking
     ///
@@ -124,7 +128,8 @@ impl EventCount {
         self.notify(|| self.epoch.wake(1));
     }
 
-    /// Wakes every thread that has prepared a wait, and yields the CPU after each `batch`.
+    /// Wakes every thread that has prepared a wait, `batch` at a time, and yields the CPU after
+    /// each batch.
     ///
     /// # Blocking
     ///
@@ -137,7 +142,8 @@ impl EventCount {
                 self.epoch.wake(batch);
                 thread::yield_now();
             }
-            // An earlier batch may have woken new waiters instead of those that were counted.
+            // This wakes all remaining waiters, because an earlier batch may have woken new waiters
+            // instead of those that were counted.
             self.epoch.wake(u32::MAX);
         });
     }
@@ -181,7 +187,8 @@ impl EventCount {
         self.wait_until_by(time::ns_after(timeout), condition)
     }
 
-    /// Waits as [`wait_until_timeout`](Self::wait_until_timeout) does, until the time `end_ns`.
+    /// Waits as [`wait_until_timeout`](Self::wait_until_timeout) does, until the time `end_ns`
+    /// (`time::now_ns`).
     #[doc(hidden)]
     pub fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
         while !condition() {

@@ -9,15 +9,16 @@ use super::parker::unpark;
 /// Fires a waker that has a known function table. The drop of the result may run user code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
-/// A function table, compared by value because the compiler may duplicate it, and its function.
+/// A function table, and the function that fires the wakers with this table. The table is compared
+/// by value, because the compiler may duplicate it.
 type Known = (RawWakerVTable, Fire);
 
 static WORKER: PerProcess<Known> = PerProcess::new();
 static FUTURE: PerProcess<Known> = PerProcess::new();
 static TASK_SET: PerProcess<Known> = PerProcess::new();
 
-/// The creators of wakers that never block. The drop of those of `Future` or `TaskSet` may run user
-/// code.
+/// The creators of wakers that never block. The drop of a waker of `Future` or `TaskSet` may run
+/// user code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
     Worker,
@@ -45,8 +46,8 @@ pub fn note_harmless(waker: &Waker) {
     });
 }
 
-/// Fires a waker that never blocks: that of a thread in `block_on`, or of a known [`Maker`].
-/// Returns any other waker as the error.
+/// Fires a waker that never blocks: that of a thread in `block_on`, or of a known [`Maker`]. The
+/// drop of the result may run user code. Returns any other waker as the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);

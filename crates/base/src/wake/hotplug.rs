@@ -1,7 +1,8 @@
 //! Notifies subsystems of changes to the online CPUs.
 //!
 //! A registry of workqueues, or the program, detects a change and calls [`notify`], which calls
-//! every watcher, such as per-CPU data. A caller that must not wait uses [`notify_aside`].
+//! every watcher, such as per-CPU data. A watcher may wait for slots that other threads own. A
+//! caller that must not wait uses [`notify_aside`].
 
 use sync::fork::{self, Handler};
 use sync::unmodelled::{Arc, Weak};
@@ -36,7 +37,9 @@ pub fn notify(online: &CpuSet) {
     fork::register(&HANDLER);
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
-        // FOREIGN(hotplug-watcher): a watcher, or its drop, in `notify`. A panic is caught.
+        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on
+        // the thread that calls `notify`. A panic is caught, and the other watchers are still
+        // called.
         panics::contain(|| {
             watcher(online);
             drop(watcher);
@@ -44,7 +47,7 @@ pub fn notify(online: &CpuSet) {
     }
 }
 
-/// Calls every watcher as [`notify`] does, on a new thread.
+/// Calls every watcher as [`notify`] does, on a new thread, so that the caller does not wait.
 pub fn notify_aside(online: &CpuSet) {
     fork::register(&HANDLER);
     if watchers().lock().is_empty() {
@@ -52,7 +55,7 @@ pub fn notify_aside(online: &CpuSet) {
     }
     let theirs = online.clone();
     if thread::spawn("aw/hotplug", move || notify(&theirs)).is_err() {
-        // The caller has to wait after all.
+        // Without a thread, the caller has to wait after all.
         notify(online);
     }
 }

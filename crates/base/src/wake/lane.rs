@@ -11,7 +11,8 @@ pub enum Lane {
     Urgent,
 }
 
-/// The number of urgent items taken in a row while an ordinary one waits.
+/// The number of urgent items taken in a row while an ordinary one waits, so that ordinary items
+/// get a tenth of the turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
 /// Selects the lane that is served next.

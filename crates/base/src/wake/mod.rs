@@ -2,10 +2,10 @@
 //!
 //! Waking a thread on another CPU costs the waker a few microseconds and the sleeper tens of
 //! microseconds. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore spin
-//! before it sleeps, for as long as spinning has paid off, unless the machine has one CPU.
+//! before it sleeps, for as long as spinning has paid off, but never on a machine with one CPU.
 
-// Two kinds of events concern a part of the library that the caller must not name. The callee
-// implements a trait defined here:
+// Two kinds of events occur in one part of the library and concern another part that it must not
+// name. The callee registers with a file of this folder, and the caller calls that:
 //
 // | file | caller | event | callee |
 // |---|---|---|---|

@@ -8,12 +8,13 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes on one word:
+//! All transitions are read-modify-writes on one word, so they have one order:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
 //!   not sleep.
-//! - A waker that finds `PARKED` replaces it with `TOKEN` and wakes the futex. If the owner does
-//!   not sleep yet, the kernel rejects the sleep, because the word is no longer `PARKED`.
+//! - A waker that finds `PARKED` replaces it with `TOKEN` and wakes the futex. If the owner already
+//!   sleeps, this ends its sleep. Otherwise the kernel rejects the sleep, because the word is no
+//!   longer `PARKED`.
 //!
 //! An early wake-up is therefore never lost. A parker without the token, which only sets a flag and
 //! wakes the futex, loses it (twin `park: no token`).
@@ -45,7 +46,8 @@ struct Token(Futex);
 /// - A token stored at any time ends the current or the next [`park`](Self::park).
 /// - Tokens do not add up: several calls to [`Unparker::unpark`] may leave one token.
 /// - Everything that the waker wrote before `unpark` is visible after `park` returns.
-/// - `park` never returns without a token, which may be older than the owner's condition.
+/// - `park` never returns without a token, which may be older than the condition that the owner now
+///   waits for. Check the condition again.
 ///
 /// # Examples
 ///
@@ -93,7 +95,8 @@ impl Parker {
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // Even a failed compare-exchange would take the cache line from the waker.
+        // The load comes first, because even a failed compare-exchange would take the cache line
+        // from the waker.
         self.token.0.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -115,7 +118,8 @@ impl Parker {
         self.park_until(|| Some(time::ns_after(timeout)))
     }
 
-    /// Waits for the token, until the time that `end_ns` returns. Returns `true` if it was taken.
+    /// Waits for the token, until the time that `end_ns` returns, if it returns one. Returns `true`
+    /// if the token was taken.
     pub(super) fn park_until(&mut self, end_ns: impl FnOnce() -> Option<u64>) -> bool {
         let word = self.token.0.word();
         let is_given = || word.load(Ordering::Relaxed) == TOKEN;
@@ -130,8 +134,9 @@ impl Parker {
         loop {
             match end_ns.map(|end_ns| end_ns.saturating_sub(time::now_ns())) {
                 None => self.token.0.wait(PARKED),
-                // If a waker's swap comes first, we take its token, as in `take`. If our swap comes
-                // first, the waker finds `EMPTY`, and its token remains for the next park.
+                // If a waker's swap comes first, we take its token, and acquire as in `take`. If
+                // our swap comes first, the waker finds `EMPTY`, and its token remains for the next
+                // park.
                 Some(0) => return self.token.0.word().swap(EMPTY, Ordering::Acquire) == TOKEN,
                 Some(left_ns) => {
                     self.token.0.wait_timeout(PARKED, Duration::from_nanos(left_ns));
@@ -177,7 +182,7 @@ impl Token {
     /// Stores a token. Returns the key to wake if the owner is parked.
     #[inline]
     fn give(&self) -> Option<Key> {
-        // The owner may free the word as soon as it has the token.
+        // The owner may free the word as soon as it has the token, so the key is created first.
         let key = self.0.key();
         // ORDER(token): other end in `take`. If the owner's `announce` comes first, we find PARKED
         // and wake it. If our swap comes first, `announce` fails and the owner takes the token.
@@ -196,8 +201,9 @@ impl Unparker {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. Do not
-    /// call it while you hold a lock that the owner acquires (see [`WakeQ`](super::WakeQ)).
+    /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. A work
+    /// item may call it. Do not call it while you hold a lock that the owner acquires (see
+    /// [`WakeQ`](super::WakeQ)).
     #[inline]
     pub fn unpark(&self) {
         if let Some(key) = self.token.give() {
@@ -220,10 +226,11 @@ impl Unparker {
 
     /// # Safety
     ///
-    /// 1. `data` belongs to a waker with the table [`WAKER`], which is not used again or outlives
-    ///    the result.
+    /// 1. `data` belongs to a waker with the table [`WAKER`], which is not used again, or is not
+    ///    dropped before the result.
     unsafe fn of(data: *const ()) -> Self {
-        // SAFETY: (1): the pointer came from `Arc::into_raw`, and we have the waker's count.
+        // SAFETY: (1): the pointer came from `Arc::into_raw`, and the result takes over or borrows
+        // the waker's reference count.
         let token = unsafe { Arc::from_raw(data.cast()) };
         Self { token }
     }
@@ -233,7 +240,8 @@ impl Unparker {
 impl From<Unparker> for Waker {
     #[inline]
     fn from(unparker: Unparker) -> Self {
-        // SAFETY: in the functions of the table, each waker owns one reference count of the token.
+        // SAFETY: the functions of the table keep the contract: each waker owns one reference count
+        // of the token.
         unsafe { Waker::from_raw(raw(unparker)) }
     }
 }
@@ -243,7 +251,8 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// Stores the token of a parker's waker, which runs no user code. Returns any other waker.
+/// If `waker` belongs to a parker, stores the parker's token, which runs no user code. Otherwise
+/// returns the waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !ptr::eq(waker.vtable(), &WAKER) {
@@ -256,13 +265,13 @@ pub fn unpark(waker: Waker) -> Option<Waker> {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
     |data| {
-        // SAFETY: the value is borrowed from the waker that is cloned.
+        // SAFETY: the value is borrowed from the waker, which exists while it is cloned.
         let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
         raw(Unparker::clone(&lent))
     },
     // SAFETY: the waker is consumed.
     |data| unsafe { Unparker::of(data) }.unpark(),
-    // SAFETY: the value is borrowed from the waker.
+    // SAFETY: the value is borrowed from the waker, which exists until this function returns.
     |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
     // SAFETY: the waker is consumed.
     |data| drop(unsafe { Unparker::of(data) }),

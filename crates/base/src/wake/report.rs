@@ -4,14 +4,15 @@
 //! library that may sleep therefore calls [`while_asleep`], which calls the observer that the
 //! thread has set with [`report_to`], for the outermost of nested waits.
 //!
-//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait lends the seats
-//! that it holds in groups of queues. In [`while_blocked`], it keeps them.
+//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait of the library
+//! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
-//! RCU registers a function with [`before_sleep`] for each wait, because a grace period must not
-//! wait for a thread that sleeps.
+//! RCU registers a function with [`before_sleep`]. Each wait calls it, nested or not, even on a
+//! worker without an item, because a grace period must not wait for a thread that sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
-//! the thread, [`doubts`], whose bits are reasons why a wait might be wrong.
+//! the thread, [`doubts`], whose bits are reasons why a wait might be wrong. Only a set bit
+//! requires further checks.
 
 use std::cell::{Cell, RefCell};
 
@@ -34,7 +35,8 @@ pub trait BlockingObserver: Send + Sync {
 
 sync::thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None);
-    /// The function to call before this thread may sleep. Without a destructor, always accessible.
+    /// The function to call before this thread may sleep. It has no destructor, so it is always
+    /// accessible.
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None);
     /// See [`doubts`].
     static DOUBTS: Cell<u32> = Cell::new(0);
@@ -56,12 +58,12 @@ pub const ENDS: u32 = 1 << 2;
 /// The thread runs a callback of RCU or of a sleepable domain.
 const CALLBACK: u32 = 1 << 3;
 
-// The observer refers to threads that do not exist in a child of `fork`.
+// Removes the observer in a child of `fork`, because it refers to threads that do not exist there.
 static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // The drop of the last pointer would destroy data of the parent.
+        // The pointer is leaked, because the drop of the last one would destroy data of the parent.
         std::mem::forget(theirs);
     },
     ..Handler::IDLE
@@ -79,7 +81,7 @@ pub fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
-/// Makes the outermost wait of each thread call `lend(true)` before it sleeps and `lend(false)`
+/// Makes each outermost wait of each thread call `lend(true)` before it sleeps and `lend(false)`
 /// afterwards. Only the first call of this function has an effect.
 pub fn lend_by(lend: fn(bool)) {
     LEND.get_or_init(|| lend);
@@ -120,14 +122,15 @@ pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
 }
 
 /// Returns `true` if a destructor on this thread may wait until user closures end. In a callback it
-/// must not, because the closures may wait for callbacks.
+/// must not: the closures may themselves wait for callbacks, and no callback runs until this one
+/// has returned.
 #[inline]
 pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }
 
-/// Panics if this thread must not sleep in the code that it runs. A function that may wait calls
-/// this before its first change.
+/// Panics if this thread must not sleep in the code that it runs. A function that may wait must
+/// call this before its first change.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
@@ -155,7 +158,7 @@ pub fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// The seats that this thread lends until this value is dropped.
+/// The seats that this thread lends until this value is dropped, also if the wait panics.
 struct Lent(fn(bool));
 
 impl Lent {
@@ -183,14 +186,15 @@ fn reported() -> Option<Nested> {
     observer.ok().flatten().map(|observer| Nested::begin(Some(observer)))
 }
 
-/// Calls `wait` without a report, on a worker that has no item.
+/// Calls `wait` without a report. A worker that has no item uses it to sleep.
 pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
     let _nested = Nested::begin(None);
     wait()
 }
 
-/// A level of nested waits, with the observer to which the outermost one was reported.
+/// A level of nested waits, with the observer to which the outermost one was reported. Its drop
+/// ends the wait, even if the wait panics.
 struct Nested(Option<Arc<dyn BlockingObserver>>);
 
 impl Nested {

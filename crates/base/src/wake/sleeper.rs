@@ -9,7 +9,8 @@ use super::Parker;
 use super::spin::spin_as_waiter;
 use crate::panics::Foreign;
 
-/// A wake-up for a waiter whose turn has come. It must be dropped with no lock held.
+/// A wake-up for a waiter whose turn has come. It must be dropped with no lock held, because it may
+/// own a task's waker.
 pub type OnTurn = Foreign<Waker>;
 
 pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
@@ -40,7 +41,7 @@ impl Sleeper {
     }
 
     /// Blocks until the thread that fires the result of [`on_turn`](Self::on_turn) wakes this one.
-    /// Returns `false` if the timeout expired.
+    /// Returns `false` if the timeout expired, which never happens in a model.
     pub fn sleep(&mut self) -> bool {
         let Self { parker, end_ns } = self;
         spin_as_waiter(|| parker.try_park()) || parker.park_until(|| *end_ns)

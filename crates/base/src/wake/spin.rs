@@ -8,34 +8,39 @@ use sync::{Tunable, hint, thread, time};
 const HINTS_PER_ROUND: u32 = 4;
 
 /// After failed spins, one wait in this number still spins, to detect when spinning becomes useful
-/// again. This is a guess: at the default limit it costs a third of a microsecond per wait.
+/// again. This is a guess: at the default limit, the probes cost a third of a microsecond per wait.
 const PROBE_EVERY: u32 = 64;
 
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
-/// on a machine whose cache lines move slowly. Sleeping and being woken costs more than twice that.
+/// on a machine whose cache lines move slowly (measured on two CPUs of a virtual machine). Sleeping
+/// and being woken costs more than twice that.
 pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Producers that share a CPU take
 /// turns on it, so the next item arrives only after the kernel has switched threads. On two CPUs,
-/// with eight producers that busy-poll while they wait, the median throughput (in millions of items
-/// per second) is at most 2.7 for 4 µs, 4.0 for 20 µs, 3.9 for 50 µs, and 3.7 for 100 µs.
+/// with eight producers that busy-poll while they wait, the median throughput of 7 to 9 runs, in
+/// millions of items per second, is 1.4 to 2.7 for 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to 3.9 for 50
+/// µs, and 2.0 to 3.7 for 100 µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
 /// The number of failed busy-polls in a row before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// The maximum count of failures, at which one wait in sixteen busy-polls.
+/// The maximum count of failures. At this count, one wait in sixteen busy-polls, to detect when
+/// busy-polling becomes useful again.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
-/// The minimum spin budget, in rounds, after a successful busy-poll.
+/// The minimum spin budget, in rounds, after a successful busy-poll. If the next one fails, the
+/// wake-up is probably about to come, so it is worth spinning.
 const ROUNDS_AFTER_POLL: u32 = 16;
 
-/// The longest spin, four times the duration of a round with sixteen threads that yield to each
-/// other. A longer one competes with a thread that keeps the CPU.
+/// The longest spin, in nanoseconds: four times the duration of a round with sixteen threads that
+/// yield to each other after short runs (measured on two CPUs). A longer spin competes with a
+/// thread that keeps the CPU.
 const LONGEST_NS: u64 = 200_000;
 
 /// The default limit. 64 rounds take about 20 µs if no other thread needs the CPU: half the cost of
-/// waking a sleeping thread on another CPU.
+/// waking a sleeping thread on another CPU of a virtual machine.
 pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
 /// Decides how long a waiter spins before it sleeps.
@@ -46,8 +51,7 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 ///
 /// A thread that waits for an item, and a worker that waits for work, *busy-polls* first: it checks
 /// its condition for at most four microseconds (fifty for a worker whose last busy-poll found work)
-/// and keeps its CPU. As this fails repeatedly, up to fifteen out of sixteen busy-polls are
-/// skipped.
+/// and keeps its CPU. As busy-polls fail repeatedly, up to fifteen out of sixteen are skipped.
 ///
 /// If a wait ends while it spins, the next wait may spin twice as many rounds as this one took. If
 /// it sleeps, the next wait may spin half as many rounds. If no rounds are left, every 64th wait
@@ -170,15 +174,15 @@ impl SpinBudget {
     fn note(&self, paid_off: bool) {
         let nr_misses = self.nr_misses.load(Ordering::Relaxed);
         let nr_misses = if paid_off { 0 } else { MOST_MISSES.min(nr_misses + 1) };
-        // Each failure roughly doubles the number of waits that skip the busy-poll.
+        // Each further failure roughly doubles the number of waits that skip the busy-poll.
         let further = nr_misses.saturating_sub(FREE_MISSES);
         self.nr_misses.store(nr_misses, Ordering::Relaxed);
         self.nr_left_out.store((1 << further) - 1, Ordering::Relaxed);
     }
 }
 
-/// Returns the number of rounds until `done` returned `true`. Returns `None` after `nr_rounds`
-/// rounds or `longest_ns` nanoseconds. Calls `pass` after each round that fails.
+/// Runs rounds until `done` returns `true`, and returns their number. Returns `None` after
+/// `nr_rounds` rounds or `longest_ns` nanoseconds. Calls `pass` after each round that fails.
 #[inline]
 fn run_rounds(
     nr_rounds: u32,
@@ -209,8 +213,8 @@ impl Default for SpinBudget {
     }
 }
 
-/// Returns the allowance after a wait that was allowed `nr_rounds`, and slept or ended after
-/// `hit_after` rounds.
+/// Returns the allowance after a wait that was allowed `nr_rounds`, and ended after `hit_after`
+/// rounds, or slept if that is `None`.
 fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
         Some(nr_run) => nr_run.saturating_mul(2).max(nr_rounds - nr_rounds / 8).min(spin_limit),
@@ -219,9 +223,9 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
 }
 
 sync::thread_local! {
-    /// For waits in joins and flushes.
+    /// The budget of this thread for waits in joins and flushes.
     static WAITER: SpinBudget = SpinBudget::new();
-    /// For waits that another thread on the same CPU ends.
+    /// The budget for waits that another thread on the same CPU ends.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
@@ -237,7 +241,8 @@ pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
 }
 
 /// The maximum number of rounds that a waiter spins if the thread that it waits for needs the same
-/// CPU. One `sched_yield` is usually enough, unless more than two threads share the CPU.
+/// CPU. One `sched_yield` is usually enough. The further rounds are for CPUs that more than two
+/// threads share.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
 /// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` did.
@@ -251,8 +256,8 @@ pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// Set in `MAY` once the answer is known. Another thread could hold a once-lock during a
-    /// `fork`.
+    /// Set in `MAY` once the answer is known. Two threads may determine it at the same time. There
+    /// is no once-lock, because another thread could hold it during a `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {

@@ -10,8 +10,11 @@ const INLINE: usize = 4;
 
 /// Collects wake-ups under a lock, and fires them after the lock is released.
 ///
-/// The kernel may run a woken thread at once on the waker's CPU, where it would block on the lock.
-/// The queue is modeled on the kernel's `wake_q`, but two wake-ups of one thread stay separate.
+/// A wake-up costs microseconds, and the kernel may run the woken thread at once on the waker's
+/// CPU, where it would block on the lock. The queue is modeled on the kernel's `wake_q`.
+///
+/// Differs from Linux: two wake-ups of one thread stay separate in the queue. The token of a parker
+/// merges them.
 ///
 /// # Guarantees
 ///
@@ -40,7 +43,8 @@ const INLINE: usize = 4;
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct WakeQ {
-    /// Empty before the array would be dropped, so its drop glue is omitted.
+    /// The first wake-ups. They are fired before the array would be dropped, so its drop glue is
+    /// omitted.
     first: ManuallyDrop<[Option<Waker>; INLINE]>,
     len: usize,
     rest: Vec<Waker>,
@@ -96,7 +100,7 @@ impl WakeQ {
     }
 }
 
-/// Wakes a thread or a task, whose panic is caught.
+/// Wakes a thread or a task. A panic in a task's waker is caught.
 #[doc(alias = "wake_up_q")]
 #[inline]
 pub fn fire(waker: Waker) {

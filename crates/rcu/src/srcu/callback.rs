@@ -4,7 +4,8 @@
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
 //! because a reader may still see the memory that it would free. Rejected callbacks are leaked, and
 //! so are those that a child of `fork` finds. If a callback forks on a library thread, the child
-//! exits when the callback returns.
+//! exits when the callback returns. On a thread that waits for callbacks, the child does not run
+//! the rest of the batch.
 
 use std::cell::Cell;
 use std::ptr;

@@ -31,8 +31,9 @@ use crate::periods::Periods;
 ///
 /// In a child of `fork`, functions that wait for a grace period or queue a callback panic for a
 /// domain of the parent, because its sections may belong to threads that do not exist. Sections may
-/// still begin and end there. In an item of a bottom-half queue, functions that wait for a grace
-/// period panic before they change anything.
+/// still begin and end there. To wait or to queue callbacks in the child, create new domains. In an
+/// item of a bottom-half queue, functions that wait for a grace period panic before they change
+/// anything.
 ///
 /// # Examples
 ///
@@ -108,7 +109,8 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's
-    /// first section in a domain may allocate. Do not call it in a signal handler.
+    /// first section in a domain may allocate. Do not call it in a signal handler, which could have
+    /// interrupted an increment.
     #[doc(alias = "srcu_read_lock")]
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
@@ -138,7 +140,8 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Blocks until the slowest section has ended. It must not be called while this thread or task
+    /// Blocks until the slowest section has ended. If a thread has just stopped reading, a
+    /// membarrier adds about ten microseconds. It must not be called while this thread or task
     /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
@@ -151,7 +154,8 @@ impl Domain {
     ///
     /// The same as [`synchronize`](Self::synchronize). It spins for tens of microseconds at most.
     ///
-    /// Differs from Linux: the plain form does not delay grace periods either.
+    /// Differs from Linux: the plain form does not delay grace periods either, so this form gains
+    /// little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
         self.shared.synchronize(true);
@@ -192,7 +196,8 @@ impl Domain {
         self.shared.state()
     }
 
-    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts its grace period.
+    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it
+    /// needs.
     ///
     /// # Blocking
     ///
@@ -227,11 +232,12 @@ impl Domain {
     /// Runs `callback` after a grace period, on a library thread. Callbacks run in the order of the
     /// calls.
     ///
-    /// A few threads run the callbacks of all domains, and exit after a second without callbacks. A
-    /// callback may block, even to wait for callbacks of other domains: another thread then takes
-    /// over the other domains within about ten milliseconds. A panic in a callback is caught and
-    /// counted ([`nr_panicked`](Self::nr_panicked)). Callbacks run even after the last handle was
-    /// dropped. If a callback leaves a section of the domain open, later callbacks never run.
+    /// A few threads run the callbacks of all domains. The first call starts a thread, which exits
+    /// after a second without callbacks. A callback may block, even to wait for callbacks of other
+    /// domains: another thread then takes over the other domains within about ten milliseconds. A
+    /// panic in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)), and the
+    /// other callbacks run. Dropping the last handle does not wait for callbacks, but they still
+    /// run. If a callback leaves a section of the domain open, later callbacks never run.
     ///
     /// # Blocking
     ///
@@ -242,8 +248,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// Panics if called in a child of `fork` on a domain of the parent. Then `callback` is leaked,
-    /// because a reader may still see the memory that it would free.
+    /// Panics if called in a child of `fork` on a domain of the parent. In that case `callback` is
+    /// leaked, because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -284,7 +290,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// Panics if called in a callback of this domain, or in a child of `fork` for the parent's.
+    /// Panics if called in a callback of this domain, where it would wait for itself, or in a child
+    /// of `fork` on a domain of the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -332,7 +339,8 @@ impl Flavor for Domain {
     }
 
     fn assert_may_call(&self) {
-        // With this twin, `call` panics too late.
+        // With this twin, `call` panics too late, after the old version has been removed from its
+        // cell.
         if !twin::armed("srcu: a refused callback is dropped") {
             self.shared.assert_own_process();
         }
@@ -416,8 +424,9 @@ impl Shared {
 
     #[cold]
     fn answer(&self, parity: Parity) {
-        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`.
-        // If our exchange comes first, it fails, or answers an earlier driver on the futex.
+        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
+        // which was set before it. If our exchange comes first, it fails, or answers an earlier
+        // driver on the futex.
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let Front { asked, .. } = &*self.front;
         if asked.word().compare_exchange(parity.word() + 1, 0, acquire, relaxed).is_ok() {
@@ -432,7 +441,7 @@ impl Shared {
     }
 
     /// Panics as [`assert_own_process`](Self::assert_own_process) does, or in an item of a
-    /// bottom-half queue. Called before the first change of a function that waits.
+    /// bottom-half queue. A function that waits must call this before its first change.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();

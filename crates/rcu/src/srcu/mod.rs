@@ -25,9 +25,9 @@
 //! - A domain uses 128 bytes for each thread, up to the largest number of threads that read at the
 //!   same time.
 //!
-//! Differs from Linux: all sections are fast, because a thread's own counters need no protection
-//! against preemption. A grace period does not delay its start to gather requests. Requests that
-//! arrive while it runs share the next one.
+//! Differs from Linux: there a domain has a plain and a fast flavor. Here all sections are fast,
+//! because a thread's own counters need no protection against preemption. A grace period does not
+//! delay its start to gather requests. Requests that arrive while it runs share the next one.
 
 mod callback;
 mod domain;

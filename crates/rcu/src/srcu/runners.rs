@@ -36,8 +36,9 @@
 //! If all threads are in callbacks and no watcher can be started, a barrier takes its domain out
 //! and runs the callbacks itself. In either case, the barriers are notified.
 //!
-//! Two things must never happen: a domain with callbacks is unserved although thread creation
-//! succeeded, or a barrier sleeps while its domain waits for a thread that waits for the barrier.
+//! Two things must never happen. A domain with callbacks must not remain unserved unless thread
+//! creation failed. A barrier must not sleep while its domain waits for a thread that waits for the
+//! barrier.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -300,7 +301,7 @@ impl Runners {
         }
         state.ready.push_back(served);
         let starts = state.wants_thread();
-        // A thread that watches, or waits until it may take a domain, wakes in time.
+        // A thread that watches, or waits until it may take a domain, needs no notification.
         let is_first = state.ready.len() == 1;
         drop(state);
         if starts {

@@ -35,7 +35,8 @@
 //!   section sees the unlinking.
 //! - *The line has answered* since it was asked. Everything that its thread counted before the
 //!   answer is visible to the driver, and everything that the thread reads after the answer sees
-//!   the unlinking. The thread may have sections open.
+//!   the unlinking. The thread may have sections open, because the answer only publishes its
+//!   counts.
 //! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
 //!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
 //!   barrier and `OFF` after it. As a result, only the first grace period after a reader has
@@ -66,7 +67,8 @@
 //! one parity unequal forever. After it, at most one late reader per thread can still enter the old
 //! one. A domain whose sums are equal at once needs no flip.
 //!
-//! The counters have 64 bits and do not wrap.
+//! The counters have 64 bits and do not wrap: at one section per nanosecond, that would take 584
+//! years.
 //!
 //! # Sleeping
 //! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy

@@ -83,18 +83,19 @@ pub(super) fn event(emit: fn(Item<'_>), item: &Item<'_>) -> Event {
     Box::new(move || emit(Item { address, func, queue: &queue, pool }))
 }
 
-/// Calls `body` if this thread is in a stay.
+/// Calls `body` with the events and spans that this thread keeps, if it is in a stay.
 fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
     let kept = KEPT.try_with(|kept| kept.borrow_mut().as_mut().map(body));
     kept.ok().flatten()
 }
 
-/// Keeps the event and returns `true` during a stay.
+/// During a stay of this thread, keeps the event and returns `true`.
 pub(crate) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
     with_kept(|kept| kept.events.push(event(emit, item))).is_some()
 }
 
-/// Returns the span in which this thread queues an item: during a stay, that of its beginning.
+/// Returns the span in which this thread queues an item. During a stay, this is the span in which
+/// the stay began.
 pub(super) fn current_span() -> Option<Arc<Span>> {
     if let Some(span) = with_kept(|kept| kept.span.clone()) {
         return span;

@@ -1,8 +1,8 @@
 //! Remembers the span in which an item was queued, so that the item runs in the same span.
 //!
-//! Items have no space for a span, and a program without a subscriber must not pay for spans. They
-//! are stored in a table, by the addresses of the items, which is read only if an item was queued
-//! in a span:
+//! Items have no space for a span, and a program without a subscriber must not pay for spans. Spans
+//! are therefore stored in a table, by the addresses of the items. The table is read only if there
+//! is a subscriber and an item was queued in a span:
 //!
 //! ```text
 //! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
@@ -10,7 +10,8 @@
 //! end:    of a future, and of an item that is cancelled and freed: remove it
 //! ```
 //!
-//! The drop of a span notifies its subscriber, so it is contained, with the table unlocked.
+//! The drop of a span notifies its subscriber, so it is contained, and happens after the table is
+//! unlocked.
 
 use std::collections::HashMap;
 use std::mem;
@@ -41,7 +42,8 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // The spans of the parent's items are leaked, because their subscriber might wait.
+    // The spans of the parent's items are leaked, because their subscriber might wait for threads
+    // that do not exist.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);
@@ -90,7 +92,8 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
 #[derive(Debug)]
 pub struct Within(Option<Arc<Span>>);
 
-/// Enters the span in which an item was queued. `again` is `true` if it may run again.
+/// Enters the span in which the item that is about to run was queued. `again` is `true` if the item
+/// may run again without being queued again.
 #[inline(always)]
 pub fn enter(item: usize, again: bool) -> Within {
     if NR_SPANS.load(Ordering::Relaxed) == 0 {
