@@ -90,7 +90,8 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// If `busy`, counts a nonexistent worker of each pool as busy; otherwise reverts that.
+    /// If `busy`, counts a nonexistent worker of each pool as awake and busy; otherwise reverts
+    /// that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
             let census = &pool.census;

@@ -18,16 +18,18 @@
 //! ```
 //!
 //! A poll either replaces the waker, so that the manager fires the new one, or finds that the timer
-//! has expired. No wake-up is lost. Wakers are cloned before the lock and dropped after it. The
-//! manager does not access a timer after it has marked it as expired, so its owner frees it without
-//! the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
-//! `sleep: the first wakes no thread` and `sleep: an expiry publishes nothing`.
+//! has expired. No wake-up is lost. Wakers are cloned before the lock is acquired and dropped after
+//! it is released. The manager does not access a timer after it has marked it as expired, so its
+//! owner frees it without the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a
+//! drop leaves the timer`, `sleep: the first wakes no thread` and `sleep: an expiry publishes
+//! nothing`.
 //!
 //! # Slack
 //!
-//! If many sleeps end one after another, the manager and workers fall asleep each time. After the
-//! manager has fired at least [`MANY`] wakers, it therefore fires none for the time given by the
-//! tunable `sleep_slack_us`, by which a sleep is late at most. A paused clock has no slack.
+//! If many sleeps end one after another, the manager and the workers fall asleep and wake each
+//! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
+//! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
+//! deadline is not before that firing. A paused clock has no slack.
 //!
 //! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 

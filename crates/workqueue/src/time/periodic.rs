@@ -62,7 +62,8 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` on this queue every `period`, first after one, until the result is dropped.
+    /// Runs `func` on this queue every `period`, until the result is dropped. The first run is due
+    /// after one period.
     ///
     /// On a queue that has been destroyed, `func` never runs. Blocks as
     /// [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is zero.
@@ -128,10 +129,9 @@ impl Periodic {
 
     /// Cancels the work, and waits for a run that has started.
     ///
-    /// # Blocking and panics
-    ///
     /// Blocks until that run has ended, and panics, as
-    /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does.
+    /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does. Inside the run itself it
+    /// does not wait.
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();
