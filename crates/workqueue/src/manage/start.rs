@@ -70,9 +70,9 @@ impl Registry {
     }
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
-    /// may use at that time, with the tunables from the environment (`AFTERWORK`). A child of
-    /// `fork` creates its own. It reads the topology and starts threads; later calls never block.
-    /// After an error ([`RegistryError`]), the next call tries again.
+    /// may use at that time, with the tunables from the environment (`AFTERWORK`), and starts its
+    /// threads; later calls never block. A child of `fork` creates its own. After an error
+    /// ([`RegistryError`]), the next call tries again.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
     /// queues](crate::system) are `'static`. If its threads must end earlier, create a separate
@@ -114,8 +114,8 @@ impl Registry {
     ///
     /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
-    /// `synthetic` parses a description. Call this first in `main`. It never blocks. The call does
-    /// not bind threads: a pool that serves all CPUs of the topology has the affinity mask of the
+    /// `synthetic` parses a description. Call this first in `main`. It never blocks, and does not
+    /// bind threads: a pool that serves all CPUs of the topology has the affinity mask of the
     /// process's first thread.
     ///
     /// # Errors

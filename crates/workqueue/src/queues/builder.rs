@@ -388,8 +388,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
-    /// pages are allocated at first use.
+    /// The queue has a sleeping thread. Its stack takes address space at once, memory at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }
@@ -432,7 +431,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// See [`BuildError`]. In that case no queue exists.
+    /// See [`BuildError`].
     #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;

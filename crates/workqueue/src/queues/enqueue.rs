@@ -68,8 +68,7 @@ impl Claimed<'_> {
 }
 
 /// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
-/// that needs the list link of one of them, because the item was cancelled, waits for the push, so
-/// a thread with a chain must not wait.
+/// that needs one of their links waits for the push, so a thread with a chain must not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {

@@ -88,8 +88,7 @@ enum Stage<F: Future> {
 }
 
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
-/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
-/// permit.
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller has a permit.
 pub(crate) fn task<N, F, S>(
     name: Name<N>,
     start_by: S,

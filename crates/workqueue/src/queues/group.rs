@@ -78,8 +78,7 @@ use crate::route::stats::{GroupStats, QueueReport};
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - A queue requests its seat in the group when its turn in the pool comes. If it has to wait for
 ///   the seat, the next worker of the pool that ends a batch runs its items, and the seat is held
-///   until then. If all workers of the pool run long items of other queues, one seat is idle until
-///   one of them ends.
+///   until then. If all workers of the pool run long items of other queues, one seat is idle.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`, so items of one group may wait for each other. Afterwards it

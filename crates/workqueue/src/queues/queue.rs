@@ -327,8 +327,7 @@ impl Workqueue {
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
     ///   urgent item. As in the kernel, an item that waits for a worker of its pool holds a seat,
     ///   so with a small `max_active`, items in other pools wait for that worker, too.
-    /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
-    ///   arrival.
+    /// - A capacity counts and rejects items of both lanes; waiters get it in order of arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
     /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
@@ -448,8 +447,7 @@ base::internal::impl_debug!(Workqueue, it =>
 /// A handle that does not keep its queue alive.
 ///
 /// Use it for values that are owned by a queue and also queue there, such as an item that queues
-/// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
-/// would keep the queue alive forever.
+/// itself again. With a [`Workqueue`] of its own, such a value would keep the queue alive forever.
 #[derive(Clone)]
 #[must_use = "it keeps no queue alive, and does nothing by itself"]
 pub struct WeakWorkqueue {

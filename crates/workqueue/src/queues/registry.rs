@@ -194,11 +194,10 @@ impl Registry {
     /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
     /// to test how a program behaves in that case.
     ///
-    /// Work still completes and queues are still destroyed: the existing workers run the items. If
-    /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
-    /// items, one at a time, so an item that waits for another item of such a pool waits forever.
-    /// Another reserved thread fires foreign wakers and drops cancelled work. See also
-    /// [`with_rescuer`](crate::Builder::with_rescuer).
+    /// Work still completes and queues are still destroyed. If all workers of a pool sleep or hog
+    /// the CPU, one reserved thread of the registry runs the items, one at a time, so an item that
+    /// waits for another item of such a pool waits forever. Another reserved thread fires foreign
+    /// wakers and drops cancelled work. See also [`with_rescuer`](crate::Builder::with_rescuer).
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads.store(refuse, Ordering::Relaxed);

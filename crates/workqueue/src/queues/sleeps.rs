@@ -18,11 +18,10 @@
 //! ```
 //!
 //! A poll either replaces the waker, so that the manager fires the new one, or finds that the timer
-//! has expired. No wake-up is lost. Wakers are cloned before the lock is acquired and dropped after
-//! it is released. The manager does not access a timer after it has marked it as expired, so its
-//! owner frees it without the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a
-//! drop leaves the timer`, `sleep: the first wakes no thread` and `sleep: an expiry publishes
-//! nothing`.
+//! has expired. No wake-up is lost. Wakers are cloned before the lock and dropped after it. The
+//! manager does not access a timer after it has marked it as expired, so its owner frees it without
+//! the lock. The twins are `sleep: a poll keeps the first waker`, `sleep: a drop leaves the timer`,
+//! `sleep: the first wakes no thread` and `sleep: an expiry publishes nothing`.
 //!
 //! # Slack
 //!

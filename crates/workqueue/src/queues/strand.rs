@@ -115,15 +115,13 @@ const ONE: usize = 2;
 ///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
-/// - Two closures of different strands that join each other's later closures deadlock, as with two
-///   mutexes.
+/// - Two closures of different strands that join each other's later closures deadlock.
 ///
 /// # Cost
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
 /// plus the state. Creating and dropping it takes about 0.1 µs. A closure costs as much as one of
-/// [`Workqueue::spawn`], or less if the strand is busy, because nothing is then enqueued. A joiner
-/// never runs it.
+/// [`Workqueue::spawn`], or less if the strand is busy. A joiner never runs it.
 ///
 /// # Panics
 ///
@@ -326,8 +324,7 @@ impl<S: Send + 'static> Strand<S> {
 
 impl<S> Strand<S> {
     /// Returns the number of closures that were spawned and have not run. Until the strand is idle
-    /// again, the result can also include closures that have run. Never blocks. The result may be
-    /// outdated when it is returned.
+    /// again, the result can also include closures that have run. Never blocks.
     pub fn backlog(&self) -> usize {
         self.base().nr.load(Ordering::Relaxed) / ONE
     }

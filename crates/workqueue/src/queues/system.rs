@@ -67,8 +67,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 }
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`. It is like
-/// [`system`], with the same errors, but separate from it, so that short items do not wait for long
-/// ones.
+/// [`system`], with the same errors, but separate, so that short items do not wait for long ones.
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();

@@ -298,8 +298,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
-    /// panic is reported to the queue's handler. `name` is that of the user's function, which
-    /// `func` may wrap.
+    /// panic is reported to the queue's handler.
     pub(super) fn try_push<N, T, F, K>(
         mut self,
         name: Name<N>,
@@ -409,8 +408,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` in place of an
-    /// error.
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` for an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),

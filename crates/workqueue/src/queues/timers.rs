@@ -598,8 +598,7 @@ impl Due {
     }
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq, if
-    /// it has one. Returns `None` if the item's list link must be cut out first, and `may_cut` is
-    /// not set.
+    /// it has one. Returns `None` if the item's list link must be cut out first, unless `may_cut`.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,

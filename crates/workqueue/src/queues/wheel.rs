@@ -153,8 +153,8 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Inserts a timer that expires at `at_ns` or less than a tick later. Returns `true` if it is
-    /// the first to expire.
+    /// Inserts a timer that expires less than a tick after `at_ns`. Returns `true` if it is the
+    /// first.
     ///
     /// # Safety
     ///

@@ -63,8 +63,7 @@ impl Word {
     }
 }
 
-/// Admits workers to the work on its owner's stack. Only the owner waits on it, closes it and
-/// reopens it.
+/// Admits workers to the work on its owner's stack. Only the owner waits on, closes and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
@@ -296,8 +295,7 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: if no worker has taken a batch yet, it is on top of the
-        // injector.
+        // Take the newest ticket first: before the first batch, it is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

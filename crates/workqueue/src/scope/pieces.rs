@@ -23,8 +23,7 @@ use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
 
 /// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a
-/// fraction of a percent of this duration. At the end, participants wait about this long for each
-/// other.
+/// fraction of a percent. At the end, participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.

@@ -126,8 +126,7 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || self.work.cancel()
     }
 
-    /// Cancels the item and waits until it is not executing, as [`Work::cancel_sync`] does; returns
-    /// `true` if it was pending, which includes its wait.
+    /// Cancels the item as [`Work::cancel_sync`] does; returns `true` if it was pending.
     #[doc(alias("cancel_delayed_work_sync", "timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -135,8 +134,7 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Disables the item as [`Work::disable`] does; returns `true` if it was pending, which
-    /// includes its wait.
+    /// Disables the item as [`Work::disable`] does; returns `true` if it was pending.
     #[doc(alias = "disable_delayed_work")]
     pub fn disable(&self) -> bool {
         let was_queued = self.work.disable();
@@ -144,8 +142,7 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || was_queued
     }
 
-    /// Disables the item as [`Work::disable_sync`] does; returns `true` if it was pending, which
-    /// includes its wait.
+    /// Disables the item as [`Work::disable_sync`] does; returns `true` if it was pending.
     #[doc(alias = "disable_delayed_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.work.must_be_free_to_wait();
@@ -154,7 +151,7 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Reverts one [`disable`](Self::disable), as [`Work::enable`] does.
+    /// Reverts one [`disable`](Self::disable) as [`Work::enable`] does.
     #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()

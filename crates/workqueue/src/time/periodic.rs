@@ -62,8 +62,8 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` on this queue every `period`, until the result is dropped. The first run is due
-    /// after one period.
+    /// Runs `func` on this queue every `period` until the result is dropped, first after one
+    /// period.
     ///
     /// On a queue that has been destroyed, `func` never runs. Blocks as
     /// [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is zero.
@@ -130,8 +130,7 @@ impl Periodic {
     /// Cancels the work, and waits for a run that has started.
     ///
     /// Blocks until that run has ended, and panics, as
-    /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does. Inside the run itself it
-    /// does not wait.
+    /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does.
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();

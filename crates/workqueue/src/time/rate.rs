@@ -36,8 +36,8 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// Creates a limit of one turn per `period`, with bursts of up to `burst` turns; a burst of 1
-    /// is a single turn. A `period` of zero sets no limit. The clock is that of the process's
-    /// registry.
+    /// is a single turn. A `period` of zero sets no limit. It uses the clock of
+    /// [`Registry::global`].
     ///
     /// # Panics
     ///

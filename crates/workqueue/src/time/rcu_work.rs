@@ -66,7 +66,7 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// Blocks briefly at most, on a lock, and never for the grace period. Allowed in a read-side
+    /// Blocks briefly at most, on a lock, never for the grace period. Allowed in a read-side
     /// section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {

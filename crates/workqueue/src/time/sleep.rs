@@ -10,8 +10,7 @@ use sync::time::{Instant, nanos};
 use crate::queues::registry::Registry;
 use crate::queues::sleeps::SleepTimer;
 
-/// Waits until `duration` has passed since this call; see [`Sleep`] for its guarantees and its
-/// cost.
+/// Waits until `duration` has passed since this call; see [`Sleep`].
 ///
 /// # Panics
 ///
@@ -68,8 +67,7 @@ pub(super) fn global() -> &'static Registry {
 /// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
 ///   cannot be represented (584 years or more) never ends.
 /// - Dropping a sleep cancels it, and drops the waker unless that is being fired at that moment.
-/// - A sleep keeps its registry alive, so the registry cannot be shut down until the sleep is
-///   dropped.
+/// - A registry with sleeps stays alive, and cannot be shut down until they are dropped.
 ///
 /// # Cost
 ///
