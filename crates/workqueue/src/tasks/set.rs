@@ -189,7 +189,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork` and the set or the item was created before the fork.
+    /// Panics if called in a child of `fork` and the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let place = self.next;
@@ -201,7 +201,8 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // This panics if the item is a forked parent's, so the handle is added afterwards.
+        // This panics in a child of `fork` if the item is the parent's, so the handle is added
+        // later.
         let waits = handle.await_end(&waker);
         self.handles.insert(place, handle);
         self.next += 1;
@@ -233,7 +234,7 @@ impl<T> TaskSet<T> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// Polls [`join_next`](Self::join_next). Use it in a hand-written future.
+    /// Polls [`join_next`](Self::join_next), without waiting. Use it in a hand-written future.
     pub fn poll_join_next(
         &mut self,
         context: &mut Context<'_>,
@@ -274,8 +275,8 @@ impl<T> TaskSet<T> {
         Some(reported(error))
     }
 
-    /// Returns the result of an item that has ended, if there is one. The errors are those of
-    /// [`join_next`](Self::join_next).
+    /// Returns the result of an item that has ended, if there is one. Never waits. The errors are
+    /// those of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -289,12 +290,11 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Waits for the next item to end, and returns its result; see [`join_next`](Self::join_next).
+    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
     ///
-    /// # Blocking and panics
-    ///
-    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. Panics if
-    /// called in an item of a bottom-half queue.
+    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. The errors
+    /// are those of [`join_next`](Self::join_next). Panics if called in an item of a bottom-half
+    /// queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }
@@ -341,7 +341,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Removes all items from the set. They continue independently.
+    /// Removes all items from the set, without waiting. They continue independently.
     pub fn detach_all(&mut self) {
         // The wakers of these items keep the old list, so they report their ends there.
         // FOREIGN(task-set-drop): the drop of a waker, on the caller; a panic is contained by
