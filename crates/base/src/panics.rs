@@ -3,9 +3,9 @@
 //!
 //! User code may panic, sleep, call back into the library, or drop the last handle to anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
-//! change. FOREIGN.md has a table of all call sites. Code that must not panic, because a protocol
-//! is incomplete, is called through [`or_abort`]. A panic that is caught here has already been
-//! reported by the panic hook.
+//! change (FOREIGN.md has a table). Code that must not panic, because a protocol is incomplete, is
+//! called through [`or_abort`]. A panic that is caught here has already been reported by the panic
+//! hook.
 
 use std::any::Any;
 use std::fmt;
@@ -56,12 +56,11 @@ pub fn contain(body: impl FnOnce()) -> bool {
     guarded(body).map_err(discard).is_err()
 }
 
-/// The number of payload drops that are attempted. Each may panic with another payload. A guess:
-/// even one is rare.
+/// The number of payload drops that are attempted. Each may panic with another payload. A guess.
 const NR_DROPS: u32 = 16;
 
-/// Drops the payload of a panic, and those of panics in these drops. After `NR_DROPS` drops, leaks
-/// the next payload.
+/// Drops the payload of a panic, and those of panics in these drops. Leaks the one after
+/// `NR_DROPS`.
 #[cold]
 pub fn discard(mut payload: Payload) {
     for _ in 0..NR_DROPS {

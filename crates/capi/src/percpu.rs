@@ -31,7 +31,8 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest possible CPU number, which determines the parts for good.
+/// Returns one more than the highest possible CPU number, which does not change while the process
+/// runs, because the layout of the parts depends on it.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
@@ -126,8 +127,8 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         }
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // A second free is detected. The compiler would remove a plain store before the free.
-        // SAFETY: (1).
+        // This makes it possible to detect a second free. The compiler would remove a plain store
+        // before the free. SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");
         // SAFETY: (1), and the memory was allocated with this layout.

@@ -134,7 +134,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. It must hold no values.
+/// Makes this thread offline, so that grace periods do not wait for it. It must hold no values that
+/// it has read.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {

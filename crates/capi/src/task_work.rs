@@ -2,7 +2,7 @@
 //!
 //! A thread that requests its own `task_struct` gets a list of callbacks, in memory that the
 //! callers provide. A lock guards the list, because a callback can be removed from its middle. The
-//! lock is never held while a callback is called.
+//! lock is held for a few instructions, and never while a callback is called.
 //!
 //! ```text
 //! add:     lock: has the thread ended? -ESRCH;  append;  then, if requested, notify the owner

@@ -173,7 +173,8 @@ pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` or `-EEXIST`.
+/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` for an invalid
+/// CPU, or `-EEXIST` if the CPU already has a helper.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -217,7 +218,8 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: the helper came from a box. Only this thread took it. All readers have ended.
+        // SAFETY: `aw_create_call_rcu_data` created the helper. Only this thread took it, above,
+        // and all sections that found it have ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }

@@ -321,8 +321,8 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         unsafe { &*queue }.release_held();
         // SAFETY: (1). The queue was created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // A later use is detected. The compiler would remove a plain store before the free.
-        // SAFETY: this thread has exclusive access to the queue.
+        // This makes it possible to detect a later use. The compiler would remove a plain store
+        // before the free. SAFETY: this thread has exclusive access to the queue.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }

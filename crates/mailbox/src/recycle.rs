@@ -49,9 +49,8 @@ pub(super) struct Store<T> {
 }
 
 /// The stores of one poster. The first thread that posts has its own store, which needs no locked
-/// instruction. That instruction would wait for the writes of the last post, and these for a cache
-/// line that the owner had. All other threads share one store under a flag, and allocate while the
-/// flag is set.
+/// instruction. That instruction would wait for the writes of the last post. All other threads
+/// share one store under a flag, and allocate while the flag is set.
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
@@ -221,8 +220,7 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed is sufficient: a thread that reads its own number has written it, and no other
-        // thread ever has that number.
+        // Relaxed is sufficient: only this thread has ever written its number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
             // SAFETY: only this thread reaches this line, and not from within `body`.
@@ -247,8 +245,7 @@ impl<T> Cache<T> {
         if self.busy.swap(true, order) {
             return Err(arg);
         }
-        // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
-        // false again.
+        // SAFETY: we set `busy`, so no other thread accesses the store until it is false again.
         let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
         // ORDER(cache): the release end. After a panic in `body`, the store is never used again.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
@@ -260,8 +257,7 @@ impl<T> Cache<T> {
 
 // SAFETY: a store only holds blocks, which belong to no thread, and items that move to the owner.
 unsafe impl<T: Send> Send for Store<T> {}
-// SAFETY: `own` is accessed by only one thread, and `common` only by the thread that has set
-// `busy`.
+// SAFETY: only one thread accesses `own`, and only the one that set `busy` accesses `common`.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {

@@ -61,8 +61,7 @@ const DEAD: u8 = 2;
 pub(super) struct Shared<T> {
     /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// The owner's state. Read by every post. Written when the owner is about to sleep or ends, and
-    /// by posts while it sleeps.
+    /// The owner's state. Read by every post. Written when it arms or ends, and by posts.
     pub(super) owner: CachePadded<Owner>,
     /// The free blocks. Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
@@ -71,8 +70,7 @@ pub(super) struct Shared<T> {
     /// A: the number of counted posters.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     dead: Mutex<Dead<T>>,
-    /// I: the process whose threads post. In a child of `fork`, a post that was in progress never
-    /// ends.
+    /// I: the process whose threads post. In its child, an unfinished post never ends.
     process: Process,
 }
 
@@ -191,8 +189,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes capacity for one item. Returns `false` if there is none, or if other items wait for
-    /// it.
+    /// Takes capacity for one item. Returns `false` if there is none, or if items wait for it.
     #[inline]
     pub(super) fn take_capacity(&self) -> bool {
         self.admission.as_ref().is_none_or(|admission| admission.try_take())
@@ -257,8 +254,7 @@ impl<T> Shared<T> {
         let waiting = Waiting { item, lane, on_turn };
         let ticket =
             admission.join(waiting, || self.let_in(admission)).map_err(|waiting| waiting.item)?;
-        // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
-        // after arming.
+        // AWAITED replaces the push, and the owner's count checks it after arming.
         if !twin::armed("capacity: waiting wakes no owner") {
             self.owner.wake_if_armed();
         }
@@ -303,8 +299,7 @@ impl<T> Shared<T> {
         // Test: last_drop_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
-        // A poster in mid-push has a position in the queue, but its link is not visible yet. We
-        // wait for it, because completed posts may be behind it.
+        // The link of a poster in mid-push is not visible yet. Completed posts may be behind it.
         let mut backoff = Backoff::new();
         while self.drop_items() && self.is_at_home() {
             backoff.pause();

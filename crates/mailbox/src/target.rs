@@ -26,16 +26,14 @@
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
 //! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`), so a
-//! wake neither waits nor fails. The mailbox holds at most its capacity plus one item for each
-//! future.
+//! wake neither waits nor fails.
 //!
 //! **Cancelling is a wake.** A closure that may be cancelled sets `ENDED` when it starts, and
 //! checks `CANCELLED` in the same transition. Either its owner sees the cancel, or the canceller
 //! sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, so the
-//! mailbox may end. Wake-ups posted after that are dropped. In a child of `fork`, wakers do
-//! nothing.
+//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted.
+//! Wake-ups after the end are dropped. In a child of `fork`, wakers do nothing.
 
 use std::task::{Wake, Waker};
 
@@ -179,8 +177,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
 
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
-        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has changed only
-        // the word. A panic is caught.
+        // FOREIGN(woken-into): a user's conversion, on the waking thread. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

@@ -49,9 +49,9 @@
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// The largest count of one arming, and of one poster's subtraction. It is small, so that posters
-/// that count late cannot wrap the word to a positive value: that would take more than 30,000 of
-/// them at once. An owner that waits for more items arms again.
+/// The largest count of one arming, and of one poster's subtraction. To wrap the word to a positive
+/// value, more than 30,000 posters would have to count late at once. An owner that waits for more
+/// items arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 pub(super) struct Wait {
@@ -64,8 +64,7 @@ impl Wait {
         Self { nr: AtomicI32::new(0) }
     }
 
-    /// Requests a wake-up once `count` more items, or an eager one, are posted. The owner must
-    /// count the queue next.
+    /// Requests a wake-up after `count` more items, or an eager one. The owner must count next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the
@@ -111,8 +110,7 @@ impl Wait {
         (nr > 0).then_some(nr)
     }
 
-    /// Does the same as [`claim`](Self::claim) for an owner that sleeps or is about to. `seen` is
-    /// the word that [`armed`](Self::armed) returned.
+    /// Does the same as [`claim`](Self::claim), after [`armed`](Self::armed) has returned `seen`.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
         // ORDER(owner-waker): the other end; see `arm`.

@@ -26,8 +26,8 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// The number of items that the thread receives before it checks whether it may sleep. It has no
-/// other effect, because items are served in order.
+/// The number of items that the thread receives before it checks whether it may sleep. Items are
+/// served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
@@ -301,8 +301,7 @@ fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
 }
 
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
-    // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
-    // caught.
+    // FOREIGN(worker-skip): the drop of a user's closure, on the worker. A panic is caught.
     panics::contain(|| drop(func));
     answer(to, Err(JoinError::Cancelled));
 }
@@ -389,8 +388,7 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // If the future was cancelled before this point, the cancellation is seen before
-                // the first poll.
+                // A cancellation before this point is seen before the first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }
@@ -468,8 +466,7 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // The post is never rejected: the mailbox is unbounded, and its thread receives as long
-            // as this poster exists.
+            // The mailbox is unbounded, and its thread receives as long as this poster exists.
             _ = poster.urgent().post(Message::Quit);
         }
     }

@@ -121,7 +121,8 @@ impl<T: Linked> Chain<T> {
         } else {
             // SAFETY: the chain owns `first` until the end of this function.
             let next = unsafe { next_of(first) }.load(Ordering::Relaxed);
-            // SAFETY: every link before the last item's leads to an item.
+            // SAFETY: every link before the last item's was stored with a pointer to an item, by
+            // this type or by the caller of `from_raw_parts` (1).
             Some((unsafe { NonNull::new_unchecked(next) }, last))
         };
         self.len -= 1;

@@ -26,8 +26,9 @@
 //! # The three results of a pop
 //!
 //! A push has two steps: a swap gives the item its position in the order, and a store links it to
-//! the item before. In between, a pop returns [`Pop::MidPush`]. [`Pop::Empty`] is a guarantee:
-//! every push that completed before the pop has been popped.
+//! the item before. In between, the item cannot be reached, and a pop returns [`Pop::MidPush`]: the
+//! consumer neither spins for a producer that may have been preempted, nor mistakes the queue for
+//! empty. [`Pop::Empty`] is a guarantee: every push that completed before the pop has been popped.
 //!
 //! # The parts
 //!
@@ -44,11 +45,13 @@
 //! # Cost
 //!
 //! On one thread, a push and a pop together cost about one locked instruction and a cache hit.
-//! Several producers contend for one cache line, and a chain only once for all of its items.
+//! Several producers contend for the cache line of the newest item's address. A chain contends once
+//! for all of its items.
 //!
 //! Differs from Linux: the stub is a null pointer instead of an item, so an empty queue is a
 //! constant and may be moved. A pop distinguishes a producer in mid-push from an empty queue. The
-//! orderings are those that the C11 model requires.
+//! orderings are those that the C11 model requires, instead of full barriers and address
+//! dependencies.
 #![cfg_attr(not(any(loom, shuttle)), no_std)]
 
 #[cfg(feature = "alloc")]

@@ -40,19 +40,20 @@ orders! {
     stack_push = twin::order("stack: relaxed push", Release);
     /// The swap that takes the whole LIFO list: `mpscq-stack`.
     stack_take = twin::order("stack: relaxed take", Acquire);
-    /// A consumer takes over from the previous one: `mpscq-consumer`.
+    /// The exchange with which a consumer takes over from the previous one: `mpscq-consumer`.
     consumer_claim = twin::order("consumer: relaxed claim", Acquire);
-    /// A consumer releases the queue to the next one: `mpscq-consumer`.
+    /// The store with which a consumer releases the queue to the next one: `mpscq-consumer`.
     consumer_leave = twin::order("consumer: relaxed leave", Release);
-    /// A shared item's link becomes free for its next push: `mpscq-shared`.
+    /// The store that frees a shared item's link for its next push: `mpscq-shared`.
     #[cfg(feature = "alloc")]
     shared_release = twin::order("shared: relaxed release", Release);
-    /// A thread acquires the right to push a shared item: `mpscq-shared`.
+    /// The swap with which a thread acquires the right to push a shared item: `mpscq-shared`.
     #[cfg(feature = "alloc")]
     shared_claim = twin::order("shared: relaxed claim", Acquire);
 }
 
-/// The model stores links as the kernel's documentation describes: plainly after a full barrier.
+/// Returns `true` if a model stores links as the kernel's documentation describes: by a plain store
+/// after a full barrier.
 #[inline(always)]
 pub(crate) fn kernel() -> bool {
     twin::armed("kernel: full barrier, plain link, dependent loads")

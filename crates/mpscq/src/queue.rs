@@ -50,8 +50,8 @@ struct Side<T> {
     cursor: UnsafeCell<RawCursor<T>>,
 }
 
-/// The right to pop from a [`Queue`]. Dropping it leaves the items in the queue, for the next
-/// consumer.
+/// The right to pop from a [`Queue`]. There is at most one. Dropping it leaves the items in the
+/// queue, and another thread may become the consumer.
 pub struct Consumer<'q, T: Linked> {
     queue: &'q Queue<T>,
 }
@@ -98,7 +98,8 @@ impl<T: Linked> Queue<T> {
     /// # Blocking
     ///
     /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
-    /// signal handler. An interrupted pop may return [`Pop::MidPush`] although the push completed.
+    /// signal handler, even if the signal interrupts a push or a pop on the same thread, at any
+    /// instruction. An interrupted pop may return [`Pop::MidPush`] although the push has completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
@@ -154,16 +155,17 @@ impl<'q, T: Linked> Consumer<'q, T> {
         self.pop_at(&mut cursor)
     }
 
-    /// Returns an iterator that pops at most `max` items. It also ends when it finds no item to
-    /// pop; [`Drain::stopped`] returns the reason.
+    /// Returns an iterator that pops at most `max` items, so that the consumer can do other things
+    /// while producers keep pushing. The rest stays in the queue, in order. It also ends when it
+    /// finds no item to pop; [`Drain::stopped`] returns the reason.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
         Drain { consumer: self, cursor, left: max, stopped: Stopped::Bound }
     }
 
-    /// Returns `true` if the last pop took the last item. Unlike [`Queue::is_empty`], this reads
-    /// nothing that producers write.
+    /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
+    /// Unlike [`Queue::is_empty`], this reads nothing that producers write.
     #[inline]
     pub fn emptied(&self) -> bool {
         self.load().emptied()
@@ -178,10 +180,11 @@ impl<'q, T: Linked> Consumer<'q, T> {
     #[inline(always)]
     fn pop_at(&mut self, cursor: &mut RawCursor<T>) -> Pop<T::Handle> {
         // SAFETY: 1: the two halves were created together, and while this `&mut` keeps others from
-        // popping, a copy equals the cursor. 2: the same borrow, and ORDER(mpscq-consumer).
+        // popping, a copy equals the cursor. 2: the same borrow; an earlier consumer's pops
+        // happened before, by ORDER(mpscq-consumer).
         let found = unsafe { self.queue.raw.pop(cursor) };
         // SAFETY: as in `load`. The cursor is written back for every item, before its handle is
-        // created, because a `Drain` may be forgotten.
+        // created, because a `Drain` may be forgotten and the owner of a handle may panic.
         self.queue.consumer.cursor.with_mut(|own| unsafe { *own = cursor.copy() });
         match found {
             // SAFETY: a pop returns each item once, and `push` gave up its handle.

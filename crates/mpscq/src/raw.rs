@@ -50,7 +50,8 @@ use crate::order;
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
 /// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on a
-/// different cache line from the [`RawCursor`], which is written for every popped item.
+/// different cache line from the [`RawCursor`]. The cursor is written for every popped item and
+/// `tail` for every pushed one, so the two sides would contend for one line.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,
@@ -72,7 +73,8 @@ pub enum Pop<H> {
     /// No item: every push that completed before this pop has been popped.
     Empty,
     /// The queue is not empty, but a producer, which may have been preempted, is in the middle of
-    /// pushing the oldest item. Try again later. Completed pushes may be behind its item.
+    /// pushing the oldest item. Do something else and try again later, instead of spinning.
+    /// Completed pushes may be behind its item.
     MidPush,
 }
 
@@ -312,13 +314,13 @@ impl<T: Linked> RawQueue<T> {
     /// Hands out the last item, and puts the stub in its place, or returns `MidPush`.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`.
-        //   pop:  first = null;         compare-exchange(tail, head → null)  Release
-        //   push: swap(tail) = null     Acquire;                             first = item
-        // If our exchange comes first, the producer swaps out null, and stores `first` after our
-        // null. If its swap comes first, our exchange fails, and the producer links its item behind
-        // `head`. Without the pair our null could overwrite `first`. No acquire is needed: the link
-        // that led to `head` published everything that the consumer reads of it.
+        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`. pop:
+        // first = null;         compare-exchange(tail, head → null)  Release push: swap(tail) =
+        // null     Acquire;                             first = item If our exchange comes first,
+        // the producer swaps out null, and stores `first` after our null. If its swap comes first,
+        // our exchange fails, and the producer links its item behind `head`. Without the pair our
+        // null could overwrite `first`, and no later item would ever be found. No acquire is
+        // needed: the link that led to `head` published everything that the consumer reads of it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(
             head.as_ptr(),

@@ -52,7 +52,8 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Lock-free, not wait-free: the loop repeats if another thread changes the list.
+    /// Never blocks. It is lock-free, but not wait-free: the loop repeats each time another thread
+    /// changes the list first.
     #[inline]
     #[doc(alias("llist_add", "cds_wfs_push"))]
     pub fn push(&self, item: T::Handle) -> bool {
@@ -67,7 +68,8 @@ impl<T: Linked> Stack<T> {
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
             None => false,
-            // SAFETY: a chain's links lead from its first item to its last, and it gave them up.
+            // SAFETY: a chain's links lead from its first item to its last, and the chain gave up
+            // its items.
             Some((first, last, _)) => unsafe { self.push_raw(first, last) },
         }
     }
@@ -105,7 +107,8 @@ impl<T: Linked> Stack<T> {
             item = older;
             len += 1;
         }
-        // SAFETY: 1: the items were just linked. 2: the pushes gave up their handles.
+        // SAFETY: 1: the items were just linked. 2: each item's handle was given up by the thread
+        // that pushed it.
         unsafe { Chain::from_raw_parts(item, newest, len) }
     }
 
@@ -123,7 +126,7 @@ impl<T: Linked> Stack<T> {
 }
 
 /// The word of a [`Stack`], for types that keep their links themselves. It reads and writes no
-/// item.
+/// item, so its functions are safe, and the caller follows the links.
 pub struct RawStack<T> {
     /// A: the newest item; null if there is none.
     top: AtomicPtr<T>,

@@ -15,8 +15,8 @@ pub struct DrainedWhenAbsent {
 }
 
 /// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
-/// `online`. Registries of workqueues call it when they detect a change; other programs call it
-/// themselves.
+/// `online`. Registries of workqueues call it automatically. Call it in a program that detects
+/// changes to the online CPUs itself.
 ///
 /// # Blocking
 ///
@@ -26,8 +26,8 @@ pub fn set_online_cpus(online: &CpuSet) {
 }
 
 impl<T: Send, const C: bool> PerCpu<T, C> {
-    /// Calls `f` on the data of each CPU that is not in `online`. A slot with an owner that still
-    /// runs, on another CPU, gets an ordinary remote call.
+    /// Calls `f` on the data of each CPU that is not in `online`. If the owner of such a slot still
+    /// runs, on another CPU, the call is an ordinary remote call.
     ///
     /// # Blocking
     ///
@@ -45,9 +45,11 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// Calls `drain` on the data of each CPU that is not online, whenever a change to the online
     /// CPUs is detected.
     ///
-    /// A registry of workqueues detects a change when it reads the topology again, or receives
-    /// another one from `Registry::set_topology`. It runs the drain on a separate thread. A program
-    /// can also report a change with [`set_online_cpus`]. A CPU may be drained more than once.
+    /// A registry of workqueues detects a change when it reads the topology again
+    /// (`Registry::global` does so while work waits), or receives another one from
+    /// `Registry::set_topology`. It runs the drain on a separate thread. A program can also report
+    /// a change with [`set_online_cpus`]. A CPU may be drained more than once while it is offline,
+    /// and a CPU that was never online is also drained.
     ///
     /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).

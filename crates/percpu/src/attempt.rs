@@ -75,7 +75,7 @@ impl<T, F, R> Attempt<'_, T, F, R> {
     }
 
     /// Cancels the call. Returns its closure, its outcome if it has begun, or `None` if it was
-    /// over. Does not unwind.
+    /// over. Does not unwind, because a queued closure may borrow from the caller's stack.
     fn end(&mut self) -> Option<Result<F, Outcome<R>>> {
         self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -137,7 +137,8 @@ where
     }
 
     /// Polls as [`check`](Self::check) does. If the call has slept, it also announces itself: until
-    /// it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot first.
+    /// it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot first,
+    /// so this thread must run no user code.
     pub(super) fn check_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -195,8 +196,8 @@ where
         slot.withdraw(&mut self.turn);
         // Calls that were queued earlier run first.
         slot.run_queued_calls();
-        // FOREIGN(percpu-call): the caller's closure, on the calling thread, to which a panic goes
-        // after the slot is released. SAFETY: `_held` holds the slot.
+        // FOREIGN(percpu-call): the caller's closure, on the calling thread, to which a panic
+        // propagates after the slot is released. SAFETY: `_held` holds the slot.
         unsafe { slot.touch_as_caller(f) }
     }
 
@@ -209,8 +210,8 @@ where
         let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
         // SAFETY: `f` may borrow for less than the queued call's lifetime. That call accesses `f`
         // and its result only after it has moved its state from `PENDING` and before it stores
-        // `DONE`. `check`, `cancel` and the drop of `self` ensure that this access ends before the
-        // borrow, and leave both places empty.
+        // `DONE`. `check`, `cancel` and the drop of `self` ensure that this access ends, or can no
+        // longer begin, before the borrow ends. They leave both places empty.
         let queued = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };
@@ -262,8 +263,9 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
     fn drop(&mut self) {
         // A call that is over has withdrawn its announcement.
         if !matches!(self.stage, Stage::Over) && !twin::torn_down() {
-            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller, after a
-            // panic or for a lost slot. A panic is caught.
+            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller, if the
+            // wait unwinds: a drain panicked on another slot, or this slot is lost. A panic is
+            // caught.
             panics::contain(|| drop(self.end()));
         }
     }

@@ -16,7 +16,8 @@ pub(super) const NR_SPINS: u32 = 128;
 pub(super) const NR_OWNER_SPINS: u32 = 1 << 14;
 
 /// The maximum time for which an owner leaves its slot to announced callers before one operation:
-/// about the time that a busy machine needs to schedule the caller.
+/// 10 ms, about the time that a busy machine needs to schedule the caller. With a longer time, a
+/// preempted caller would stop the owner.
 pub(super) const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
 /// The length of a waiter's short sleep in microseconds, about the cost of a wake-up. It bounds the
@@ -29,7 +30,8 @@ pub(super) struct Backoff {
     nr_spins: u32,
 }
 
-/// The time at which a wait gives up. In a model, the number of checks before that.
+/// The time at which a wait gives up. In a model, where no time passes, the number of checks before
+/// the wait gives up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(u64);
 
@@ -74,7 +76,8 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
 }
 
 /// Waits as [`wait_for`] does, but unwinds only if `check` does, for a caller whose stack another
-/// thread may still be using. If the thread must not sleep here, does not report its short sleeps.
+/// thread may still be using. If the thread must not sleep here, it still sleeps for short times,
+/// but does not report this.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
         return wait_for(|step| {

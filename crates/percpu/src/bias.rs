@@ -12,15 +12,17 @@ use super::backoff::{
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
-/// The number of polls for which an owner waits for a requester to take the slot: a microsecond.
+/// The number of polls for which an owner that gave up its slot on request waits for the requester
+/// to take it: about a microsecond, several times the transfer time of a cache line.
 const NR_HANDOFF_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
     /// Makes this thread the owner, if there is none. The slot is still given up after this call.
     pub(super) fn claim(&self) -> bool {
         let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
-        // Acquire pairs with the store in `disclaim`. If that store comes first, our loads of
-        // `want` follow the last owner's changes. If our exchange comes first, it fails.
+        // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
+        // owner, and our loads of `want` follow the last owner's changes. If our exchange comes
+        // first, it fails, and the slot still has an owner.
         self.far.owner.compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -51,7 +53,7 @@ impl<T> Slot<T> {
         self.hand_over();
     }
 
-    /// Takes the slot back after `give_up`. In `OnDemand`, the next operation does so.
+    /// Takes the slot back after `give_up`. In `OnDemand`, the next operation takes the slot back.
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
@@ -70,7 +72,8 @@ impl<T> Slot<T> {
         self.take_as(&mut Turn::default());
     }
 
-    /// Does the same as [`take`](Self::take). An owner that sleeps announces itself.
+    /// Does the same as [`take`](Self::take). An owner that sleeps announces itself, so that no
+    /// caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
         let mut backoff = Backoff::new(NR_OWNER_SPINS);
         while !self.try_take() {
@@ -107,7 +110,8 @@ impl<T> Slot<T> {
     }
 
     /// Sleeps for a short time, at most until the slot is handed over, unless `may_go_on` returns
-    /// `true`. Under loom, whose sleeps do not time out, yields instead.
+    /// `true`. Under loom, yields instead: a release may not see the sleeper, and no sleep times
+    /// out.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
         if cfg!(loom) {
             return backoff::nap();
@@ -147,14 +151,15 @@ impl<T> Slot<T> {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed is sufficient, because while `want` is zero, the owner has the slot.
+                // Relaxed is sufficient, because while `want` is zero, the owner has kept the slot
+                // since its last operation.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
                 // A swap is cheaper than a compare-exchange if stores miss the caches. If the
                 // holder's release comes first, we get the slot. Otherwise the release later stores
                 // FREE, and `take_after` waits for that. Loom may order that release before the
-                // swap and lose it.
+                // swap and lose it, so it compares first.
                 if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
                     self.take_in_turn();
                 } else {
@@ -232,9 +237,9 @@ impl<T> Slot<T> {
     #[cold]
     #[inline(never)]
     fn exit_asked(&self) {
-        // `want` changes before the word, which no thread changes while it is `HELD`. If the word
-        // became `OWNED` first, a breaker could take and release the slot before our exchange,
-        // which would then clear its `AWAY`.
+        // `want` changes before the word: while the word is `HELD`, no thread can break the bias.
+        // If the word became `OWNED` first, a breaker could take and release the slot before our
+        // exchange, which would then clear its `AWAY`.
         if twin::armed("percpu: keeps the slot before marking it") {
             self.word.store(OWNED, release_order());
         }
@@ -251,8 +256,9 @@ impl<T> Slot<T> {
         if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // This exchange competes with the one in `try_break`. If the breaker's comes first, ours
-        // fails, and the breaker releases the slot. If ours comes first, it finds the slot free.
+        // This exchange competes with the one in `try_break`. If the breaker's exchange comes
+        // first, ours fails, and the breaker releases the slot. If ours comes first, the breaker's
+        // fails, and it finds the slot free.
         let _ = self.word.compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 

@@ -53,7 +53,8 @@ pub enum BuildError {
     Name,
 }
 
-// On `PerCpu<()>`, callers need not name a type. `Builder::build` determines that of the slots.
+// `builder` is a function of `PerCpu<()>`, so that callers need not name a type: `Builder::build`
+// determines the type of the slots.
 impl PerCpu<()> {
     /// Returns a builder.
     pub fn builder() -> Builder {
@@ -82,14 +83,16 @@ impl Builder {
         self
     }
 
-    /// Sets the machine, whose possible CPUs have a slot. The default is that of this process.
+    /// Sets the machine. The data has a slot for each of its possible CPUs. The default is the
+    /// machine of this process.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
     }
 
     /// Keeps queued work off `cpus`, in addition to the CPUs that are isolated in the topology
-    /// (`isolcpus=`, `nohz_full=`). In [`Qpw::Queue`] their slots work as in [`Qpw::EveryOp`].
+    /// (`isolcpus=`, `nohz_full=`). In [`Qpw::Queue`] their slots work as in [`Qpw::EveryOp`]:
+    /// remote work runs on the caller.
     pub fn isolated(mut self, cpus: &CpuSet) -> Self {
         self.isolated = self.isolated.union(cpus);
         self
@@ -105,7 +108,8 @@ impl Builder {
     }
 
     /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked
-    /// on the slot of a CPU, on the same thread, inside the slot. Its own panics are caught.
+    /// on the slot of a CPU, on the same thread, inside the slot. The panic is caught and counted
+    /// with or without a handler. A panic in the handler is caught.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self

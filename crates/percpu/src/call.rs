@@ -51,12 +51,12 @@ impl<F, R> Call<F, R> {
         let outcome = guarded(|| f(data));
         // SAFETY: we made the transition from `PENDING`, and the caller waits for `DONE`.
         self.outcome.with_mut(|place| unsafe { *place = Some(outcome) });
-        // ORDER(percpu-call): publish and consume, other end in `outcome`.
-        //   here:   outcome, the closure's effects;   state = DONE   Release
-        //   caller: state: DONE  Acquire;             takes the outcome, returns
-        // If our store comes first, the caller takes the outcome and may free the data that the
-        // closure borrowed. If the caller's load comes first, it keeps waiting.
-        // Test: queued_call_returns_its_result, finishing_a_call_needs_its_release
+        // ORDER(percpu-call): publish and consume, other end in `outcome`. here:   outcome, the
+        // closure's effects;   state = DONE   Release caller: state: DONE  Acquire;
+        // takes the outcome, returns If our store comes first, the caller takes the outcome and may
+        // free the data that the closure borrowed, which we no longer use. If the caller's load
+        // comes first, it keeps waiting. Test: queued_call_returns_its_result,
+        // finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }
@@ -72,7 +72,7 @@ impl<F, R> Call<F, R> {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        // This is a hint. `outcome` acquires.
+        // Relaxed is sufficient, because this is a hint. `outcome` acquires.
         self.state.load(Ordering::Relaxed) == DONE
     }
 
@@ -83,7 +83,8 @@ impl<F, R> Call<F, R> {
 
     /// Moves the state from `PENDING` to `to` and takes the closure, if possible.
     fn claim(&self, to: u32) -> Option<F> {
-        // Relaxed is sufficient: both sides have seen the closure, and only one exchange succeeds.
+        // Relaxed is sufficient: the caller created the closure, the runner received it with the
+        // queued call, and only one exchange succeeds.
         let relaxed = Ordering::Relaxed;
         let is_ours = self.state.compare_exchange(PENDING, to, relaxed, relaxed).is_ok()
             || to == RUNNING && twin::armed("percpu: runs a recalled call");

@@ -1,8 +1,9 @@
 //! The queued calls of one slot in order. The thread that holds the slot runs them, oldest first.
 //!
 //! `nr_posted` rises before a call is pushed, and `nr_done` after it ran. A flush reads the first
-//! count and waits until the second reaches it. Calls that run before a call X were pushed before
-//! X, so the count that a later flush reads includes them and X itself.
+//! count and waits until the second reaches it. Consider a call X whose post ended before the flush
+//! began. Calls that run before X were pushed before X, so the count that the flush reads includes
+//! them and X. Until X has run, `nr_done` is below it.
 
 use base::internal::panics;
 use mpscq::{Node, Stack};
@@ -37,7 +38,8 @@ impl<T> CallQueue<T> {
         self.calls.push(Node::new(call));
     }
 
-    /// Passes each call to `run`, in a held slot. If a call forks, the child leaks the next calls.
+    /// Passes each call to `run`, in a held slot. If a call forks, the child leaks the next calls,
+    /// because the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {

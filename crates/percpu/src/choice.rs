@@ -26,7 +26,8 @@ impl Kind {
     }
 }
 
-/// The action of a remote caller in [`Qpw::OnDemand`] if the owner does not hand over the slot.
+/// The action of a remote caller in [`Qpw::OnDemand`] if the owner does not hand over the slot in
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Escalate {
     /// Keeps waiting.
@@ -45,8 +46,8 @@ pub(super) struct Escalation {
     pub(super) after: Duration,
 }
 
-/// Decides the way in which a slot is owned. Nothing is ever queued onto an isolated CPU, so each
-/// operation takes and releases the slot there.
+/// Decides the way in which a slot is owned. Nothing is ever queued onto an isolated CPU, and
+/// callers should not wait for its threads, so each operation takes and releases the slot there.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,

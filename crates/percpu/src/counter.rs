@@ -8,7 +8,8 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// A counter with a part for each CPU, which is cheap to add to and to read approximately.
+/// A counter with a part for each CPU. Adding and reading an approximate value are cheap; reading
+/// the exact value is slower.
 ///
 /// A CPU adds to its own part. When the part reaches the batch size, it is moved to the common
 /// count. That count is therefore off by less than a batch per CPU.

@@ -29,7 +29,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
 
     /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on free slots run first. The function then waits for all others together.
+    /// Calls on free slots run first. The function then waits for all others together. Calls on
+    /// different slots may overlap in time.
     ///
     /// # Blocking
     ///
@@ -38,7 +39,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// # Panics
     ///
     /// Panics if the calling thread owns one of the slots and has not parked, or is inside one. In
-    /// that case no call has run. If a call panics, its panic is resumed.
+    /// that case no call has run. If a call panics, its panic is resumed, and the other calls may
+    /// or may not have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -70,7 +72,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // An attempt on a slot of our own panics before any call has run.
+        // All attempts are created first, so that an attempt on a slot of our own panics before any
+        // call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
@@ -80,7 +83,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
                 attempts.last_mut().into_iter().for_each(Attempt::nap);
                 return None;
             };
-            // Only the last attempt announces itself, and not while `f` runs on another slot.
+            // Only the last attempt announces itself, and not while `f` runs on another slot,
+            // because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

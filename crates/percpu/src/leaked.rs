@@ -10,11 +10,12 @@
 //!         (attach)
 //! ```
 //!
-//! - **Only one thread takes over.** The owner's word has a number that is never used again, so the
-//!   exchange fails if another taker came first (twin `percpu: takes over without a claim`).
+//! - **Only one thread takes over.** The owner's word has a number of its thread that is never used
+//!   again, so the exchange fails if another taker came first (twin `percpu: takes over without a
+//!   claim`).
 //! - **The data is whole.** A thread that has exited normally is not inside an operation, because
-//!   even a panic ends the operation. If the thread was killed in the middle of one, the slot is
-//!   never taken over. A slot that is lost to a child of `fork` stays lost.
+//!   even a panic ends the operation. If the thread was killed in the middle of an operation, the
+//!   slot is never taken over. A slot that is lost to a child of `fork` stays lost.
 //! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
 //!   last store.
 //!
@@ -29,10 +30,12 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// The time between two checks of the owner's thread, which take a system call each. A guess.
+/// The time between two checks of the owner's thread, which take a system call each. A guess: no
+/// program relies on a takeover.
 const CHECK_NS: u64 = 100_000_000;
 
-/// The time after which a waiting remote caller reports the owner. A guess.
+/// The time after which a waiting remote caller reports the owner. A guess: a shorter time would
+/// report owners that sleep on purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
 /// The check of a waiting remote caller.
@@ -86,7 +89,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// If the owner's thread has exited, makes this thread the parked owner and returns `true`.
+    /// If the owner's thread has exited, makes this thread the owner in its place, parked, and
+    /// returns `true`.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
         let owner = self.owner();
@@ -103,7 +107,8 @@ impl<T> Slot<T> {
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // `AWAY` is set first. Otherwise a thread that asks could leave `want` at zero.
+        // `AWAY` is set before the word leaves `OWNED`. Otherwise a thread that asks could leave
+        // `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         if self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok() {
             self.run_queued_calls();

@@ -13,7 +13,8 @@
 //! *owns* its slot ([`PerCpu::attach`]) and works on it with plain loads and stores
 //! ([`Owner::with`]). Sometimes another thread must access the slot: to flush a cache, to read a
 //! sum, or because the CPU goes offline. The mode ([`Qpw`]), which is chosen when the program
-//! starts, decides whether that thread queues the work to the owner, or does it itself.
+//! starts, decides whether that thread queues the work to the owner, or does it itself. The
+//! functions to call, and their effects, are the same in all modes.
 //!
 //! | [`Qpw`] | the owner gives up its slot | an operation of the owner costs | a remote call |
 //! |---|---|---|---|
@@ -28,13 +29,15 @@
 //!
 //! An owner waits only for a remote call that is inside its own slot. A waiter spins for a few
 //! microseconds, and then sleeps until the slot is handed over. An owner that is preempted inside
-//! an operation holds its slot until it runs again, so keep operations short; see
-//! [`PerCpu::try_run_on`].
+//! an operation holds its slot until it runs again, and remote callers wait, so keep operations
+//! short; see [`PerCpu::try_run_on`].
 //!
 //! A busy owner does not starve callers. In `OnDemand` and `EveryOp`, a caller that sleeps is next:
 //! the owner begins no operation until it has woken the caller and the call has run, or 10 ms have
-//! passed. This costs the owner one system call. A caller therefore waits for one operation and for
-//! one call of each caller that has waited longer. An owner that sleeps is next in the same way.
+//! passed. This costs the owner one system call for each remote call that finds it inside a long
+//! operation. A caller therefore waits for one operation and for one call of each caller that has
+//! waited longer. An owner that sleeps is next in the same way, so busy callers do not starve it.
+//! In `Queue`, an owner that has run a queued call wakes its caller.
 //!
 //! # Escalation
 //!
@@ -42,9 +45,9 @@
 //! [`Builder::escalate`] allows it to take the slot from an owner that is not inside an operation.
 //! See [`Escalate`] for the methods and their cost.
 //!
-//! Differs from Linux: there a thread owns its CPU's data while preemption is off. `Queue` and
-//! `EveryOp` are `qpw=0` and `qpw=1` of the kernel's proposal for remote per-CPU work (version 3;
-//! version 4 renames QPW to PW); the kernel has no `OnDemand`.
+//! Differs from Linux: there a thread owns its CPU's data while preemption is off; here it declares
+//! that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's proposal for
+//! remote per-CPU work (version 3; version 4 renames QPW to PW); the kernel has no `OnDemand`.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -15,12 +15,13 @@ use super::slot::Slot;
 /// created it.
 ///
 /// A slot has at most one owner, which stays on its thread. That thread should run on the slot's
-/// CPU. Dropping the owner gives up the slot.
+/// CPU, which is faster but not required. Dropping the owner gives up the slot.
 ///
 /// # Guarantees
 ///
-/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, and remote
-///   callers use the data only while the owner is not inside an operation.
+/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation
+///   cannot begin inside another one, and remote callers use the data only while the owner is not
+///   inside an operation.
 /// - An owner that polls, parks or is dropped runs its queued calls. No call is lost.
 ///
 /// # Examples
@@ -139,8 +140,8 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
-    /// Returns the mode of the slot: that of the data, but [`EveryOp`](Qpw::EveryOp) instead of
-    /// `Queue` on an isolated CPU.
+    /// Returns the mode in which remote callers access this slot: that of the data, but
+    /// [`EveryOp`](Qpw::EveryOp) instead of `Queue` on an isolated CPU.
     ///
     /// # Examples
     ///
@@ -158,20 +159,23 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
 
     /// Calls `f` with the data. A panic in `f` ends the operation and leaves the data as it is.
     ///
-    /// Keep `f` short: remote callers wait until it ends. Costs nothing, a load, or a locked
-    /// instruction, depending on the [mode](super), if the `Owner` is in a local variable.
+    /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted.
+    /// Costs nothing, a load, or a locked instruction, depending on the [mode](super), if the
+    /// `Owner` is in a local variable of the loop that uses it.
     ///
     /// # Blocking
     ///
     /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp), blocks while a remote caller
-    /// is inside the slot, and for up to 10 ms for callers that it has woken.
+    /// is inside the slot, and for up to 10 ms for callers that it has woken. Never blocks in
+    /// `Queue`.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
         // One arm per kind: the end of an operation does not test the kind again.
         match chosen::<C>(self.kind) {
-            // SAFETY: we are the only owner, and `&mut self` means that we are not inside.
+            // SAFETY: we are the only owner, and `&mut self` means that we are not inside:
+            // functions that run queued calls also take `&mut self`.
             Kind::Queue => unsafe { Operation::begin(slot, Kind::Queue).run(f) },
             // SAFETY: as above.
             Kind::OnDemand => unsafe { Operation::begin(slot, Kind::OnDemand).run(f) },
@@ -187,7 +191,8 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
     }
 
     /// Runs the queued calls, or hands the slot over to a thread that asks for it. Call it between
-    /// units of work. Costs a load if there is nothing to do.
+    /// units of work, and in loops that do not use the slot. Costs a load if there is nothing to
+    /// do.
     ///
     /// # Blocking
     ///
@@ -197,7 +202,8 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         self.slot.poll(chosen::<C>(self.kind));
     }
 
-    /// Gives up the slot until [`Parked::unpark`], for example before a sleep.
+    /// Gives up the slot until [`Parked::unpark`], for example before a sleep, or before a loop
+    /// that must not be disturbed and does not use the slot.
     ///
     /// # Blocking
     ///
@@ -273,7 +279,7 @@ impl<T, const C: bool> Drop for Owner<'_, T, C> {
 impl<T> Drop for Operation<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // Only this call is inlined, which keeps the operation in registers.
+            // Only this call is inlined, which keeps the operation in registers until a panic.
             self.slot.exit_by_panic(self.kind, self.asked);
         }
     }

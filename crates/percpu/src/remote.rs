@@ -34,16 +34,19 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// - CPUs that go offline keep their slots. Calls still reach the data, and
 ///   [`drain_when_absent`](Self::drain_when_absent) drains it.
 /// - In a child of `fork`, free slots and slots of the thread that forked keep their data. A call
-///   on another held slot panics. Queued work runs only in the parent.
+///   on another held slot panics, because its data may be partly changed. Queued work runs only in
+///   the parent.
 ///
 /// # Blocking
 ///
 /// A call waits while another thread is inside the slot. On an owned slot it also waits, in
 /// [`Qpw::Queue`](super::Qpw), until the owner polls or parks, and in `OnDemand`, until the owner
-/// operates, polls or parks (see [`Escalate`](super::Escalate)). [Waiting](super#waiting) has the
-/// bound. An owner that was leaked (`mem::forget`) keeps its slot until its thread has exited.
-/// After ten seconds, a call prints a message to stderr that names the owner's thread. Two owners
-/// that call each other's slots may wait forever, unless they [park](Owner::while_parked) first.
+/// operates, polls or parks (see [`Escalate`](super::Escalate)). In `EveryOp` there is no such
+/// wait. An owner that operates all the time does not starve callers: see [Waiting](super#waiting)
+/// for the bound. An owner that was leaked (`mem::forget`) keeps its slot until its thread has
+/// exited. After ten seconds, a call that waits for an owner prints a message to stderr that names
+/// the owner's thread. Two owners that call each other's slots may wait forever, unless they
+/// [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, const C: bool = false> {
     /// Dropped before the slots.
@@ -98,7 +101,7 @@ impl<T, const C: bool> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`AttachError`]. A leaked owner does not count if its thread has exited.
+    /// See [`AttachError`]. A leaked owner (`mem::forget`) does not count if its thread has exited.
     ///
     /// # Panics
     ///
@@ -146,7 +149,8 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         self.call(self.not_mine(self.slot(cpu)), f)
     }
 
-    /// Calls `f` on the data of the CPU on which this thread, which owns no slot, runs.
+    /// Calls `f` on the data of the CPU on which this thread runs. Use it on threads that own no
+    /// slot. Costs one locked instruction on a slot without an owner.
     ///
     /// The thread may have moved to another CPU when `f` runs; the choice of the slot only makes
     /// contention rare.
@@ -240,6 +244,9 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// A panic in `work` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
+    /// Differs from Linux: there a work item is queued once until it runs; here each call queues a
+    /// separate unit of work.
+    ///
     /// # Blocking
     ///
     /// In `Queue`, never blocks, but may run other queued calls of a slot that it finds free. In
@@ -249,8 +256,6 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     ///
     /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked. It
     /// does not panic inside work of that slot.
-    ///
-    /// Differs from Linux: there a work item is queued once until it runs.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
         let slot = self.slot(cpu);
         let panics = self.panics.clone();

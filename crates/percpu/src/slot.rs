@@ -33,8 +33,9 @@
 //! # No caller starves
 //!
 //! An owner that operates all the time leaves its slot free for only a few nanoseconds between two
-//! operations. A caller that begins to sleep therefore announces itself: it stores the time at
-//! which its wait began in `eldest`, unless the slot has an earlier time there.
+//! operations, which a caller that sleeps between its polls never hits. A caller that begins to
+//! sleep therefore announces itself: it stores the time at which its wait began in `eldest`, unless
+//! the slot has an earlier time there.
 //!
 //! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
 //!   no other caller takes the slot.
@@ -62,16 +63,18 @@
 //! - any other caller that releases the slot and finds a thread announced;
 //! - a thread that has run queued calls.
 //!
-//! A thread sleeps only while some thread is announced, or else announces itself again.
+//! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
+//! sleep, it announces itself again, because otherwise no thread would wake it.
 //!
-//! The third kind also wakes callers that are not next. Only the fourth kind passes no fence
-//! between its release and its load of `eldest`, because each call would pay for it, and may miss a
-//! thread that falls asleep at the same time. A sleep therefore ends by itself after 50 µs. The
-//! caller of a busy owner must not depend on this alone, because its next polls would find the slot
-//! held again (twin `percpu: hands over to no thread`).
+//! The third kind also wakes callers that are not next, and one of them then announces itself. Only
+//! the fourth kind passes no fence between its release and its load of `eldest`, because each call
+//! would pay for it, and may miss a thread that falls asleep at the same time. A sleep therefore
+//! ends by itself after 50 µs. The caller of a busy owner must not depend on this alone, because
+//! its next polls would find the slot held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
-//! time, and not while it is inside another one. Threads therefore never wait in a cycle.
+//! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
+//! cycle. The owner waits for a limited time, because the caller may be preempted.
 //!
 //! # Queued calls
 //!
@@ -189,7 +192,8 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A: 1 while the owner is inside an operation of a breakable slot. Written by the owner.
     pub(super) busy: AtomicU32,
-    /// A: the time at which the next caller or owner began to wait, by [`Turn`], or 0.
+    /// A: the time at which the next caller or owner began to wait, by [`Turn`], or 0 if none has
+    /// announced itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
     /// 0, to detect a wait for itself.
@@ -213,8 +217,8 @@ pub(super) struct Far<T> {
     inside: unmodelled::AtomicU64,
 }
 
-// SAFETY: `word` ensures that one thread at a time accesses the data, which is `Send` like queued
-// calls. The other fields are atomic or fixed.
+// SAFETY: `word` ensures that one thread at a time accesses the data, so it suffices that the data
+// is `Send`. Queued calls are `Send`. The other fields are atomic or fixed.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -254,18 +258,19 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free.
     #[inline]
     pub(super) fn check_and_take(&self) -> Found {
-        // An exchange acquires the cache line even if it fails. A load of a model may stay stale.
+        // The load comes first, because an exchange acquires the cache line even if it fails.
+        // Models omit it, because their loads may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
         }
         if word == FREE {
-            // ORDER(percpu-word): publish and consume, other end in `release_order`.
-            //   release: the data;   word = FREE (or OWNED)   Release
-            //   take:    word = HELD  Acquire;                the data
-            // If the release comes first, our exchange succeeds, and we see all earlier changes to
-            // the data. If our exchange comes first, it fails, and we find the state of the slot.
-            // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
+            // ORDER(percpu-word): publish and consume, other end in `release_order` and its
+            // callers. release: the data;   word = FREE (or OWNED)   Release take:    word = HELD
+            // Acquire;                the data If the release comes first, our exchange succeeds,
+            // and we see all earlier changes to the data. If our exchange comes first, it fails,
+            // and we find the state of the slot. Test: sections_of_owner_and_remotes_never_overlap,
+            // taking_needs_its_acquire
             match self.word.compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed) {
                 Ok(_) => return Found::Taken,
                 Err(now) => word = now,
@@ -476,7 +481,8 @@ impl<T> Slot<T> {
 
     /// # Safety
     ///
-    /// 1. The caller moved the word to `HELD`, or is the owner and has the bias, and is not inside.
+    /// 1. The caller moved the word to `HELD`, or is the owner and has the bias. It is not inside
+    ///    the slot already.
     #[inline(always)]
     pub(super) unsafe fn touch<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]

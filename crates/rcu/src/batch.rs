@@ -284,7 +284,8 @@ impl Lot {
 
 impl Batch {
     /// Runs the callbacks. A panic in a callback is caught and counted (see
-    /// [`nr_panicked`](super::nr_panicked)), and the other callbacks still run.
+    /// [`nr_panicked`](super::nr_panicked)), and the other callbacks still run. Blocks as long as
+    /// the callbacks do.
     pub fn run(self) {
         drop(self);
     }

@@ -1,5 +1,6 @@
 //! The scheduler, which is fair, like CFS. The task with the least virtual run time runs next, a
-//! woken task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks.
+//! woken task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks from
+//! others.
 
 use std::cmp::Reverse;
 

@@ -81,7 +81,8 @@ impl<T> AnswerSlot<T> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;
         }
-        // SAFETY: the writer has finished, and only the asking thread reads or asks.
+        // SAFETY: the writer has finished. We are the asking thread, so no other thread reads or
+        // asks before the store.
         let what = self.answer.with(|answer| read(unsafe { &*answer }));
         self.state.store(FREE, Ordering::Release);
         Some(what)

@@ -13,7 +13,8 @@
 //! The asked thread may be interrupted anywhere, even in the allocator or the loader, whose locks
 //! unwinding needs. It therefore only copies: a signal interrupts it, and the handler stores its
 //! registers and the top of its stack in a slot (`answer_slot.rs`). The caller walks the copy
-//! (`walk.rs`), as sampling profilers do. Names are resolved when a stack is displayed.
+//! (`walk.rs`). Sampling profilers work in this way, too. Names are resolved when a stack is
+//! displayed.
 
 /// This module is public so that models can use it.
 #[doc(hidden)]

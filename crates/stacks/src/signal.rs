@@ -56,7 +56,8 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     // SAFETY: all zeros form a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
-    // The thread's own stack may be almost full.
+    // The handler runs on the alternate stack if there is one, because the thread's own may be
+    // almost full.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
     Ok(())
@@ -68,7 +69,8 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 }
 
 /// Sends `signal`, which [is handled](is_handled) so that it does not kill the process, to a thread
-/// of this process. Returns `true` if the thread exists.
+/// of this process. Returns `true` if the thread exists. A system call of the thread may fail early
+/// with `EINTR` if it has a timeout or is one that the kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
@@ -79,7 +81,7 @@ pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
-    // A piece is copied completely or not at all.
+    // There is one piece per page, because a piece is copied completely or not at all.
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; NR_PIECES];
     let mut nr_pieces = 0;
     let (mut at, mut left) = (from, into.len() as u64);

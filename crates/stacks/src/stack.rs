@@ -7,7 +7,8 @@ use crate::walk::write_place;
 /// The stack of a thread at the moment when [`capture`](crate::capture) interrupted it.
 ///
 /// The display has a line for each function up to the root, innermost first, followed by a line
-/// with its source location if that is known. The first display may take a long time.
+/// with its source location if that is known. The first display may take a long time, because it
+/// reads the debugging information of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
     pub(crate) addresses: Vec<usize>,

@@ -14,7 +14,7 @@
 
 use crate::atomic::{Ordering, fence};
 
-/// Orders this thread's earlier stores before its later loads, as a [`heavy`] sees them. Never
+/// Orders this thread's earlier stores before its later loads, as seen across a [`heavy`]. Never
 /// blocks.
 #[inline(always)]
 pub fn light() {
@@ -47,8 +47,9 @@ pub fn heavy() {
     }
 }
 
-/// Does the same as [`heavy`], for every thread of the machine and without interrupts. Returns
-/// `false` if the kernel rejects the call, as it does on a machine with `nohz_full` CPUs.
+/// Waits until every thread of the machine has passed a full fence, like [`heavy`], but interrupts
+/// no CPU. Returns `false` if the kernel rejects the call, as it does on a machine with `nohz_full`
+/// CPUs.
 ///
 /// # Blocking
 ///

@@ -100,7 +100,8 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 }
 
 /// Returns the machine of this process: the simulated one, that of [`set_topology`], or the
-/// detected one.
+/// detected one. The first detection that has to ignore a fault of the machine writes one line on
+/// stderr.
 ///
 /// # Errors
 ///
@@ -258,7 +259,8 @@ mod real {
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
-        // SAFETY: (1). The load is volatile, because the kernel changes the word.
+        // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
+        // moves.
         unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
     }
 

@@ -1,6 +1,7 @@
 //! Handlers for `fork`, which repair the library's state in the child.
 //!
-//! In a child, operations of its parent's other threads never complete. A module with state for the
+//! A child has its parent's memory and one thread. Operations of other threads never complete
+//! there: a lock stays held, and a pending wake-up does not arrive. A module with state for the
 //! whole process therefore registers a [`Handler`]:
 //!
 //! ```text
@@ -28,7 +29,8 @@ pub struct Handler {
     /// Called by the thread that is about to fork, while other threads run and no lock is held.
     /// Initializes the module's once-initialized values, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Acquires the child's locks.
+    /// Called by the same thread after every handler has settled. Acquires the locks that the child
+    /// needs.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
     pub child: fn(),

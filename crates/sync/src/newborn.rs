@@ -1,4 +1,5 @@
-//! Resets settings that a new thread inherits from its starting thread:
+//! Resets settings that a new thread inherits from its starting thread and that should not affect
+//! library threads:
 //!
 //! | setting | new value |
 //! |---|---|

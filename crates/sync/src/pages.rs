@@ -46,7 +46,7 @@ pub(crate) fn discard_stack() {
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
         // SAFETY: the pages are below all frames in use on this thread's stack. A signal handler
-        // that uses them returns first.
+        // that uses them returns before this thread continues.
         unsafe { discard(lowest, len) };
     }
 }

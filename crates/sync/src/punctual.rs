@@ -20,8 +20,9 @@ pub(crate) struct Punctual {
 }
 
 impl Punctual {
-    /// Sets the minimum slack for a sleep of `span`. Returns `None` if the slack does not matter,
-    /// if the kernel rejects the change, or on a real-time thread, which has no slack.
+    /// Sets the minimum slack if the current one would matter for a sleep of `span`. Returns `None`
+    /// if the slack does not matter, if the kernel rejects the change, or on a real-time thread,
+    /// which has no slack.
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;

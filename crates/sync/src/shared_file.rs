@@ -32,7 +32,8 @@ const MAPPED_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// The device and the inode.
+    /// The device and the inode, which show whether the program has closed the descriptor and
+    /// reused its number.
     id: (u64, u64),
     map: Map,
     is_writable: bool,

@@ -18,8 +18,8 @@
 //! The kernel revokes an extension by clearing both bytes: after 5 µs by default, and at every
 //! system call. A section that begins while either byte is set is nested, and changes nothing.
 //!
-//! A thread must not wait, or leave its outermost section, with `request` set: it delays no other
-//! one.
+//! A thread must not wait for another one, or leave its outermost section, with `request` set: the
+//! kernel would extend the time slice of a thread that delays no other thread.
 //!
 //! [`turn_on`] enables extensions for its caller. The threads that this crate starts afterwards
 //! enable them at their start. The kernel ignores the requests of other threads, unless the program

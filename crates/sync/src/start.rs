@@ -48,7 +48,7 @@ pub enum Handle {
     Bare(Bare),
 }
 
-/// Starts a thread. Returns an error if that fails, or if the name contains a NUL.
+/// Starts a thread. Returns an error if thread creation fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,

@@ -93,7 +93,8 @@ fn start(
     backend::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Returns the stack size of this thread, or 2 MiB if it is unknown.
+/// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
+/// thread.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -163,7 +164,7 @@ pub fn sleep(span: std::time::Duration) {
     let _ = (span, yield_now());
 }
 
-/// Returns this thread's number.
+/// Returns the kernel's number for this thread, or 0 in a model.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
@@ -178,7 +179,8 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `false` if the thread does not exist in this process, like `ENDED` in a model.
+/// Returns `false` if the thread does not exist in this process, and `true` if that cannot be
+/// determined. In a model, returns `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;
@@ -195,7 +197,8 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// Returns `PermissionDenied` if the value is below the current one, without the permission.
+/// Returns `PermissionDenied` if the value is below the current one and the process lacks the
+/// permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -208,7 +211,8 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns `PermissionDenied`, or `InvalidInput` if the priority is out of range.
+/// Returns `PermissionDenied` if the process lacks the permission, or `InvalidInput` if the
+/// priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     match !IS_REAL || policy::set(0, libc::SCHED_FIFO, priority.into()) {
         true => Ok(()),

@@ -9,6 +9,8 @@ const BITS: usize = u64::BITS as usize;
 /// A set of CPUs, with one bit for each number up to its highest CPU. It parses and prints the
 /// kernel's list format; see [`FromStr`](#impl-FromStr-for-CpuSet).
 ///
+/// # Examples
+///
 /// ```
 /// use afterwork_topology::{CpuId, CpuSet};
 ///
@@ -31,7 +33,8 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Adds a CPU. Returns `true` if it was not in the set.
+    /// Adds a CPU. Returns `true` if it was not in the set. The set then uses one bit for each
+    /// number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = split(cpu);
         if word >= self.words.len() {

@@ -32,7 +32,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// There are no errors at present.
+    /// There are no errors at present, because files that cannot be read are ignored.
     ///
     /// # Examples
     ///
@@ -58,8 +58,9 @@ impl Topology {
 
     /// Does the same as [`detect`](Self::detect), with an affinity mask that the caller provides.
     ///
-    /// Detection then works without procfs. If sysfs reports no CPU of the mask as online, all
-    /// count as online.
+    /// Use it if you got the mask from a system call, so that detection also works without procfs.
+    /// If sysfs reports no CPU of the mask as online, all of them count as online. Reads files as
+    /// [`detect`](Self::detect) does.
     ///
     /// # Errors
     ///
@@ -69,11 +70,12 @@ impl Topology {
     }
 
     /// Detects the machine again if its CPUs, the allowed CPUs or the CPU quota have changed since
-    /// then.
+    /// this topology was detected. Otherwise returns `None`.
     ///
     /// Use this only for an unmodified topology from [`detect`](Self::detect) or
     /// [`detect_for`](Self::detect_for). `affinity` is the mask of a thread whose mask has not
-    /// changed since then; `None` means the calling thread's mask, if procfs shows it.
+    /// changed since the first detection; `None` means the calling thread's mask, if procfs shows
+    /// it.
     ///
     /// # Blocking
     ///
@@ -95,7 +97,7 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine from its CPUs alone: cores without siblings, which share one cache.
+    /// Creates a machine from its CPUs alone: each is a core of its own, and all share one cache.
     ///
     /// # Errors
     ///

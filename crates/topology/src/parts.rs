@@ -41,7 +41,8 @@ pub struct Llc {
     pub size: Option<u64>,
 }
 
-/// The source of the information about which CPUs share a cache. Some small machines report none.
+/// The source of the information about which CPUs share a last-level cache. Some machines, usually
+/// small virtual ones, report no caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
     /// The machine reports the sharing. The level is usually 2 or 3.
@@ -53,7 +54,7 @@ pub enum LlcSource {
     Package,
     /// The packages are not known either. The CPUs of a node are assumed to share a cache.
     Node,
-    /// Neither is known. All such CPUs are assumed to share one cache.
+    /// No package or node is known either. All such CPUs are assumed to share one cache.
     System,
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 /// CPU time that may be used in each period of wall-clock time. Quotas that allow the same share
 /// are equal, even if their periods differ.
 ///
+/// # Examples
+///
 /// ```
 /// use afterwork_topology::CpuQuota;
 ///
@@ -26,7 +28,8 @@ impl CpuQuota {
         (quota_us > 0 && period_us > 0).then_some(Self { quota_us, period_us })
     }
 
-    /// Returns the number of busy CPUs that use up the quota, rounded up so that none is wasted.
+    /// Returns the number of busy CPUs that use up the quota, rounded up so that none is wasted: at
+    /// least one.
     #[must_use]
     pub fn nr_cpus(self) -> u32 {
         u32::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(u32::MAX)

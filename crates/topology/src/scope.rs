@@ -10,12 +10,15 @@ use std::str::FromStr;
 /// like that, the coarser part divides the finer one, and
 /// [`Topology::quirks`](crate::Topology::quirks) reports it:
 ///
-/// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node.
+/// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node,
+///   with the CPUs that share the cache *and* the node.
 /// - If the siblings of a core are not all on one cache and one node, there is one `smt` pod for
 ///   each cache and node.
 /// - If the kernel knows no nodes, the whole machine counts as one.
 ///
 /// The default is `cache_shard`, as in Linux since 7.1.
+///
+/// # Examples
 ///
 /// ```
 /// use afterwork_topology::AffinityScope;
@@ -29,9 +32,10 @@ use std::str::FromStr;
 pub enum AffinityScope {
     /// Each CPU is a pod.
     Cpu,
-    /// The SMT siblings of a core that are online and allowed.
+    /// The SMT siblings of a core that are online and allowed, so a pod may be a single CPU.
     Smt,
-    /// A shard of a last-level cache ([`ShardParams`](crate::ShardParams)).
+    /// A shard of a last-level cache, with at most
+    /// [`cache_shard_size`](crate::ShardParams::cache_shard_size) cores.
     #[default]
     CacheShard,
     /// All CPUs that share a last-level cache.

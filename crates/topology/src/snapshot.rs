@@ -18,7 +18,7 @@ use crate::sysfs::{
 /// only these CPUs, such as those of [`current_bounds`](crate::current_bounds). Otherwise it allows
 /// the CPUs that `sys` allows; `/sys` itself sets no such bound.
 ///
-/// The files contain only numbers of CPUs, caches and nodes.
+/// The files contain only numbers of CPUs, caches and nodes, and neither serial numbers nor names.
 ///
 /// # Blocking
 ///
@@ -27,6 +27,8 @@ use crate::sysfs::{
 /// # Errors
 ///
 /// If a file cannot be read or written; the error names it. Files that were already written remain.
+///
+/// # Examples
 ///
 /// ```
 /// use std::path::Path;

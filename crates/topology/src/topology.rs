@@ -13,6 +13,8 @@ use crate::shard::ShardParams;
 /// The CPUs of a machine at the moment of its detection, what they share, and which of them may be
 /// used. Parts contain online CPUs, and pods only allowed ones.
 ///
+/// # Examples
+///
 /// ```
 /// use afterwork_topology::{CpuId, Topology};
 ///
@@ -101,13 +103,15 @@ impl Topology {
         &self.llcs
     }
 
-    /// Returns the packages in ascending order of their numbers, the unknown one last.
+    /// Returns the packages in ascending order of their numbers, and last the CPUs whose package is
+    /// unknown.
     #[must_use]
     pub fn packages(&self) -> &[Package] {
         &self.packages
     }
 
     /// Returns the NUMA nodes in ascending order of their numbers, including those without CPUs.
+    /// The slice is empty if the kernel knows no nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -131,7 +135,8 @@ impl Topology {
         &self.quirks
     }
 
-    /// Returns the CPU quota of this process, according to its cgroups, if there is one.
+    /// Returns the CPU quota of this process, according to its cgroups, or `None` if there is no
+    /// limit.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota
@@ -143,8 +148,9 @@ impl Topology {
         Self { quota, ..self }
     }
 
-    /// Divides the allowed CPUs into pods, whose CPUs share the part that `scope` names. Takes
-    /// microseconds on a small machine and milliseconds on the largest, so keep the result.
+    /// Divides the allowed CPUs into pods, whose CPUs share the part that `scope` names, in
+    /// ascending order of their lowest CPUs. Takes microseconds on a small machine and milliseconds
+    /// on the largest, so keep the result.
     #[must_use]
     pub fn pods(&self, scope: AffinityScope, params: &ShardParams) -> Pods {
         Pods::cut(self, scope, params)

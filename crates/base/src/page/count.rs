@@ -6,8 +6,7 @@ use sync::unmodelled::{Arc, AtomicU64};
 use super::image::Image;
 use super::sources::{Joined, join};
 
-/// A counter for display, read by itself and not as a snapshot. A model does not see it, so it adds
-/// no states.
+/// A counter for display, read by itself and not as a snapshot. A model does not see it.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 

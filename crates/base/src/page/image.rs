@@ -56,8 +56,7 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves the histograms and then the records of items to the end, which is omitted first if the
-    /// file is full.
+    /// Moves the histograms, and then the records of items, to the end, which a full file omits.
     pub(super) fn sort(&mut self) {
         self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }

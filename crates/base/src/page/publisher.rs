@@ -16,9 +16,8 @@
 //! # Changes to the file by other processes
 //!
 //! Any program of the same user may change the file. The process reads only the number from it, for
-//! a comparison, and never maps it, so a truncated file causes no signal: the process writes it
-//! again. A file that was removed is created again only when [`publish`] is called after an
-//! [`unpublish`].
+//! a comparison, and never maps it, so a truncated file causes no signal and is written again. A
+//! file that was removed is created again only when [`publish`] is called after an [`unpublish`].
 //!
 //! # Names
 //!
@@ -70,8 +69,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// Removes the parent's page and thread from the state of a child of `fork`, which may publish its
-/// own page.
+/// Forgets the parent's page and thread in a child of `fork`, which may publish its own page.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
@@ -295,8 +293,7 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // The length is set first, so that a reader never sees a head with more records than the file
-    // contains.
+    // The length comes first: no reader sees a head with more records than the file contains.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

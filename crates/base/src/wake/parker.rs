@@ -95,8 +95,7 @@ impl Parker {
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // The load comes first, because even a failed compare-exchange would take the cache line
-        // from the waker.
+        // Even a failed compare-exchange would take the cache line from the waker.
         self.token.0.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -118,8 +117,7 @@ impl Parker {
         self.park_until(|| Some(time::ns_after(timeout)))
     }
 
-    /// Waits for the token, until the time that `end_ns` returns, if it returns one. Returns `true`
-    /// if the token was taken.
+    /// Waits for the token, until the time of `end_ns`, if any. Returns `true` if it was taken.
     pub(super) fn park_until(&mut self, end_ns: impl FnOnce() -> Option<u64>) -> bool {
         let word = self.token.0.word();
         let is_given = || word.load(Ordering::Relaxed) == TOKEN;
@@ -240,8 +238,8 @@ impl Unparker {
 impl From<Unparker> for Waker {
     #[inline]
     fn from(unparker: Unparker) -> Self {
-        // SAFETY: the functions of the table keep the contract: each waker owns one reference count
-        // of the token.
+        // SAFETY: as the table's functions require, each waker owns one reference count of the
+        // token.
         unsafe { Waker::from_raw(raw(unparker)) }
     }
 }
@@ -251,8 +249,7 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// If `waker` belongs to a parker, stores the parker's token, which runs no user code. Otherwise
-/// returns the waker.
+/// Stores the token of a parker's waker, which runs no user code. Returns any other waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !ptr::eq(waker.vtable(), &WAKER) {

@@ -193,8 +193,7 @@ pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// A level of nested waits, with the observer to which the outermost one was reported. Its drop
-/// ends the wait, even if the wait panics.
+/// A level of nested waits, with the observer to which the outermost one was reported.
 struct Nested(Option<Arc<dyn BlockingObserver>>);
 
 impl Nested {

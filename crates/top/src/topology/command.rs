@@ -66,8 +66,8 @@ fn machine(args: &TopologyArgs) -> Result<Topology, topology::Error> {
     }
 }
 
-/// Rejects a directory that is not laid out like `/sys`, of which a file would be reported as
-/// missing.
+/// Rejects a directory that is not laid out like `/sys`, because otherwise a file in it would be
+/// reported as missing.
 fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
     const CPUS: &str = "devices/system/cpu";
     let what = if !dir.is_dir() {
