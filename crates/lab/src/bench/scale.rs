@@ -12,20 +12,18 @@ use topology::{AffinityScope, Topology};
 
 use super::child::apart;
 use super::max_active::gauge::Size;
-use super::settings::{Menu, Settings};
+use super::settings::{Entry, Menu, Settings, names};
 use super::workqueue::completion::Latch;
 use super::workqueue::ours::Pools;
-use super::workqueue::peers::Crossbeam;
+use super::workqueue::peers::{Crossbeam, Peer};
 use super::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::metric::{Metric, Text, lower};
 
 const BENCH: &str = "scale";
-const QUEUES: &str = "queues";
-const DOMAINS: &str = "domains";
-
-pub const MENU: Menu = Menu { cases: &[QUEUES, DOMAINS], peers: &[Crossbeam::NAME] };
+const CASES: [Entry<Settings>; 2] = [("queues", of_queues), ("domains", of_domains)];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &[Crossbeam::NAME] };
 
 const OURS: &str = "ours";
 const LIMIT: &str = "(log n)";
@@ -68,32 +66,32 @@ struct Cost {
 }
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
+    settings.make(MENU, &CASES, settings)
+}
+
+fn of_queues(settings: &Settings, name: Text) -> Case {
     let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
-    let along = |numbers, metrics, at| along(numbers, metrics, at, settings);
-    settings.make(MENU, |name| {
-        let case = if name == QUEUES {
-            let (of, topology) = ((NR_QUEUES, OF_QUEUES), settings.topology.clone());
-            let ours = Box::new(move |count| queues(&topology, count, items));
-            let crossbeam = Box::new(move |count| threads(count, items));
-            let variants = vec![
-                Variant::ours(OURS, along(of.0, of.1, ours)),
-                Variant::peer(Crossbeam::NAME, along(of.0, of.1, crossbeam)),
-            ];
-            let about = "time of an item; items go to N queues in turn (crossbeam: a thread each)";
-            case(name, about, of, variants)
-        } else {
-            let of = (NR_DOMAINS, OF_DOMAINS);
-            let run = along(of.0, of.1, Box::new(domains));
-            let about = "time until the first callback of each of N new SRCU domains has run";
-            case(name, about, of, vec![Variant::ours(OURS, run)])
-        };
-        apart(case, settings)
-    })
+    let (of, topology) = ((NR_QUEUES, OF_QUEUES), settings.topology.clone());
+    let ours = Box::new(move |count| queues(&topology, count, items));
+    let crossbeam = Box::new(move |count| threads(count, items));
+    let variants = vec![
+        Variant::ours(OURS, along(of, ours, settings)),
+        Variant::peer(Crossbeam::NAME, along(of, crossbeam, settings)),
+    ];
+    let about = "time of an item; items go to N queues in turn (crossbeam: a thread each)";
+    case(settings, (name, about), of, variants)
+}
+
+fn of_domains(settings: &Settings, name: Text) -> Case {
+    let of = (NR_DOMAINS, OF_DOMAINS);
+    let ours = Variant::ours(OURS, along(of, Box::new(domains), settings));
+    let about = "time until the first callback of each of N new SRCU domains has run";
+    case(settings, (name, about), of, vec![ours])
 }
 
 fn case(
-    name: &'static str,
-    about: &str,
+    settings: &Settings,
+    (name, about): (Text, &str),
     (numbers, metrics): (Numbers, &'static Metrics),
     mut variants: Vec<Variant>,
 ) -> Case {
@@ -102,17 +100,17 @@ fn case(
         let points = numbers.map(|n| (n as f64, (2.0 * n as f64).log2()));
         Ok(Some(Sample::of([(GROWTH, growth(&points))])))
     }));
-    Case {
+    let case = Case {
         about: format!("{about}; N is {first} to {last}"),
         variants,
         claims: vec![Claim::at_most(OURS, GROWTH, LIMIT, 1.0)],
         ..Case::new(BENCH, name, metrics, metrics[numbers.len() - 1].name)
-    }
+    };
+    apart(case, settings)
 }
 
 fn along(
-    numbers: Numbers,
-    metrics: &'static Metrics,
+    (numbers, metrics): (Numbers, &'static Metrics),
     at: Box<dyn Fn(usize) -> Result<Cost, Stop>>,
     settings: &Settings,
 ) -> RunFn {

@@ -6,6 +6,7 @@ use top::interrupt::Interrupt;
 use topology::{CpuId, Topology};
 
 use crate::harness::case::Case;
+use crate::harness::metric::Text;
 
 /// The value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
@@ -43,6 +44,19 @@ pub struct Pick {
     /// all]
     #[arg(long, global = true, value_name = "PEER,…", value_delimiter = ',')]
     pub peers: Vec<String>,
+}
+
+/// The name of a case, and the function that creates it. `S` are the settings of its bench.
+pub type Entry<S, C = Case> = (Text, fn(&S, Text) -> C);
+
+pub const fn names<T, const N: usize>(entries: &[(Text, T); N]) -> [Text; N] {
+    let mut names = [""; N];
+    let mut index = 0;
+    while index < N {
+        names[index] = entries[index].0;
+        index += 1;
+    }
+    names
 }
 
 impl Menu {
@@ -89,17 +103,13 @@ pub(super) fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<
             distinct.push(name);
         }
     }
-    let typed = quoted(unknown);
+    // An empty name is easy to overlook without quotes.
+    let typed = if unknown.is_empty() { "''" } else { unknown };
     Err(Stop::CouldNotRun(format!(
         "{option} {typed}: unknown name; {}valid: {}",
         nearest(unknown, &distinct),
         distinct.join(", ")
     )))
-}
-
-/// Returns `typed`, or two quotes if it is empty, because an empty name is easy to overlook.
-fn quoted(typed: &str) -> &str {
-    if typed.is_empty() { "''" } else { typed }
 }
 
 /// Returns a text such as `nearest: 'parked'; ` with the `valid` names that begin with `typed`, or
@@ -141,15 +151,16 @@ impl Settings {
 
     /// Creates the selected cases, and removes peers that were not selected.
     ///
-    /// `case` may return `None` if this machine cannot run the case.
-    pub fn make<C: Into<Option<Case>>>(
+    /// An entry may return `None` if this machine cannot run the case.
+    pub fn make<S, C: Into<Option<Case>>>(
         &self,
         menu: Menu,
-        case: impl FnMut(&'static str) -> C,
+        entries: &[Entry<S, C>],
+        setting: &S,
     ) -> Vec<Case> {
-        let names = menu.cases.iter().copied();
-        let names = names.filter(|name| self.wants_case(name));
-        let mut cases: Vec<Case> = names.map(case).filter_map(Into::into).collect();
+        let entries = entries.iter().filter(|(name, _)| self.wants_case(name));
+        let cases = entries.filter_map(|(name, make)| make(setting, name).into());
+        let mut cases: Vec<Case> = cases.collect();
         let peers = &self.pick.peers;
         for case in &mut cases {
             case.variants
@@ -200,9 +211,10 @@ mod tests {
         }
     }
 
-    const MEAL: Menu = Menu { cases: &["soup", "fish"], peers: &["salt", "pepper"] };
+    const DISHES: [Entry<()>; 2] = [("soup", case), ("fish", case)];
+    const MEAL: Menu = Menu { cases: &names(&DISHES), peers: &["salt", "pepper"] };
 
-    fn case(name: &'static str) -> Case {
+    fn case((): &(), name: Text) -> Case {
         let none = || Ok(Some(Sample::default()));
         let peers = MEAL.peers.iter().map(|peer| Variant::peer(*peer, none));
         Case {
@@ -222,7 +234,7 @@ mod tests {
             let variants = case.variants.into_iter();
             (case.name, variants.map(|it| it.name).collect())
         };
-        let cases = picked(cases, peers).make(MEAL, case);
+        let cases = picked(cases, peers).make(MEAL, &DISHES, &());
         cases.into_iter().map(names).collect()
     }
 
@@ -251,8 +263,9 @@ mod tests {
 
     #[test]
     fn case_that_cannot_run_is_omitted() {
-        let cases = picked(&[], &[]).make(MEAL, |name| (name == "soup").then(|| case(name)));
-        assert_eq!(cases.len(), 1);
+        let dishes: [Entry<(), Option<Case>>; 2] =
+            [("soup", |(), name| Some(case(&(), name))), ("fish", |(), _| None)];
+        assert_eq!(picked(&[], &[]).make(MEAL, &dishes, &()).len(), 1);
     }
 
     #[test]

@@ -37,14 +37,13 @@ impl<'a> Standing<'a> {
         let ratio = format!("{headline}.vs_best_peer");
         let peer =
             case.of_metric(&ratio).find(|it| it.peer && it.median == 1.0 && it.mad == 0.0)?;
-        let times = |median: f64| match metric.better {
-            Better::Higher => median,
-            Better::Lower => median.recip(),
-        };
         let ours = || case.of_metric(&ratio).filter(|it| !it.peer);
         let variant = words::ours(&case.head.case, || ours().map(|it| it.variant.as_str()))?;
         let measured = ours().find(|it| it.variant == variant)?;
-        let times = times(measured.median);
+        let times = match metric.better {
+            Better::Higher => measured.median,
+            Better::Lower => measured.median.recip(),
+        };
         let is_positive = |variant: &str| {
             let record = case.record(variant, headline);
             record.is_none_or(|record| record.median > 0.0)

@@ -2,18 +2,17 @@
 
 use super::detect::{Sleep, detect};
 use super::mixed::{ITEMS, Mixed, ours, pool};
-use crate::bench::settings::{Menu, Settings};
-use crate::bench::workqueue::peers::{Crossbeam, Rayon, SpawnBlocking};
+use crate::bench::settings::{Entry, Menu, Settings, names};
+use crate::bench::workqueue::peers::{Crossbeam, Peer, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
-use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
+use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, Text, lower};
 
 const BENCH: &str = "blocking";
-const DETECT: &str = "detect";
-const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
-pub const MENU: Menu = Menu { cases: &[DETECT, MIXED], peers: &PEERS };
+const CASES: [Entry<Settings>; 2] = [("detect", detect_case), ("mixed", mixed_case)];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &PEERS };
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
@@ -36,22 +35,15 @@ const ROUNDS_QUICK: usize = 15;
 
 const TO_RUN: &str = "asleep to run us";
 
-const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
-
-const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
-
 pub fn cases(settings: &Settings) -> Vec<Case> {
-    settings.make(MENU, |name| match name {
-        DETECT => detect_case(settings),
-        _ => mixed_case(settings),
-    })
+    settings.make(MENU, &CASES, settings)
 }
 
-fn detect_case(settings: &Settings) -> Case {
+fn detect_case(settings: &Settings, name: Text) -> Case {
     let rounds = if settings.quick { ROUNDS_QUICK } else { ROUNDS };
-    let found = |name, sleep| {
+    let found = |variant, sleep| {
         let interrupt = settings.interrupt.clone();
-        Variant::ours(name, move || {
+        Variant::ours(variant, move || {
             let latencies = detect(sleep, rounds, &interrupt)?;
             let percentiles = [(50.0, P50), (90.0, P90), (100.0, LONGEST)];
             Ok(latencies.map(|it| Sample::default().with_percentiles(it, percentiles)))
@@ -75,11 +67,11 @@ fn detect_case(settings: &Settings) -> Case {
             Claim::at_most(SAMPLER, P50, THREE_MS, 1.0),
             Claim::at_most(SAMPLER, P90, THREE_MS, 1.0),
         ],
-        ..Case::new(BENCH, DETECT, DETECT_METRICS, P50.name)
+        ..Case::new(BENCH, name, &[P50, P90, LONGEST], P50.name)
     }
 }
 
-fn mixed_case(settings: &Settings) -> Case {
+fn mixed_case(settings: &Settings, name: Text) -> Case {
     let nr_cpus = settings.cpus.len();
     let run = |measure: fn(usize) -> Result<Mixed, top::exit::Stop>| {
         move || measure(nr_cpus).map(|mixed| Some(sample(&mixed)))
@@ -99,7 +91,7 @@ fn mixed_case(settings: &Settings) -> Case {
             Claim::at_most(GUARD, THREADS, SPAWN_BLOCKING, 0.25),
             Claim::at_most(SAMPLER, THREADS, SPAWN_BLOCKING, 0.25),
         ],
-        ..Case::new(BENCH, MIXED, MIXED_METRICS, MAKESPAN.name)
+        ..Case::new(BENCH, name, &[MAKESPAN, THREADS, MANAGER], MAKESPAN.name)
     }
 }
 

@@ -9,7 +9,7 @@ use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::workqueue::ours::Ours;
-use crate::bench::workqueue::peers::Tokio;
+use crate::bench::workqueue::peers::{Peer, Tokio};
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// The maximum number of items that have not started.

@@ -17,49 +17,45 @@ use super::strands::{self, Locked, Ordered, ROUNDS};
 use super::{idle, scopes, timeouts};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
-use crate::bench::settings::{Menu, Settings};
+use crate::bench::settings::{Entry, Menu, Settings, names};
 use crate::bench::workqueue::completion::Waiting;
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
 use crate::bench::workqueue::ours::{Ours, Way};
-use crate::bench::workqueue::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
+use crate::bench::workqueue::peers::{Crossbeam, Peer, Rayon, ThreadPool, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
-use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, Text, higher, lower};
 use crate::harness::switches::Usage;
 
 const BENCH: &str = "everyday";
-const ADMISSION: &str = "admission";
-const SCOPE_SUM: &str = "scope-sum";
-const SCOPE_EMPTY: &str = "scope-empty";
-const RANGE_EMPTY: &str = "range-empty";
-const IDLE_1: &str = "idle-1ms";
-const IDLE_10: &str = "idle-10ms";
-const SLEEPS: &str = "sleeps";
-const TIMEOUTS: &str = "timeouts";
-const STRANDS: &str = "strands";
-const LOCKED: &str = "locked";
-const SAVE_SOON: &str = "save-soon";
-
 const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
+const CASES: [Entry<Setting>; 11] = [
+    ("admission", Setting::admission),
+    ("scope-sum", Setting::sum),
+    ("scope-empty", |it, name| {
+        let peer = (RAYON_SPAWN, scopes::rayon_items as _);
+        it.empty(name, "empty items that borrow", (SPAWN, scopes::empty_items), peer)
+    }),
+    ("range-empty", |it, name| {
+        let peer = (Rayon::NAME, scopes::rayon_range as _);
+        it.empty(name, "numbers, each with an empty call", (RANGE, scopes::empty_range), peer)
+    }),
+    ("idle-1ms", |it, name| it.idle(name, Duration::from_millis(1))),
+    ("idle-10ms", |it, name| it.idle(name, Duration::from_millis(10))),
+    ("sleeps", Setting::sleeps),
+    ("timeouts", Setting::timeouts),
+    ("strands", Setting::strands),
+    ("locked", |_, name| locked_case(name)),
+    ("save-soon", |_, name| save_soon(name)),
+];
+
 pub const MENU: Menu = Menu {
-    cases: &[
-        ADMISSION,
-        SCOPE_SUM,
-        SCOPE_EMPTY,
-        RANGE_EMPTY,
-        IDLE_1,
-        IDLE_10,
-        SLEEPS,
-        TIMEOUTS,
-        STRANDS,
-        LOCKED,
-        SAVE_SOON,
-    ],
+    cases: &names(&CASES),
     peers: &[Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME, ASYNC_IO],
 };
 
@@ -114,7 +110,6 @@ const ADMISSION_METRICS: &[Metric] = &[
     RESIDENT,
 ];
 const SCOPE_METRICS: &[Metric] = &[NUMBERS_PER_S, CPU_PER_NUMBER];
-const IDLE_METRICS: &[Metric] = &[CPU_SHARE, TO_RUN_P50, TO_RUN_P99, SWITCHES];
 const SLEEP_METRICS: &[Metric] = &[CPU_PER_SLEEP, HAND_OVER, LATE_P50, LATE_P99, BYTES_PER_SLEEP];
 const STRAND_METRICS: &[Metric] = &[
     MAKE,
@@ -123,8 +118,6 @@ const STRAND_METRICS: &[Metric] = &[
     BYTES_USED,
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
 ];
-
-const TIMEOUT_METRICS: &[Metric] = &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT];
 
 /// The number of producer threads, and the number of items that each of them queues at once. These
 /// are far more than the capacity.
@@ -152,47 +145,26 @@ const ORDERED_QUEUES: usize = 10_000;
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
     let topology = settings.topology.clone();
-    let setting = Setting { settings, topology, workers: settings.cpus.len() };
-    settings.make(MENU, |name| match name {
-        ADMISSION => setting.admission(),
-        SCOPE_SUM => setting.sum(),
-        SCOPE_EMPTY => setting.empty(
-            name,
-            "empty items that borrow",
-            (SPAWN, scopes::empty_items),
-            (RAYON_SPAWN, scopes::rayon_items),
-        ),
-        RANGE_EMPTY => setting.empty(
-            name,
-            "numbers, each with an empty call",
-            (RANGE, scopes::empty_range),
-            (Rayon::NAME, scopes::rayon_range),
-        ),
-        IDLE_1 => setting.idle(name, Duration::from_millis(1)),
-        IDLE_10 => setting.idle(name, Duration::from_millis(10)),
-        SLEEPS => setting.sleeps(),
-        TIMEOUTS => setting.timeouts(),
-        STRANDS => setting.strands(),
-        LOCKED => locked_case(),
-        _ => save_soon(),
-    })
+    let workers = settings.cpus.len();
+    let setting = Setting { settings: settings.clone(), topology, workers };
+    settings.make(MENU, &CASES, &setting)
 }
 
-struct Setting<'a> {
-    settings: &'a Settings,
+struct Setting {
+    settings: Settings,
     topology: Topology,
     workers: usize,
 }
 
-impl Setting<'_> {
+impl Setting {
     fn start(&self) -> impl Fn() -> Result<Ours, Stop> + Clone + 'static {
         let (topology, workers) = (self.topology.clone(), self.workers);
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
     }
 
-    fn admission(&self) -> Case {
+    fn admission(&self, name: Text) -> Case {
         let items = self.settings.sized(FLOOD, FLOOD_QUICK, 2 * ROOM);
-        let shape = Shape::new(Task::batches(PRODUCERS, items, 1), self.settings);
+        let shape = Shape::new(Task::batches(PRODUCERS, items, 1), &self.settings);
         let (topology, workers) = (self.topology.clone(), self.workers);
         let bounded = move || Bounded::start(&topology, workers);
         let permits = move || Permits::start(workers);
@@ -208,12 +180,12 @@ impl Setting<'_> {
                 Variant::peer(Crossbeam::NAME, flooded(&shape, crossbeam)),
             ],
             claims: vec![Claim::at_least(OURS, ITEMS_PER_S, Against::BestPeer, 1.0)],
-            ..Case::new(BENCH, ADMISSION, ADMISSION_METRICS, ITEMS_PER_S)
+            ..Case::new(BENCH, name, ADMISSION_METRICS, ITEMS_PER_S)
         };
-        apart(case, self.settings)
+        apart(case, &self.settings)
     }
 
-    fn sum(&self) -> Case {
+    fn sum(&self, name: Text) -> Case {
         let count = self.settings.sized(NUMBERS, NUMBERS_QUICK, 100_000);
         let numbers = Numbers { count, made: Rc::default() };
         let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
@@ -245,17 +217,17 @@ impl Setting<'_> {
                 Variant::peer(RAYON_JOIN, theirs(scopes::rayon_join)),
             ],
             claims: vec![no_slower(CHUNKS, Rayon::NAME, 0.95), no_slower(JOIN, RAYON_JOIN, 0.95)],
-            ..Case::new(BENCH, SCOPE_SUM, SCOPE_METRICS, NUMBERS_PER_S.name)
+            ..Case::new(BENCH, name, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
 
     /// Returns a case in which ours and a peer do the same to a million `things`.
     fn empty(
         &self,
-        name: &'static str,
+        name: Text,
         things: &str,
-        (ours, run_ours): (&'static str, fn(&Workqueue, u64) -> u64),
-        (peer, run_peer): (&'static str, fn(&RayonPool, u64) -> u64),
+        (ours, run_ours): (Text, fn(&Workqueue, u64) -> u64),
+        (peer, run_peer): (Text, fn(&RayonPool, u64) -> u64),
     ) -> Case {
         let (count, workers) = (self.settings.sized(EMPTY, EMPTY, 2000), self.workers);
         let start = self.start();
@@ -275,19 +247,17 @@ impl Setting<'_> {
         }
     }
 
-    fn idle(&self, name: &'static str, period: Duration) -> Case {
+    fn idle(&self, name: Text, period: Duration) -> Case {
         let span = self.settings.sized(IDLE, IDLE_QUICK, 5 * period);
         let (workers, pace) = (self.workers, (period, span));
         let limit = || Ok(Some(Sample::of([(CPU_SHARE, 4.0 * PERCENT)])));
-        let [tokio, rayon] = [Tokio::NAME, Rayon::NAME];
-        let [threadpool, crossbeam] = [ThreadPool::NAME, Crossbeam::NAME];
         let variants = vec![
             Variant::ours(OURS, self.idled(self.start(), pace)),
             Variant::ours(FOUR_PERCENT, limit),
-            Variant::peer(tokio, self.idled(move || Tokio::start(workers), pace)),
-            Variant::peer(rayon, self.idled(move || Rayon::start(workers), pace)),
-            Variant::peer(threadpool, self.idled(move || ThreadPool::start(workers), pace)),
-            Variant::peer(crossbeam, self.idled(move || Crossbeam::start(workers), pace)),
+            self.idle_peer::<Tokio>(pace),
+            self.idle_peer::<Rayon>(pace),
+            self.idle_peer::<ThreadPool>(pace),
+            self.idle_peer::<Crossbeam>(pace),
         ];
         let at_most = |against: Against| Claim::at_most(OURS, CPU_SHARE, against, 1.0);
         Case {
@@ -298,8 +268,13 @@ impl Setting<'_> {
             ),
             variants,
             claims: vec![at_most(FOUR_PERCENT.into()), at_most(Against::BestPeer)],
-            ..Case::new(BENCH, name, IDLE_METRICS, CPU_SHARE.name)
+            ..Case::new(BENCH, name, &[CPU_SHARE, TO_RUN_P50, TO_RUN_P99, SWITCHES], CPU_SHARE.name)
         }
+    }
+
+    fn idle_peer<P: Peer>(&self, pace: (Duration, Duration)) -> Variant {
+        let workers = self.workers;
+        Variant::peer(P::NAME, self.idled(move || P::start(workers), pace))
     }
 
     fn idled<P: OneShotPool + 'static>(
@@ -311,7 +286,7 @@ impl Setting<'_> {
         Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)))
     }
 
-    fn strands(&self) -> Case {
+    fn strands(&self, name: Text) -> Case {
         let count = self.settings.sized(STATES, STATES_QUICK, 100);
         let nr_queues = count.min(ORDERED_QUEUES);
         let (start, start_ordered) = (self.start(), self.start());
@@ -330,12 +305,12 @@ impl Setting<'_> {
                 Variant::peer(Tokio::NAME, tokio),
             ],
             claims: [BYTES_USED, MAKE, DROP].map(at_most).into(),
-            ..Case::new(BENCH, STRANDS, STRAND_METRICS, ITEMS_PER_S)
+            ..Case::new(BENCH, name, STRAND_METRICS, ITEMS_PER_S)
         };
-        apart(case, self.settings)
+        apart(case, &self.settings)
     }
 
-    fn sleeps(&self) -> Case {
+    fn sleeps(&self, name: Text) -> Case {
         let test = (500, Duration::from_millis(2));
         let (count, shortest) = self.settings.sized(SLEEPERS, SLEEPERS_QUICK, test);
         let workers = self.workers;
@@ -353,12 +328,12 @@ impl Setting<'_> {
                 Variant::peer(ASYNC_IO, run(Clock::AsyncIo)),
             ],
             claims: [CPU_PER_SLEEP, BYTES_PER_SLEEP].map(at_most).into(),
-            ..Case::new(BENCH, SLEEPS, SLEEP_METRICS, CPU_PER_SLEEP.name)
+            ..Case::new(BENCH, name, SLEEP_METRICS, CPU_PER_SLEEP.name)
         };
-        apart(case, self.settings)
+        apart(case, &self.settings)
     }
 
-    fn timeouts(&self) -> Case {
+    fn timeouts(&self, name: Text) -> Case {
         let count = self.settings.sized(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
         let ours = |nr_threads: usize| move || timeouts::ours(nr_threads, count).map(Some);
         let workers = self.workers;
@@ -378,13 +353,13 @@ impl Setting<'_> {
                 Claim::at_most(OURS, CPU_PER_TIMEOUT, Against::BestPeer, 1.0),
                 Claim::at_most(OURS, CPU_PER_TIMEOUT, ONE_THREAD, 1.25),
             ],
-            ..Case::new(BENCH, TIMEOUTS, TIMEOUT_METRICS, TIMEOUTS_PER_S.name)
+            ..Case::new(BENCH, name, &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT], TIMEOUTS_PER_S.name)
         };
-        apart(case, self.settings)
+        apart(case, &self.settings)
     }
 }
 
-fn locked_case() -> Case {
+fn locked_case(name: Text) -> Case {
     Case {
         about: format!(
             "{REQUESTS} requests take one lock; the first holds it while it waits for its other half"
@@ -394,7 +369,7 @@ fn locked_case() -> Case {
             Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
         ],
         claims: vec![Claim::at_most(OURS, UNTIL_END, Against::BestPeer, 1.0)],
-        ..Case::new(BENCH, LOCKED, &[ENDED, UNTIL_END], UNTIL_END.name)
+        ..Case::new(BENCH, name, &[ENDED, UNTIL_END], UNTIL_END.name)
     }
 }
 
@@ -412,7 +387,7 @@ fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static)
     })
 }
 
-fn save_soon() -> Case {
+fn save_soon(name: Text) -> Case {
     let run = |save: fn() -> Result<Sample, Stop>| move || save().map(Some);
     Case {
         about: format!("{CHANGES} changes, each with a save 100 ms after the last one"),
@@ -422,7 +397,7 @@ fn save_soon() -> Case {
             Variant::peer(TASK_ABORTED, run(|| soon::tokio(true))),
         ],
         claims: vec![Claim::at_most(OURS, PER_CHANGE, Against::BestPeer, 1.0)],
-        ..Case::new(BENCH, SAVE_SOON, &[SAVES, PER_CHANGE], PER_CHANGE.name)
+        ..Case::new(BENCH, name, &[SAVES, PER_CHANGE], PER_CHANGE.name)
     }
 }
 
@@ -485,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
-        let cases = cases(&Settings::of_tests(&[SCOPE_EMPTY, RANGE_EMPTY]));
+        let cases = cases(&Settings::of_tests(&["scope-empty", "range-empty"]));
         let names = cases.iter().map(|case| case.variants.iter().map(|it| it.name.as_str()));
         let names: Vec<Vec<&str>> = names.map(Iterator::collect).collect();
         assert_eq!(names, [[SPAWN, RAYON_SPAWN], [RANGE, Rayon::NAME]]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 
-use crate::bench::workqueue::peers;
+use crate::bench::workqueue::peers::{self, Peer};
 
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they

@@ -7,23 +7,24 @@ use afterwork::workqueue::{Group, GroupBuilder, MAX_GROUP_ACTIVE};
 use top::exit::Stop;
 
 use super::tenants::{self, NR_TENANTS, PoolEach, Queues, Semaphores, Tenants};
-use crate::bench::settings::{Menu, Settings};
+use crate::bench::settings::{Entry, Menu, Settings, names};
 use crate::bench::workqueue::metrics::{self, ITEMS_PER_S};
 use crate::bench::workqueue::ours::{Ours, Reusable};
-use crate::bench::workqueue::peers::{Rayon, Tokio};
+use crate::bench::workqueue::peers::{Peer, Rayon, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
-use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::metric::{Metric, NS_PER_US, PERCENT, Text, higher, lower};
 
 const BENCH: &str = "groups";
-const PARTS: &str = "parts";
-const FLOOD: &str = "flood";
-const ONE_AT_A_TIME: &str = "one-at-a-time-grouped";
-const BATCH: &str = "batch-1000-grouped";
+const CASES: [Entry<Settings>; 4] = [
+    ("parts", parts),
+    ("flood", flood),
+    ("one-at-a-time-grouped", one_at_a_time),
+    ("batch-1000-grouped", batch),
+];
 
-pub const MENU: Menu =
-    Menu { cases: &[PARTS, FLOOD, ONE_AT_A_TIME, BATCH], peers: &[Tokio::NAME, Rayon::NAME] };
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &[Tokio::NAME, Rayon::NAME] };
 
 const GROUPS: &str = "groups";
 const NO_GROUPS: &str = "no groups";
@@ -37,8 +38,9 @@ const FAR_CEILING: &str = "group with a far ceiling";
 
 /// The distance of the tenant that is farthest from its due share, divided by this share.
 const WORST: Metric = lower("worst", "share", ("% of due", "worst off"), PERCENT);
-/// Each tenant's part of the CPU time, divided by its due part.
-const OF_DUE: [Metric; NR_TENANTS] = [
+const PARTS_METRICS: &[Metric] = &[
+    WORST,
+    // Each tenant's part of the CPU time, divided by its due part.
     higher("of_due_1", "share", ("% of due", "1"), PERCENT),
     higher("of_due_2", "share", ("% of due", "2"), PERCENT),
     higher("of_due_3", "share", ("% of due", "3"), PERCENT),
@@ -48,10 +50,6 @@ const OF_DUE: [Metric; NR_TENANTS] = [
     higher("of_due_7", "share", ("% of due", "7"), PERCENT),
     higher("of_due_8", "share", ("% of due", "8"), PERCENT),
 ];
-const PARTS_METRICS: &[Metric] = &{
-    let [a, b, c, d, e, f, g, h] = OF_DUE;
-    [WORST, a, b, c, d, e, f, g, h]
-};
 
 const ALONE_P99: Metric = lower("alone_p99", "ns", ("alone us", "p99"), NS_PER_US);
 const FLOODED_P50: Metric = lower("flooded_p50", "ns", ("flooded us", "p50"), NS_PER_US);
@@ -75,23 +73,22 @@ const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
-    settings.make(MENU, |name| match name {
-        PARTS => parts(settings),
-        FLOOD => flood(settings),
-        ONE_AT_A_TIME => {
-            let items = settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
-            let about = format!("a producer queues {items} items, waiting for every one");
-            cost(settings, name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
-        }
-        _ => {
-            let rounds = settings.sized(BATCHES, BATCHES_QUICK, 1);
-            let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
-            cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
-        }
-    })
+    settings.make(MENU, &CASES, settings)
 }
 
-fn parts(settings: &Settings) -> Case {
+fn one_at_a_time(settings: &Settings, name: Text) -> Case {
+    let items = settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
+    let about = format!("a producer queues {items} items, waiting for every one");
+    cost(settings, name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
+}
+
+fn batch(settings: &Settings, name: Text) -> Case {
+    let rounds = settings.sized(BATCHES, BATCHES_QUICK, 1);
+    let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
+    cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
+}
+
+fn parts(settings: &Settings, name: Text) -> Case {
     let time = settings.sized(TIME, TIME_QUICK, Duration::from_millis(20));
     let least = 4 + 2 * settings.cpus.len();
     Case {
@@ -102,11 +99,11 @@ fn parts(settings: &Settings) -> Case {
         ),
         variants: variants(settings, Scene::Parts(least), time),
         claims: vec![Claim::at_most(GROUPS, WORST, Against::BestPeer, 1.0)],
-        ..Case::new(BENCH, PARTS, PARTS_METRICS, WORST.name)
+        ..Case::new(BENCH, name, PARTS_METRICS, WORST.name)
     }
 }
 
-fn flood(settings: &Settings) -> Case {
+fn flood(settings: &Settings, name: Text) -> Case {
     let time = settings.sized(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
     Case {
         about: format!(
@@ -115,7 +112,7 @@ fn flood(settings: &Settings) -> Case {
         ),
         variants: variants(settings, Scene::Flood, time),
         claims: vec![Claim::at_most(GROUPS, FLOODED_P99, NO_GROUPS, 0.5)],
-        ..Case::new(BENCH, FLOOD, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
+        ..Case::new(BENCH, name, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
     }
 }
 
@@ -185,7 +182,9 @@ impl Scene {
                 let parts = tenants::parts(tenants, time, least);
                 let off = parts.iter().map(|part| (part - 1.0).abs());
                 sample.set(WORST, off.fold(0.0, f64::max));
-                OF_DUE.into_iter().zip(parts).for_each(|(metric, part)| sample.set(metric, part));
+                for (of_due, part) in PARTS_METRICS[1..].iter().zip(parts) {
+                    sample.set(*of_due, part);
+                }
                 sample
             }
             Self::Flood => {

@@ -15,7 +15,7 @@ use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::workqueue::ours::Pools;
-use crate::bench::workqueue::peers::Tokio;
+use crate::bench::workqueue::peers::{Peer, Tokio};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
 

@@ -6,29 +6,34 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, Builder, MAX_ACTIVE, MaxActiveScope, Registry};
+use afterwork::workqueue::{self, Builder, MAX_ACTIVE, MaxActiveScope, Registry, Workqueue};
 use clap::Args;
 use top::exit::Stop;
+use topology::AffinityScope;
 
-use super::crew::{
-    self, BLOCKING, BLOCKING_768, Crew, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH, crew,
-    queue,
-};
-use super::drive::{Body, Drive, burn};
+use super::drive::{Body, Crew, Drive, burn, crew};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
-use super::metrics::{ALL, HEADLINE, ITEMS, LATENCY_P99, MEMORY, THREADS};
-use crate::bench::settings::{Menu, Settings, count};
-use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
+use super::metrics::{ALL, ITEMS, LATENCY_P99, MEMORY, THREADS};
+use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::workqueue::peers::{Peer, Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::{Against, Claim};
+use crate::harness::metric::Text;
 
 const BENCH: &str = "max-active";
-const JOINS: &str = "joins";
-const SUBSYSTEMS: &str = "subsystems";
-const SHARES: &str = "shares";
+const CASES: [Entry<Setting>; 3] =
+    [("joins", Setting::joins), ("subsystems", Setting::subsystems), ("shares", Setting::shares)];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &PEERS };
 
-pub const MENU: Menu = Menu { cases: &[JOINS, SUBSYSTEMS, SHARES], peers: &crew::NAMES };
+const PEERS: [Text; 6] = [THREADS_8, THREADS_768, BLOCKING_768, THREADS_EACH, BLOCKING, RAYON_EACH];
+const THREADS_8: &str = "threadpool-8";
+const THREADS_768: &str = "threadpool-768";
+const BLOCKING_768: &str = "spawn_blocking-768";
+const THREADS_EACH: &str = "threadpool each";
+/// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
+const BLOCKING: &str = "spawn_blocking";
+const RAYON_EACH: &str = "rayon each";
 
 /// Options of `bench max-active`.
 #[derive(Args, Clone, Debug, Default)]
@@ -87,11 +92,7 @@ const DEVICE: Duration = Duration::from_millis(1);
 
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting { settings: settings.clone(), args: args.clone() };
-    settings.make(MENU, |name| match name {
-        JOINS => setting.joins(),
-        SUBSYSTEMS => setting.subsystems(),
-        _ => setting.shares(),
-    })
+    settings.make(MENU, &CASES, &setting)
 }
 
 struct Setting {
@@ -128,7 +129,7 @@ impl Setting {
         }
     }
 
-    fn joins(&self) -> Case {
+    fn joins(&self, case: Text) -> Case {
         let items = self.items(NR_JOINS, NR_JOINS_QUICK);
         let drive = self.drive(items, ON_THEIR_WAY, None);
         let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -150,21 +151,18 @@ impl Setting {
         );
         // Our variants have a system-wide limit or a limit per CPU. The pools of the peers have 8
         // or 768 threads.
-        let limited = |max: usize, meant_for: MaxActiveScope| {
+        let limited = |name, max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
-            move || -> Crews {
-                alone(queue(&registry()?, max, |it| it.max_active_scope(meant_for)))
-            }
+            let hire = move || alone(queue(&registry()?, max, |it| it.max_active_scope(meant_for)));
+            Variant::ours(name, run(&drive, open.clone(), hire))
         };
-        let system = |max: usize| limited(max, MaxActiveScope::System);
-        let per_cpu = |max: usize| limited(max, MaxActiveScope::Cpu);
         let each = (MANY / self.settings.cpus.len()).clamp(1, MAX_ACTIVE as usize);
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, open.clone(), hire));
         let variants = vec![
-            Variant::ours(SYSTEM_8, run(&drive, open.clone(), system(8))),
-            Variant::ours(SYSTEM_16, run(&drive, open.clone(), system(16))),
-            Variant::ours(PER_CPU_8, run(&drive, open.clone(), per_cpu(8))),
-            Variant::ours(PER_CPU_MANY, run(&drive, open.clone(), per_cpu(each))),
+            limited(SYSTEM_8, 8, MaxActiveScope::System),
+            limited(SYSTEM_16, 16, MaxActiveScope::System),
+            limited(PER_CPU_8, 8, MaxActiveScope::Cpu),
+            limited(PER_CPU_MANY, each, MaxActiveScope::Cpu),
             peer(THREADS_8, || alone(ThreadPool::start(8))),
             peer(THREADS_768, || alone(ThreadPool::start(MANY))),
             peer(BLOCKING_768, || alone(SpawnBlocking::start(MANY))),
@@ -174,10 +172,10 @@ impl Setting {
             Claim::at_least(SYSTEM_8, ITEMS, PER_CPU_MANY, 1.9),
             Claim::at_most(SYSTEM_8, MEMORY, PER_CPU_MANY, 0.5),
         ];
-        case(JOINS, about, variants, claims)
+        described(case, about, variants, claims)
     }
 
-    fn subsystems(&self) -> Case {
+    fn subsystems(&self, case: Text) -> Case {
         let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
         let drive = self.drive(items, ITEMS_ON_THEIR_WAY, None);
         let all = NR_SUBSYSTEMS * LIMIT;
@@ -200,10 +198,10 @@ impl Setting {
             Claim::at_most(OURS, LATENCY_P99, Against::BestPeer, 0.5),
             Claim::at_least(OURS, ITEMS, Against::BestPeer, 1.0),
         ];
-        case(SUBSYSTEMS, about, variants, claims)
+        described(case, about, variants, claims)
     }
 
-    fn shares(&self) -> Case {
+    fn shares(&self, case: Text) -> Case {
         let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
         let drive = self.drive(items, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
         let compute = || -> Result<Body, Stop> {
@@ -231,8 +229,20 @@ impl Setting {
             Claim::at_most(SHARING, LATENCY_P99, OURS, 0.5),
             Claim::at_most(SHARING, THREADS, Against::BestPeer, 0.25),
         ];
-        Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims) }
+        Case { headline: LATENCY_P99.name, ..described(case, about, variants, claims) }
     }
+}
+
+fn queue(
+    registry: &Registry,
+    max_active: usize,
+    describe: impl FnOnce(Builder) -> Builder,
+) -> Result<Workqueue, Stop> {
+    let builder = Workqueue::builder("max-active")
+        .affinity(AffinityScope::System)
+        .max_active(max_active as u32);
+    let queue = describe(builder).build_in(registry);
+    queue.map_err(Stop::because("cannot build a queue"))
 }
 
 fn each<P: OneShotPool + Send + 'static>(hire: impl Fn() -> Result<P, Stop>) -> Crews {
@@ -243,8 +253,8 @@ fn alone<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Crews {
     Ok(vec![crew(pool)?])
 }
 
-fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
-    Case { about, variants, claims, ..Case::new(BENCH, name, ALL, HEADLINE) }
+fn described(name: Text, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
+    Case { about, variants, claims, ..Case::new(BENCH, name, ALL, ITEMS.name) }
 }
 
 fn run(

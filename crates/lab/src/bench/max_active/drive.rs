@@ -10,12 +10,23 @@ use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
-use super::crew::Crew;
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
+use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
+
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// A crew: a function that submits a job to threads. The limit of a crew is the number of jobs that
+/// may run at the same time.
+pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
+
+pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Crew, Stop> {
+    let pool = pool?;
+    Ok(Arc::new(move |job| pool.submit(job)))
+}
 
 /// The body of an item, which is called with the item's number. After a failure, the crew gets no
 /// more items.
@@ -224,8 +235,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::bench::max_active::crew::crew;
-    use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
+    use crate::bench::workqueue::peers::{Peer, Rayon, SpawnBlocking, ThreadPool};
 
     /// Runs items on the given crews, with up to seven in flight.
     fn run(

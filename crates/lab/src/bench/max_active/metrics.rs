@@ -11,8 +11,6 @@ pub const MEMORY: Metric = lower("memory_growth", "bytes", ("", "MiB"), MIB);
 pub const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
 pub const CPU: Metric = lower("cpu_per_item", "ns/item", ("", "cpu us"), NS_PER_US);
 
-pub const HEADLINE: &str = ITEMS.name;
-
 const MIB: f64 = 1024.0 * 1024.0;
 
 const LATENCY: &str = "queue to end ms";

@@ -6,12 +6,11 @@
 //! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
 //! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
-//! A [crew] of afterwork or of a peer runs the items. [drive] keeps a fixed number of them in
+//! A [crew](drive::Crew) of afterwork or of a peer runs the items. [drive] keeps a fixed number of them in
 //! flight and times them. [gauge] measures the growth of the process. `docs/bench-method.md`
 //! defines the figures.
 
 mod cases;
-pub mod crew;
 pub mod drive;
 pub mod gauge;
 pub mod joins;

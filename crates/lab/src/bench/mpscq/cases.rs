@@ -8,22 +8,22 @@ use clap::Args;
 use super::fifo::Fifo;
 use super::flow::Flow;
 use super::item::{self, Item, Tag};
-use super::metrics::{ALL, HEADLINE, MAX_PRODUCERS, flows};
+use super::metrics::{ALL, MAX_PRODUCERS, flows};
 use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
-use crate::bench::settings::{Menu, Settings, count};
+use crate::bench::settings::{Entry, Menu, Settings, count, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
-use crate::harness::metric::Metric;
+use crate::harness::metric::{Metric, Text};
 
 const BENCH: &str = "mpscq";
-const PUSH_POP: &str = "push-pop";
-const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
-const OWNED: &str = "owned";
-
-pub const MENU: Menu =
-    Menu { cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED], peers: &peers::NAMES };
+const CASES: [Entry<Setting>; 3] = [
+    ("push-pop", |it, name| it.push_pop(name, Layout::Scattered, "far apart")),
+    ("push-pop-contiguous", |it, name| it.push_pop(name, Layout::Contiguous, "side by side")),
+    ("owned", Setting::owned),
+];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &peers::NAMES };
 
 /// Options of `bench mpscq`.
 #[derive(Args, Clone, Debug, Default)]
@@ -55,28 +55,19 @@ const MAIL_BOUND: f64 = 0.8;
 
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
-    let setting = Setting { settings, items };
-    settings.make(MENU, |name| setting.case(name))
+    settings.make(MENU, &CASES, &Setting { settings: settings.clone(), items })
 }
 
-struct Setting<'a> {
-    settings: &'a Settings,
+struct Setting {
+    settings: Settings,
     items: usize,
 }
 
 /// The layout and the stocks of one kind of item, which all queues of that kind share.
 type Shared<I> = (Layout, Rc<RefCell<Vec<Stock<I>>>>);
 
-impl Setting<'_> {
-    fn case(&self, name: &'static str) -> Case {
-        match name {
-            PUSH_POP => self.push_pop(name, Layout::Scattered, "far apart"),
-            PUSH_POP_CONTIGUOUS => self.push_pop(name, Layout::Contiguous, "side by side"),
-            _ => self.owned(),
-        }
-    }
-
-    fn push_pop(&self, name: &'static str, layout: Layout, how: &str) -> Case {
+impl Setting {
+    fn push_pop(&self, name: Text, layout: Layout, how: &str) -> Case {
         let ours = (layout, Rc::default());
         let boxed = (layout, Rc::default());
         let linked = (layout, Rc::default());
@@ -94,19 +85,19 @@ impl Setting<'_> {
         self.described(name, about, variants, claim)
     }
 
-    fn owned(&self) -> Case {
+    fn owned(&self, name: Text) -> Case {
         let values: Shared<Tag> = (Layout::Contiguous, Rc::default());
         let mail = || Mail::for_producers(MAX_PRODUCERS);
         let mut variants = vec![self.queue(MAIL, &values, mail)];
         variants.extend(self.channels(&values));
         let about = "messages of 8 bytes by value".into();
         let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, MAIL_BOUND);
-        self.described(OWNED, about, variants, claim)
+        self.described(name, about, variants, claim)
     }
 
     fn described(
         &self,
-        name: &'static str,
+        name: Text,
         about: String,
         variants: Vec<Variant>,
         claim: fn(&Metric) -> Claim,
@@ -115,7 +106,7 @@ impl Setting<'_> {
             about: format!("{about}; ns an item, {} items", self.items),
             variants,
             claims: ALL.iter().map(claim).collect(),
-            ..Case::new(BENCH, name, ALL, HEADLINE)
+            ..Case::new(BENCH, name, ALL, ALL[1].name)
         }
     }
 
@@ -188,11 +179,11 @@ mod tests {
 
     #[test]
     fn every_intrusive_queue_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order(PUSH_POP);
+        every_queue_keeps_every_item_in_order("push-pop");
     }
 
     #[test]
     fn every_queue_of_values_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order(OWNED);
+        every_queue_keeps_every_item_in_order("owned");
     }
 }

@@ -25,17 +25,13 @@ use super::fifo::{Fifo, Popper, Pusher};
 use super::item::Item;
 use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
-use crate::bench::workqueue::producers::spawn;
+use crate::bench::workqueue::producers::{WARM_UP_SHARE, spawn};
 
 /// The number of items that the consumer collects before it returns them. With fewer items, the
 /// mutex of the home would affect the figure. With more, producers would run out of items.
 const RETURN: usize = 128;
 
 const POP: usize = 128;
-
-/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
-/// awake and caches are warm.
-const WARM_UP_SHARE: usize = 10;
 
 #[derive(Clone, Debug)]
 pub struct Flow {

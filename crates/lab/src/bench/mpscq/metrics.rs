@@ -3,8 +3,6 @@
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
 
-pub const HEADLINE: &str = ALL[1].name;
-
 pub const MAX_PRODUCERS: usize = 8;
 
 const NS: &str = "ns/item";

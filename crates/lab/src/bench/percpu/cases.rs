@@ -13,19 +13,24 @@ use super::busy::{self, Beside};
 use super::isolation::{self, Way};
 use super::metrics::{ALLOC, BUSY, CALLS, CYCLES, DRAIN_P50, INTERRUPTS, ISOLATION, SWITCHES};
 use super::turns::Turns;
-use crate::bench::settings::{Menu, Settings, count, may_set_fifo};
+use crate::bench::settings::{Entry, Menu, Settings, count, may_set_fifo, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
+use crate::harness::metric::Text;
 
 const BENCH: &str = "percpu";
-const WARM: &str = "alloc-warm";
-const ISOLATED: &str = "isolation";
-const BUSY_OWNER: &str = "busy-owner";
-const BUSY_LOADED: &str = "busy-owner-loaded";
-const BUSY_FIFO: &str = "busy-owner-fifo";
-
-pub const MENU: Menu =
-    Menu { cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO], peers: PEERS };
+/// The settings, and the number of drains.
+type Setting = (Settings, usize);
+const CASES: [Entry<Setting, Option<Case>>; 5] = [
+    ("alloc-warm", |(settings, _), name| Some(alloc(name, settings))),
+    ("isolation", isolated),
+    ("busy-owner", |it, name| busy(name, Beside::Quiet, "", it)),
+    ("busy-owner-loaded", |it, name| busy(name, Beside::Load, ", and a thread burns each CPU", it)),
+    ("busy-owner-fifo", |it, name| {
+        busy(name, Beside::FifoCaller, ", the caller a SCHED_FIFO thread", it)
+    }),
+];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: PEERS };
 
 /// Options of `bench percpu`.
 #[derive(Args, Clone, Debug, Default)]
@@ -90,15 +95,7 @@ const BUSY_MS_QUICK: usize = 500;
 /// Creates the cases that `args` select. `isolation` needs two CPUs.
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
-    settings.make(MENU, |name| match name {
-        WARM => Some(alloc(name, settings)),
-        BUSY_OWNER => Some(busy(name, Beside::Quiet, "", settings)),
-        BUSY_LOADED => Some(busy(name, Beside::Load, ", and a thread burns each CPU", settings)),
-        BUSY_FIFO => {
-            Some(busy(name, Beside::FifoCaller, ", the caller a SCHED_FIFO thread", settings))
-        }
-        _ => isolated(name, nr_drains, settings),
-    })
+    settings.make(MENU, &CASES, &(settings.clone(), nr_drains))
 }
 
 /// Creates a variant, which is a peer if its name is in `PEERS`.
@@ -108,7 +105,7 @@ fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'stat
     Variant { peer, ..variant }
 }
 
-fn alloc(name: &'static str, settings: &Settings) -> Case {
+fn alloc(name: Text, settings: &Settings) -> Case {
     let cpu = settings.cpus.last().copied();
     let turns = Rc::new(RefCell::new(Turns::new(cpu, &settings.interrupt)));
     let guard = |name: &'static str| {
@@ -132,7 +129,7 @@ fn alloc(name: &'static str, settings: &Settings) -> Case {
     }
 }
 
-fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option<Case> {
+fn isolated(&(ref settings, nr_drains): &Setting, name: Text) -> Option<Case> {
     let cpus: (CpuId, CpuId) = match settings.cpus[..] {
         [first, .., last] => (first, last),
         _ => return None,
@@ -169,7 +166,7 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
     })
 }
 
-fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> Case {
+fn busy(name: Text, beside: Beside, more: &str, (settings, _): &Setting) -> Option<Case> {
     let span = Duration::from_millis(settings.size(None, BUSY_MS, BUSY_MS_QUICK) as u64);
     let guard = |(name, qpw): (&'static str, Option<Qpw>)| {
         let interrupt = settings.interrupt.clone();
@@ -183,14 +180,14 @@ fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> 
         variant(name, run)
     };
     let claim = |way| Claim::at_least(way, CALLS, STD_MUTEX, 0.5);
-    Case {
+    Some(Case {
         about: format!(
             "calls for {span:?}, whose owner operates for 30 us at a time without a pause{more}"
         ),
         variants: BUSY_GUARDS.map(guard).into(),
         claims: [QUEUE, ON_DEMAND, EVERY_OP].map(claim).into(),
         ..Case::new(BENCH, name, BUSY, CALLS.name)
-    }
+    })
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
 //! Interrupts of a CPU, by purpose.
 
-use std::fs;
+use std::{array, fs};
 
 use topology::CpuId;
 
+/// The number of timer interrupts, of requests by another CPU to schedule a different thread, of
+/// requests by another CPU to call a function (such as a barrier or a TLB flush), and of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interrupts {
-    pub timer: u64,
-    /// The number of requests by another CPU to schedule a different thread.
-    pub resched: u64,
-    /// The number of requests by another CPU to call a function, such as a barrier or a TLB flush.
-    pub call: u64,
-    pub other: u64,
-}
+pub struct Interrupts(pub [u64; 4]);
+
+/// The words in the rows of each kind, but the last one.
+const PURPOSES: [&[&str]; 3] = [&["timer"], &["Rescheduling"], &["Function call", "TLB"]];
 
 impl Interrupts {
     pub fn now(cpu: CpuId) -> Self {
@@ -31,31 +29,19 @@ impl Interrupts {
         for line in lines {
             let count = line.split_whitespace().nth(column + 1);
             let Some(count) = count.and_then(|text| text.parse::<u64>().ok()) else { continue };
-            let about = |words: &[&str]| words.iter().any(|word| line.contains(word));
-            *if about(&["timer"]) {
-                &mut all.timer
-            } else if about(&["Rescheduling"]) {
-                &mut all.resched
-            } else if about(&["Function call", "TLB"]) {
-                &mut all.call
-            } else {
-                &mut all.other
-            } += count;
+            let is_meant = |words: &&[&str]| words.iter().any(|word| line.contains(word));
+            let purpose = PURPOSES.iter().position(is_meant).unwrap_or(PURPOSES.len());
+            all.0[purpose] += count;
         }
         all
     }
 
     pub fn since(self, before: Self) -> Self {
-        Self {
-            timer: self.timer.saturating_sub(before.timer),
-            resched: self.resched.saturating_sub(before.resched),
-            call: self.call.saturating_sub(before.call),
-            other: self.other.saturating_sub(before.other),
-        }
+        Self(array::from_fn(|purpose| self.0[purpose].saturating_sub(before.0[purpose])))
     }
 
     pub fn sum(self) -> u64 {
-        self.timer + self.resched + self.call + self.other
+        self.0.iter().sum()
     }
 }
 
@@ -76,8 +62,7 @@ ERR:    5
     #[test]
     fn interrupts_are_counted_by_column_and_purpose() {
         let of = |cpu| Interrupts::read(TABLE, CpuId::new(cpu));
-        let expected = Interrupts { timer: 21, resched: 5, call: 13, other: 2 };
-        assert_eq!(of(3), expected);
+        assert_eq!(of(3), Interrupts([21, 5, 13, 2]));
         assert_eq!(of(3).since(of(3)).sum(), 0);
         // A row with a single column counts for all CPUs, and is attributed to the first CPU.
         assert_eq!(of(0).sum(), 17 + 3 + 4 + 2 + 5);

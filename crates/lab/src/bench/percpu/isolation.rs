@@ -2,6 +2,7 @@
 //! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
 //! drains, and shows how much the host of a virtual machine disturbs the victim.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::metrics::{
     WAITED,
 };
 use crate::bench::workqueue::producers::pin_to;
-use crate::harness::beside::{Attendant, Beside, Span};
+use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
@@ -73,56 +74,43 @@ pub fn run(
     thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
-    let span = Span::default();
-    thread::scope(|scope| {
-        let (slots, span) = (&slots, &span);
-        let suffering = scope.spawn(move || {
-            pin_to(victim);
-            // Without that permission, the victim is an ordinary thread, which `about` reports.
-            let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
-            let owner = slots.attach(victim);
-            let mut attendant = span.attend();
-            let (before, waited_before) = (Usage::of_thread(), waited_ns());
-            suffer(way, owner.ok(), &mut attendant);
-            let attended = attendant.leave();
-            let waited_ns = waited_ns().saturating_sub(waited_before);
-            (attended, Usage::of_thread().since(before), waited_ns)
-        });
-        let ready = span.wait_for(1);
-        span.begin();
-        let drained = thread::scope(|scope| {
-            let drain = scope.spawn(|| {
-                pin_to(drainer);
-                let before = Interrupts::now(victim);
-                let drains = drain(way, slots, victim, nr_drains, interrupt);
-                (drains, Interrupts::now(victim).since(before))
-            });
-            drain.join()
-        });
-        span.end();
-        let suffered = suffering.join();
-        let ((drains, interrupts), suffered) = match (drained, suffered) {
-            (Ok(drained), Ok(suffered)) => (drained, suffered),
-            (Err(panic), _) | (_, Err(panic)) => std::panic::resume_unwind(panic),
+    let stand = |_: usize, attendant: &mut Attendant<'_>| {
+        pin_to(victim);
+        // Without that permission, the victim is an ordinary thread, which `about` reports.
+        let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
+        let owner = slots.attach(victim);
+        let (before, waited_before) = (Usage::of_thread(), waited_ns());
+        suffer(way, owner.ok(), attendant);
+        let waited_ns = waited_ns().saturating_sub(waited_before);
+        (Usage::of_thread().since(before), waited_ns)
+    };
+    let done = beside(1, stand, || {
+        let drain = || {
+            pin_to(drainer);
+            let before = Interrupts::now(victim);
+            let drains = drain(way, &slots, victim, nr_drains, interrupt);
+            (drains, Interrupts::now(victim).since(before))
         };
-        let (attended, usage, waited_ns) = suffered;
-        let sample = drains.map(|drains| {
-            let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
-            Sample::of([
-                (SWITCHES, usage.switches() as f64),
-                (INVOLUNTARY, usage.preempted as f64),
-                (WAITED, waited_ns as f64),
-                (INTERRUPTS, interrupts.sum() as f64),
-                (TIMER, interrupts.timer as f64),
-                (RESCHED, interrupts.resched as f64),
-                (CALL, interrupts.call as f64),
-                (GAP, attended.longest as f64 * 1000.0 / cycles_per_us() as f64),
-            ])
-            .with_percentiles(drains, percentiles)
-        });
-        let beside = ready.and_then(|()| span.judge(&[attended]));
-        Ok(beside.map(|()| sample))
-    })
+        // A thread that is pinned to a CPU stays pinned, so another thread is used.
+        thread::scope(|scope| scope.spawn(drain).join())
+    });
+    Ok(done.map(|(drained, victims)| {
+        let (drains, interrupts) = drained.unwrap_or_else(|panic| resume_unwind(panic));
+        let [((usage, waited_ns), attended)] = victims[..] else { unreachable!("one victim") };
+        let Interrupts([timer, resched, call, _]) = interrupts;
+        let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
+        let sample = Sample::of([
+            (SWITCHES, usage.switches() as f64),
+            (INVOLUNTARY, usage.preempted as f64),
+            (WAITED, waited_ns as f64),
+            (INTERRUPTS, interrupts.sum() as f64),
+            (TIMER, timer as f64),
+            (RESCHED, resched as f64),
+            (CALL, call as f64),
+            (GAP, attended.longest as f64 * 1000.0 / cycles_per_us() as f64),
+        ]);
+        Some(sample.with_percentiles(drains?, percentiles))
+    }))
 }
 
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {

@@ -16,38 +16,34 @@ use super::metrics::{
 use super::routes::Routes;
 use super::scene::{self, Readers, Scope};
 use super::{claims, ours};
-use crate::bench::settings::{Menu, Settings, count};
+use crate::bench::settings::{Entry, Menu, Settings, count, names};
 use crate::harness::beside::least_ms;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::latency::Latencies;
-use crate::harness::metric::Metric;
+use crate::harness::metric::{Metric, Text};
 
 pub const BENCH: &str = "rcu";
-const READ_CASE: &str = "read";
-const CALL_CASE: &str = "call";
-const BRIDGE_CASE: &str = "bridge";
 /// A case without the kernel's methods, because two readers show the same effect.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// A case with more readers than CPUs, so that most of them are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-pub const MENU: Menu = Menu {
-    cases: &[
-        READ_CASE,
-        "replace-idle",
-        "replace-32-idle",
-        ONE_BUSY,
-        TWO_BUSY,
-        EIGHT_BUSY,
-        "updaters-8",
-        "updaters-64",
-        CALL_CASE,
-        BRIDGE_CASE,
-    ],
-    peers: &lab_peers::reclaim::NAMES,
-};
+const CASES: [Entry<Setting>; 10] = [
+    ("read", Setting::read),
+    ("replace-idle", |it, name| it.replace(name, readers(0, 0, 0), "no reader")),
+    ("replace-32-idle", |it, name| it.replace(name, readers(32, 0, 0), "32 readers that block")),
+    (ONE_BUSY, |it, name| it.replace(name, readers(0, 1, 0), "one reader without a pause")),
+    (TWO_BUSY, |it, name| it.replace(name, readers(0, 2, 0), "two readers without a pause")),
+    (EIGHT_BUSY, |it, name| it.replace(name, readers(0, 8, 0), "8 readers without a pause")),
+    ("updaters-8", |it, name| it.updaters(name, 8)),
+    ("updaters-64", |it, name| it.updaters(name, 64)),
+    ("call", Setting::call),
+    ("bridge", Setting::bridge),
+];
+
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &lab_peers::reclaim::NAMES };
 
 /// Options of `bench rcu`.
 #[derive(Args, Clone, Debug, Default)]
@@ -58,14 +54,6 @@ pub struct RcuArgs {
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub calls: Option<usize>,
 }
-
-const REPLACE_CASES: [(&str, Readers, &str); 5] = [
-    ("replace-idle", readers(0, 0, 0), "no reader"),
-    ("replace-32-idle", readers(32, 0, 0), "32 readers that block"),
-    (ONE_BUSY, readers(0, 1, 0), "one reader without a pause"),
-    (TWO_BUSY, readers(0, 2, 0), "two readers without a pause"),
-    (EIGHT_BUSY, readers(0, 8, 0), "8 readers without a pause"),
-];
 
 const NR_CALLS: usize = 100;
 /// The number of replacements with readers that keep their CPU, in which a cache line moves.
@@ -102,7 +90,7 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
         share: if settings.quick { QUICK_SHARE } else { 1 },
         interrupt: settings.interrupt.clone(),
     };
-    settings.make(MENU, |name| setting.case(name))
+    settings.make(MENU, &CASES, &setting)
 }
 
 struct Setting {
@@ -114,35 +102,24 @@ struct Setting {
 }
 
 impl Setting {
-    fn case(&self, name: &'static str) -> Case {
-        let interrupt = self.interrupt.clone();
-        match name {
-            READ_CASE => {
-                let count = NR_READS / self.share as usize;
-                let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
-                let about = "sections that read the value, one thread".into();
-                let (metrics, claims) = ((READS_ALONE, READ), claims::read());
-                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
-            }
-            CALL_CASE => {
-                let count = NR_CALLBACKS / self.share as usize;
-                let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
-                let about = format!(
-                    "{count} callbacks from one thread, then single callbacks and barriers"
-                );
-                let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
-                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
-            }
-            BRIDGE_CASE => self.bridge(name),
-            "updaters-8" => self.updaters(name, 8),
-            "updaters-64" => self.updaters(name, 64),
-            _ => self.replace(name),
-        }
+    fn read(&self, name: Text) -> Case {
+        let (count, interrupt) = (NR_READS / self.share as usize, self.interrupt.clone());
+        let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
+        let about = "sections that read the value, one thread".into();
+        let (metrics, claims) = ((READS_ALONE, READ), claims::read());
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
     }
 
-    fn replace(&self, name: &'static str) -> Case {
-        let found = REPLACE_CASES.iter().find(|case| case.0 == name);
-        let &(_, readers, who) = found.expect("`CASES` and `REPLACE_CASES` agree");
+    fn call(&self, name: Text) -> Case {
+        let (count, interrupt) = (NR_CALLBACKS / self.share as usize, self.interrupt.clone());
+        let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
+        let about =
+            format!("{count} callbacks from one thread, then single callbacks and barriers");
+        let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
+    }
+
+    fn replace(&self, name: Text, readers: Readers, who: &str) -> Case {
         let calls = match readers.busy {
             1 | 2 => NR_CALLS_BUSY / self.share as usize,
             _ => NR_CALLS,
@@ -167,7 +144,7 @@ impl Setting {
         case((name, about), metrics, &ours, NUMBER, run, claims)
     }
 
-    fn bridge(&self, name: &'static str) -> Case {
+    fn bridge(&self, name: Text) -> Case {
         let least = self.least(BESIDE_BRIDGES.bursts + 1);
         let scope = Scope {
             calls: self.calls.unwrap_or(NR_BRIDGES / self.share as usize),
@@ -201,7 +178,7 @@ impl Setting {
         Duration::from_millis(least_ms)
     }
 
-    fn updaters(&self, name: &'static str, updaters: usize) -> Case {
+    fn updaters(&self, name: Text, updaters: usize) -> Case {
         let most = if self.share > 1 { QUICK_SPAN } else { 4 * QUICK_SPAN };
         let least = self.least(updaters + 1).min(most);
         let span = least.max(SPAN / self.share.min(3));
@@ -224,7 +201,7 @@ impl Setting {
 const NUMBER: fn() -> u64 = || 0;
 
 fn case<T: Value>(
-    (name, about): (&'static str, String),
+    (name, about): (Text, String),
     (metrics, headline): (&'static [Metric], Metric),
     ours: &[&'static str],
     first: fn() -> T,
@@ -312,7 +289,7 @@ mod tests {
         run_each(cases(&args, &Settings::of_tests(&[])), |case, variant, sample| {
             let headline = sample.value(case.headline);
             // A run of a few microseconds may end before a reader has run.
-            let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
+            let may_lack = (case.name == "call" && variant.peer) || sample.is_thrown_away();
             assert!(may_lack || headline.unwrap() > 0.0, "{} of {}", case.name, variant.name);
         });
     }

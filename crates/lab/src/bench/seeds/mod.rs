@@ -9,9 +9,10 @@ use topology::AffinityScope;
 
 use super::args::Which;
 use super::questions::find;
-use super::settings::{Menu, Settings, count};
+use super::settings::{Menu, Settings, count, names};
 use super::{max_active, percpu, rcu, task_work, workqueue};
 use crate::harness::case::{Case, Variant};
+use crate::harness::metric::Text;
 use crate::output::sources::{self, Source};
 
 mod tables;
@@ -31,20 +32,20 @@ const PRODUCERS: usize = 8;
 const CALLS: usize = 100;
 const CALLS_QUICK: usize = 10;
 
-pub const MENU: Menu = Menu {
-    cases: &[
-        "lock-hold",
-        "replace-idle",
-        "replace-8-busy",
-        "bridge",
-        "joins",
-        "service-8",
-        "service-1024",
-        "alloc-warm",
-        "isolation",
-    ],
-    peers: &[],
-};
+/// The cases, each with its number of repetitions and its weight.
+const PARTS: [(Text, (usize, u32)); 9] = [
+    ("lock-hold", (5, 200)),
+    ("replace-idle", (10, 15)),
+    ("replace-8-busy", (5, 30)),
+    ("bridge", (3, 25)),
+    ("joins", (5, 20)),
+    ("service-8", (5, 15)),
+    ("service-1024", (5, 15)),
+    ("alloc-warm", (5, 5)),
+    ("isolation", (5, 30)),
+];
+
+pub const MENU: Menu = Menu { cases: &names(&PARTS), peers: &[] };
 
 pub fn help() -> String {
     format!(
@@ -76,16 +77,8 @@ pub struct Part {
 }
 
 pub fn part(case: &Case) -> Part {
-    let (repeat, weight) = match case.name {
-        "lock-hold" => (5, 200),
-        "replace-idle" => (10, 15),
-        "replace-8-busy" => (5, 30),
-        "bridge" => (3, 25),
-        "joins" => (5, 20),
-        "alloc-warm" => (5, 5),
-        "isolation" => (5, 30),
-        _ => (5, 15),
-    };
+    let part = PARTS.iter().find(|(name, _)| *name == case.name);
+    let &(_, (repeat, weight)) = part.expect("the menu has all cases");
     Part { repeat, weight }
 }
 

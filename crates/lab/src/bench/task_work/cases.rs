@@ -1,5 +1,6 @@
 //! The cases: sizes and variants.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use afterwork::mailbox::{Backlog, Mailbox};
@@ -10,28 +11,27 @@ use topology::CpuId;
 
 use super::metrics::{
     GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, POST_SHARE, REQUESTS,
-    SERVICE, SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
+    SERVICE, SHARE, TASK_WORK, WAKE, WAKEUPS,
 };
 use super::ours::Wait;
 use super::peers;
-use super::road::{Post, Receive};
 use super::service::meter::Meter;
 use super::service::owner::Served;
 use super::service::run::{Service, ring_works};
-use super::wake::{Wake, Woken};
-use crate::bench::settings::{Menu, Settings, count};
+use super::wake::{Post, Receive, Wake, Woken};
+use crate::bench::settings::{Entry, Menu, Settings, count, names};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::metric::Text;
 
 const BENCH: &str = "task-work";
-const WAKE_CASE: &str = "wake";
-const WAKE_BURST: &str = "wake-burst";
-const SERVICE_FEW: &str = "service-8";
-const SERVICE_MANY: &str = "service-1024";
-
-pub const MENU: Menu =
-    Menu { cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY], peers: &peers::NAMES };
+const CASES: [Entry<Setting, Option<Case>>; 4] = [
+    ("wake", |it, name| Some(it.wake_by(name, "one item", 1, claims()))),
+    ("wake-burst", |it, name| Some(it.wake_by(name, "32 items at once", BURST, Vec::new()))),
+    ("service-8", |it, name| it.service(name, FEW_CLIENTS)),
+    ("service-1024", |it, name| it.service(name, MANY_CLIENTS)),
+];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &peers::NAMES };
 
 /// Options of `bench task-work`.
 #[derive(Args, Clone, Debug, Default)]
@@ -97,31 +97,23 @@ const LESS_CPU: f64 = 0.333;
 /// Without io_uring, prints a message and creates no service cases.
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
-    let setting = Setting { settings, items };
-    let services = [SERVICE_FEW, SERVICE_MANY];
-    let mut serves = true;
-    if services.iter().any(|case| settings.wants_case(case))
-        && let Err(error) = ring_works()
-    {
-        say(format_args!("{BENCH} service: left out, there is no io_uring here: {error}"));
-        serves = false;
-    }
-    settings.make(MENU, |name| (serves || !services.contains(&name)).then(|| setting.case(name)))
+    let setting = Setting { settings: settings.clone(), items, ring: OnceCell::new() };
+    settings.make(MENU, &CASES, &setting)
 }
 
-struct Setting<'a> {
-    settings: &'a Settings,
+struct Setting {
+    settings: Settings,
     items: usize,
+    /// `true` if io_uring works here. It is tested for the first case that needs it.
+    ring: OnceCell<bool>,
 }
 
-impl Setting<'_> {
-    fn case(&self, name: &'static str) -> Case {
-        match name {
-            WAKE_CASE => self.wake_by(name, "one item", 1, claims()),
-            WAKE_BURST => self.wake_by(name, "32 items at once", BURST, Vec::new()),
-            SERVICE_FEW => self.service(name, FEW_CLIENTS),
-            _ => self.service(name, MANY_CLIENTS),
-        }
+impl Setting {
+    fn has_ring(&self) -> bool {
+        let report = |error: &_| {
+            say(format_args!("{BENCH} service: left out, there is no io_uring here: {error}"));
+        };
+        *self.ring.get_or_init(|| ring_works().inspect_err(report).is_ok())
     }
 
     fn wake_by(&self, name: Text, items: &str, burst: usize, claims: Vec<Claim>) -> Case {
@@ -139,11 +131,14 @@ impl Setting<'_> {
             ),
             variants,
             claims,
-            ..Case::new(BENCH, name, WAKE, WAKE_HEADLINE)
+            ..Case::new(BENCH, name, WAKE, OWNER_CPU.name)
         }
     }
 
-    fn service(&self, name: &'static str, clients: usize) -> Case {
+    fn service(&self, name: Text, clients: usize) -> Option<Case> {
+        if !self.has_ring() {
+            return None;
+        }
         let (warm_up, measured) = if self.settings.quick { SERVED_QUICK } else { SERVED };
         let ways = [
             (FIFO, Backlog::Fifo, false),
@@ -179,14 +174,14 @@ impl Setting<'_> {
                 Claim::at_least(FIFO, REQUESTS, LIFO, 1.0),
             ],
         };
-        Case {
+        Some(Case {
             about: format!(
                 "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way, or a stream of them"
             ),
             variants: variants.into(),
             claims,
-            ..Case::new(BENCH, name, SERVICE, SERVICE_HEADLINE)
-        }
+            ..Case::new(BENCH, name, SERVICE, REQUESTS.name)
+        })
     }
 
     fn wake(&self, burst: usize, gap: Duration) -> Wake {
@@ -310,7 +305,7 @@ mod tests {
     #[test]
     fn every_owner_of_the_wake_cases_receives_everything() {
         let args = TaskWorkArgs { items: Some(320) };
-        let cases = cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST]));
+        let cases = cases(&args, &Settings::of_tests(&["wake", "wake-burst"]));
         run_each(cases, |case, variant, sample| {
             let p99 = sample.value(LATENCY_P99.name);
             assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);

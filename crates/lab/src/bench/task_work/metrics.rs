@@ -21,10 +21,6 @@ pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/dra
 /// others.
 pub const LOST: Metric = lower("sections_lost", "sections", ("", ""), 1.0);
 
-pub const SERVICE_HEADLINE: &str = REQUESTS.name;
-
-pub const WAKE_HEADLINE: &str = OWNER_CPU.name;
-
 const LATENCY: &str = "post to run us";
 
 pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST];

@@ -6,7 +6,7 @@
 //! | `wake-burst` | the same items in bursts of 32 |
 //! | `service-8`, `service-1024` | a TCP service on io_uring; requests return as task work |
 //!
-//! In the wake cases, poster and owner are the two ends of a [path](road). [service] does not use a
+//! In the wake cases, poster and owner are the two ends of a [path](wake::Post). [service] does not use a
 //! path. `docs/bench-method.md` defines the figures. The case `owned` of `bench mpscq` measures
 //! items by value in a steady state, with an owner that does not sleep.
 
@@ -14,7 +14,6 @@ mod cases;
 pub mod metrics;
 pub mod ours;
 pub mod peers;
-pub mod road;
 pub mod service;
 pub mod wake;
 

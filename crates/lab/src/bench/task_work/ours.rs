@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use afterwork::mailbox::{Mailbox, Poster};
 
-use super::road::{Post, Receive};
+use super::wake::{Post, Receive};
 
 const DRAIN: usize = 256;
 

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::road::{Post, Receive};
+use super::wake::{Post, Receive};
 use crate::bench::mpscq::fifo::Pusher;
 pub use crate::bench::mpscq::peers::{CROSSBEAM, FLUME, KANAL, STD, TOKIO};
 

@@ -13,18 +13,30 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
-use super::road::{Post, Receive};
-use crate::bench::workqueue::producers::spawn;
+use crate::bench::workqueue::producers::{WARM_UP_SHARE, spawn};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
-
-/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
-/// awake and caches are warm.
-const WARM_UP_SHARE: usize = 10;
 
 /// The number of spins before a poster that waits for the owner yields its CPU, which both may
 /// share.
 const SPINS_PER_YIELD: u32 = 1024;
+
+/// The poster's end of a path of items to a sleeping owner. The path ends when it is dropped. An
+/// item is the value of the cycle counter just before the post, passed by value.
+pub trait Post: Send {
+    fn post(&mut self, item: u64);
+
+    /// Posts an item that wakes the owner at once, even if it waits for more items.
+    #[inline(always)]
+    fn post_urgent(&mut self, item: u64) {
+        self.post(item);
+    }
+}
+
+pub trait Receive: Send {
+    /// Sleeps until items arrive, and passes them to `take`. Returns `false` when the path ends.
+    fn receive(&mut self, take: impl FnMut(u64)) -> bool;
+}
 
 #[derive(Clone, Debug)]
 pub struct Wake {

@@ -6,23 +6,24 @@ use topology::AffinityScope;
 
 use super::completion::Waiting;
 use super::ours::{Ours, Reusable, Way};
-use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
+use super::peers::{Crossbeam, Peer, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
-use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
+use super::subject::{Joined, Joins, OneShot, Subject};
 use super::{claims, metrics};
-use crate::bench::settings::{Menu, Settings, count};
+use crate::bench::settings::{Entry, Menu, Settings, count, names};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
+use crate::harness::metric::Text;
 
 const BENCH: &str = "workqueue";
-const ONE_AT_A_TIME: &str = "one-at-a-time";
-const BATCH: &str = "batch-1000";
-const FAN_OUT: &str = "fan-out";
-const LOCK_HOLD: &str = "lock-hold";
-
-pub const MENU: Menu =
-    Menu { cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD], peers: &super::peers::NAMES };
+const CASES: [Entry<Setting>; 4] = [
+    ("one-at-a-time", Setting::one_at_a_time),
+    ("batch-1000", Setting::batch),
+    ("fan-out", Setting::fan_out),
+    ("lock-hold", Setting::lock_hold),
+];
+pub const MENU: Menu = Menu { cases: &names(&CASES), peers: &super::peers::NAMES };
 
 /// Options of `bench workqueue`.
 #[derive(Args, Clone, Debug, Default)]
@@ -78,92 +79,69 @@ const LOCK_CLAIM: f64 = 0.02;
 
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
-        args,
-        settings,
+        args: args.clone(),
+        settings: settings.clone(),
         workers: args.workers.unwrap_or(settings.cpus.len()),
         producers: args.producers.unwrap_or(PRODUCERS),
         scopes: scopes(&args.scope, settings.quick),
     };
-    settings.make(MENU, |name| setting.case(name))
+    settings.make(MENU, &CASES, &setting)
 }
 
-struct Setting<'a> {
-    args: &'a WorkqueueArgs,
-    settings: &'a Settings,
+struct Setting {
+    args: WorkqueueArgs,
+    settings: Settings,
     workers: usize,
     producers: usize,
     scopes: Vec<AffinityScope>,
 }
 
-impl Setting<'_> {
-    fn case(&self, name: &'static str) -> Case {
-        let (producers, workers) = (self.producers, self.workers);
-        match name {
-            ONE_AT_A_TIME => {
-                let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
-                let each = "waiting for every one";
-                self.against(
-                    name,
-                    format!("{producers} producers queue {items} items each, {each}"),
-                    Task::one_at_a_time(producers, items),
-                    |way| {
-                        let helped = way.helped();
-                        vec![way, way.under_lock(), helped, way.spawned(), helped.spawned()]
-                    },
-                    |workers, shape| {
-                        let mut variants = self.by_one_word(shape);
-                        variants.extend(peers_by_every_wait(workers, shape));
-                        variants
-                    },
-                    claims::one_at_a_time(&self.scopes),
-                )
-            }
-            BATCH => {
-                let rounds = self.items(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
-                self.against(
-                    name,
-                    format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each"),
-                    Task::batches(producers, BATCH_SIZE, rounds),
-                    |way| vec![way, way.under_lock(), way.spawned()],
-                    peers_that_park,
-                    claims::many(&self.scopes, BATCH_CLAIM),
-                )
-            }
-            FAN_OUT => {
-                let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
-                self.against(
-                    name,
-                    format!("one producer queues {items} items at once"),
-                    Task::batches(1, items, 1),
-                    |way| vec![way, way.under_lock(), way.spawned()],
-                    peers_that_park,
-                    claims::many(&self.scopes, FAN_OUT_CLAIM),
-                )
-            }
-            _ => {
-                let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
-                let scopes = match self.args.scope.is_empty() {
-                    true => "system scope",
-                    false => "the requested scopes",
-                };
-                let about = format!(
-                    "as one-at-a-time, {items} each, pinned; {scopes}; {workers} workers, which do not spin"
-                );
-                self.lock_hold(about, items)
-            }
-        }
+impl Setting {
+    fn one_at_a_time(&self, name: Text) -> Case {
+        let (producers, items) = (self.producers, self.items(LONE_ITEMS, LONE_ITEMS_QUICK));
+        let ways = |way: Way| {
+            let helped = way.helped();
+            vec![way, way.under_lock(), helped, way.spawned(), helped.spawned()]
+        };
+        let peers = |workers, shape: &_| {
+            let mut variants = self.by_one_word(shape);
+            variants.extend(peers_by_every_wait(workers, shape));
+            variants
+        };
+        let about =
+            format!("{producers} producers queue {items} items each, waiting for every one");
+        let task = Task::one_at_a_time(producers, items);
+        self.against((name, about), task, ways, peers, claims::one_at_a_time(&self.scopes))
+    }
+
+    fn batch(&self, name: Text) -> Case {
+        let producers = self.producers;
+        let rounds = self.items(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
+        let about = format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each");
+        self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), BATCH_CLAIM)
+    }
+
+    fn fan_out(&self, name: Text) -> Case {
+        let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
+        let about = format!("one producer queues {items} items at once");
+        self.many((name, about), Task::batches(1, items, 1), FAN_OUT_CLAIM)
+    }
+
+    fn many(&self, name_and_about: (Text, String), task: Task, reusable: f64) -> Case {
+        let ways = |way: Way| vec![way, way.under_lock(), way.spawned()];
+        let peers = |workers, shape: &_| peers(workers, shape, Waiting::Parks).into();
+        self.against(name_and_about, task, ways, peers, claims::many(&self.scopes, reusable))
     }
 
     fn against(
         &self,
-        name: &'static str,
-        about: String,
+        (name, about): (Text, String),
         task: Task,
         ways: impl Fn(Way) -> Vec<Way>,
         peers: impl Fn(usize, &Shape) -> Vec<Variant>,
         claims: Vec<Claim>,
     ) -> Case {
-        let shape = Shape::new(task, self.settings);
+        let shape = Shape::new(task, &self.settings);
         let ours = self.scopes.iter().flat_map(|&scope| ways(Way::plain(scope)));
         let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
         variants.extend(peers(self.workers, &shape));
@@ -183,15 +161,22 @@ impl Setting<'_> {
         }
         let way = Way::plain(AffinityScope::System).spawned();
         let variants = [Waiting::Parks, Waiting::Yields].map(|waiting| {
-            let (topology, workers) = (self.settings.topology.clone(), self.workers);
-            let start = move || Ours::start(&topology, way, workers, false);
+            let start = self.start(way, false);
             let run = measured(shape, move || Ok(OneShot(start()?, waiting)));
             Variant::ours(format!("{way}+word{}", waiting.suffix()), run)
         });
         variants.into()
     }
 
-    fn lock_hold(&self, about: String, items: usize) -> Case {
+    fn lock_hold(&self, name: Text) -> Case {
+        let (items, workers) = (self.items(LONE_ITEMS, LONE_ITEMS_QUICK), self.workers);
+        let requested = match self.args.scope.is_empty() {
+            true => "system scope",
+            false => "the requested scopes",
+        };
+        let about = format!(
+            "as one-at-a-time, {items} each, pinned; {requested}; {workers} workers, which do not spin"
+        );
         let (mut variants, mut claims) = (Vec::new(), Vec::new());
         let mut counts = vec![1];
         if self.producers > 1 {
@@ -207,17 +192,17 @@ impl Setting<'_> {
         let counts = counts.into_iter();
         for (producers, (scope, of)) in counts.flat_map(|it| scopes.iter().map(move |s| (it, s))) {
             let deferred = Way::plain(*scope);
-            let name = |wake: &str| format!("{of}{wake}, producers: {producers}");
-            let (after, under) = (name("deferred"), name("under_lock"));
+            let variant = |wake: &str| format!("{of}{wake}, producers: {producers}");
+            let (after, under) = (variant("deferred"), variant("under_lock"));
             // Both variants use the same completions, which are created once. The producers are
             // pinned, because otherwise the result would depend on where the kernel places the
             // threads.
             let shape = Shape {
                 pins: self.settings.cpus.clone(),
-                ..Shape::new(Task::one_at_a_time(producers, items), self.settings)
+                ..Shape::new(Task::one_at_a_time(producers, items), &self.settings)
             };
-            for (name, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
-                variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
+            for (of, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
+                variants.push(self.lock_hold_variant(of, way, &shape, producers * items));
             }
             claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, LOCK_CLAIM));
         }
@@ -225,15 +210,14 @@ impl Setting<'_> {
             about,
             variants,
             claims,
-            ..Case::new(BENCH, LOCK_HOLD, metrics::LOCK, metrics::LOCK_MEAN)
+            ..Case::new(BENCH, name, metrics::LOCK, metrics::LOCK_MEAN)
         }
     }
 
     fn lock_hold_variant(&self, name: String, way: Way, shape: &Shape, items: usize) -> Variant {
-        let (topology, workers, shape) =
-            (self.settings.topology.clone(), self.workers, shape.clone());
+        let (start, shape) = (self.start(way, true), shape.clone());
         let run = move || {
-            let subject = Reusable(Ours::start(&topology, way, workers, true)?);
+            let subject = Reusable(start()?);
             let Some(mut sample) = shape.run(&subject)? else { return Ok(None) };
             metrics::add_lock_hold(&mut sample, &subject.0.lock_hold(), items);
             // Without wake-ups, neither variant wakes under the lock.
@@ -246,8 +230,7 @@ impl Setting<'_> {
     }
 
     fn ours(&self, shape: &Shape, way: Way) -> Variant {
-        let (topology, workers) = (self.settings.topology.clone(), self.workers);
-        let start = move || Ours::start(&topology, way, workers, false);
+        let start = self.start(way, false);
         let run = if way.spawn {
             measured(shape, move || start().map(Joined))
         } else {
@@ -256,51 +239,43 @@ impl Setting<'_> {
         Variant::ours(way.to_string(), run)
     }
 
+    fn start(&self, way: Way, lock_stat: bool) -> impl Fn() -> Result<Ours, Stop> + 'static {
+        let (topology, workers) = (self.settings.topology.clone(), self.workers);
+        move || Ours::start(&topology, way, workers, lock_stat)
+    }
+
     fn items(&self, long: usize, short: usize) -> usize {
         self.settings.size(self.args.items, long, short)
     }
-}
-
-fn peers_that_park(workers: usize, shape: &Shape) -> Vec<Variant> {
-    peers(workers, shape, Waiting::Parks).into()
 }
 
 /// Returns every peer with every [`Waiting`], and also with its own way to wait if it has one.
 fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let waits = Waiting::ALL.into_iter();
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();
-    variants.push(joined(Tokio::NAME, shape, move || Tokio::start(workers)));
-    variants.push(joined(Rayon::NAME, shape, move || Rayon::start(workers)));
-    variants.push(joined(Crossbeam::NAME, shape, move || Crossbeam::start(workers)));
+    variants.push(joined::<Tokio>(workers, shape));
+    variants.push(joined::<Rayon>(workers, shape));
+    variants.push(joined::<Crossbeam>(workers, shape));
     variants
 }
 
-fn joined<P: Joins + 'static>(
-    name: &str,
-    shape: &Shape,
-    start: impl Fn() -> Result<P, Stop> + 'static,
-) -> Variant {
-    let run = measured(shape, move || start().map(Joined));
-    Variant::peer(format!("{name}+join"), run)
+fn joined<P: Peer + Joins>(workers: usize, shape: &Shape) -> Variant {
+    let run = measured(shape, move || P::start(workers).map(Joined));
+    Variant::peer(format!("{}+join", P::NAME), run)
 }
 
 fn peers(workers: usize, shape: &Shape, waiting: Waiting) -> [Variant; 4] {
     [
-        peer(Tokio::NAME, shape, waiting, move || Tokio::start(workers)),
-        peer(Rayon::NAME, shape, waiting, move || Rayon::start(workers)),
-        peer(ThreadPool::NAME, shape, waiting, move || ThreadPool::start(workers)),
-        peer(Crossbeam::NAME, shape, waiting, move || Crossbeam::start(workers)),
+        peer::<Tokio>(workers, shape, waiting),
+        peer::<Rayon>(workers, shape, waiting),
+        peer::<ThreadPool>(workers, shape, waiting),
+        peer::<Crossbeam>(workers, shape, waiting),
     ]
 }
 
-fn peer<P: OneShotPool + 'static>(
-    name: &str,
-    shape: &Shape,
-    waiting: Waiting,
-    start: impl Fn() -> Result<P, Stop> + 'static,
-) -> Variant {
-    let run = measured(shape, move || Ok(OneShot(start()?, waiting)));
-    Variant::peer(format!("{name}{}", waiting.suffix()), run)
+fn peer<P: Peer>(workers: usize, shape: &Shape, waiting: Waiting) -> Variant {
+    let run = measured(shape, move || Ok(OneShot(P::start(workers)?, waiting)));
+    Variant::peer(format!("{}{}", P::NAME, waiting.suffix()), run)
 }
 
 /// Returns a run that starts and drops its own pool, so that runs do not affect each other.

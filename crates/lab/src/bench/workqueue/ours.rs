@@ -46,17 +46,12 @@ impl Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_under_lock = self.wake == WakeMode::UnderLock;
+        let suffix = |is_set, suffix| if is_set { suffix } else { "" };
         f.write_str(self.scope.as_str())?;
-        if self.wake == WakeMode::UnderLock {
-            f.write_str("+under_lock")?;
-        }
-        if self.help {
-            f.write_str("+help")?;
-        }
-        if self.spawn {
-            f.write_str("+spawn")?;
-        }
-        Ok(())
+        f.write_str(suffix(is_under_lock, "+under_lock"))?;
+        f.write_str(suffix(self.help, "+help"))?;
+        f.write_str(suffix(self.spawn, "+spawn"))
     }
 }
 

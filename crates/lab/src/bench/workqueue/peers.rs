@@ -7,6 +7,13 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
+/// A pool with a number of workers, and its name in tables.
+pub trait Peer: OneShotPool + Sized + 'static {
+    const NAME: &str;
+
+    fn start(workers: usize) -> Result<Self, Stop>;
+}
+
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
 /// tokio's multi-threaded runtime. Each item is a spawned task.
@@ -29,10 +36,10 @@ pub struct Crossbeam {
     workers: Vec<JoinHandle<()>>,
 }
 
-impl Tokio {
-    pub const NAME: &str = "tokio";
+impl Peer for Tokio {
+    const NAME: &str = "tokio";
 
-    pub fn start(workers: usize) -> Result<Self, Stop> {
+    fn start(workers: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .build()
@@ -63,10 +70,10 @@ impl Joins for Tokio {
     }
 }
 
-impl SpawnBlocking {
-    pub const NAME: &str = "spawn_blocking";
+impl Peer for SpawnBlocking {
+    const NAME: &str = "spawn_blocking";
 
-    pub fn start(most: usize) -> Result<Self, Stop> {
+    fn start(most: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(most)
             .build()
@@ -81,10 +88,10 @@ impl OneShotPool for SpawnBlocking {
     }
 }
 
-impl Rayon {
-    pub const NAME: &str = "rayon";
+impl Peer for Rayon {
+    const NAME: &str = "rayon";
 
-    pub fn start(workers: usize) -> Result<Self, Stop> {
+    fn start(workers: usize) -> Result<Self, Stop> {
         rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
             .build()
@@ -113,10 +120,10 @@ impl Joins for Rayon {
     }
 }
 
-impl ThreadPool {
-    pub const NAME: &str = "threadpool";
+impl Peer for ThreadPool {
+    const NAME: &str = "threadpool";
 
-    pub fn start(workers: usize) -> Result<Self, Stop> {
+    fn start(workers: usize) -> Result<Self, Stop> {
         Ok(Self(threadpool::ThreadPool::new(workers)))
     }
 }
@@ -137,13 +144,15 @@ impl Drop for ThreadPool {
     }
 }
 
-impl Crossbeam {
-    pub const NAME: &str = "crossbeam";
+impl Peer for Crossbeam {
+    const NAME: &str = "crossbeam";
 
-    pub fn start(workers: usize) -> Result<Self, Stop> {
+    fn start(workers: usize) -> Result<Self, Stop> {
         Self::with(workers, unbounded())
     }
+}
 
+impl Crossbeam {
     pub fn start_bounded(workers: usize, room: usize) -> Result<Self, Stop> {
         Self::with(workers, bounded(room))
     }
@@ -211,18 +220,18 @@ mod tests {
     use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
     use crate::bench::workqueue::subject::{Joined, OneShot};
 
-    fn runs<P: OneShotPool>(start: impl Fn() -> Result<P, Stop>) {
+    fn runs<P: Peer>() {
         for waiting in Waiting::ALL {
-            runs_lone_items_and_batches(&OneShot(start().unwrap(), waiting));
+            runs_lone_items_and_batches(&OneShot(P::start(2).unwrap(), waiting));
         }
     }
 
     #[test]
     fn each_pool_runs_every_item() {
-        runs(|| Tokio::start(2));
-        runs(|| Rayon::start(2));
-        runs(|| ThreadPool::start(2));
-        runs(|| Crossbeam::start(2));
+        runs::<Tokio>();
+        runs::<Rayon>();
+        runs::<ThreadPool>();
+        runs::<Crossbeam>();
         runs_lone_items_and_batches(&Joined(Tokio::start(2).unwrap()));
         runs_lone_items_and_batches(&Joined(Rayon::start(2).unwrap()));
         runs_lone_items_and_batches(&Joined(Crossbeam::start(2).unwrap()));

@@ -10,6 +10,10 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::Usage;
 
+/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
+/// awake and caches are warm.
+pub const WARM_UP_SHARE: usize = 10;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub wall_ns: u64,

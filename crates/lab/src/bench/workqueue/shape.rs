@@ -7,7 +7,7 @@ use topology::CpuId;
 use super::batch::Batch;
 use super::completion::Completion;
 use super::metrics;
-use super::producers::{self, Window};
+use super::producers::{self, WARM_UP_SHARE, Window};
 use super::subject::Subject;
 use crate::bench::settings::Settings;
 use crate::harness::case::Sample;
@@ -15,10 +15,6 @@ use crate::harness::latency::Latencies;
 
 /// The sampling interval of one-at-a-time: reading the clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
-
-/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
-/// awake and caches are warm.
-const WARM_UP_SHARE: usize = 10;
 
 #[derive(Clone)]
 pub struct Shape {
@@ -163,7 +159,7 @@ fn sample(harvests: Vec<Harvest>, window: &Window) -> Option<Sample> {
 mod tests {
     use super::*;
     use crate::bench::workqueue::completion::Waiting;
-    use crate::bench::workqueue::peers::Crossbeam;
+    use crate::bench::workqueue::peers::{Crossbeam, Peer};
     use crate::bench::workqueue::subject::OneShot;
 
     fn shape(task: Task) -> Shape {

@@ -154,16 +154,11 @@ impl Scale {
         }
         if !self.is_log {
             let power = 10_f64.powf(self.most.log10().floor());
-            let step = [1.0, 0.5]
-                .map(|part| part * power)
-                .into_iter()
-                .find(|step| self.most / step >= 2.0);
-            let step = step.unwrap_or(power / 2.0);
+            let step = if self.most / power >= 2.0 { power } else { power / 2.0 };
             let step = step * (self.most / step / 2.0).floor().max(1.0);
-            return vec![0.0, step, step * 2.0]
-                .into_iter()
-                .filter(|&tick| tick <= self.most * 1.05)
-                .collect();
+            let mut ticks = vec![0.0, step, step * 2.0];
+            ticks.retain(|&tick| tick <= self.most * 1.05);
+            return ticks;
         }
         let (from, to) = (self.least.log10().ceil() as i32, self.most.log10().floor() as i32);
         let every = ((to - from + 1) / 2).max(1) as usize;

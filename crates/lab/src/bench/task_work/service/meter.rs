@@ -46,15 +46,6 @@ impl Meter {
         self.lost += other.lost;
     }
 
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            cycles: self.cycles - earlier.cycles,
-            items: self.items - earlier.items,
-            sections: self.sections - earlier.sections,
-            lost: self.lost - earlier.lost,
-        }
-    }
-
     /// Returns the nanoseconds of all sections. The result is not finite if all sections were
     /// preempted.
     pub fn ns(&self) -> f64 {
@@ -77,7 +68,6 @@ mod tests {
         meter.add(1_000_000_000, 1, 1000);
         assert_eq!((meter.lost, meter.items, meter.cycles), (1, 3, 400));
         assert!((meter.ns() / before.ns() - 1.5).abs() < 1e-9);
-        assert_eq!(meter.since(&before).items, 1);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub const WARMING_UP: u8 = 0;
 pub const MEASURING: u8 = 1;
 pub const ENDING: u8 = 2;
 
-/// The owner's results between [`MEASURING`] and [`ENDING`], or its counts at one moment.
+/// The owner's results between [`MEASURING`] and [`ENDING`].
 #[derive(Clone, Copy, Default)]
 pub struct Served {
     /// The number of requests whose responses were passed to the ring.
@@ -48,7 +48,7 @@ pub fn serve(
     ring.watch(&home)?;
     let mut counts = Served::default();
     let mut finished = Vec::with_capacity(DRAIN);
-    let (mut begin, mut end) = (None, None);
+    let (mut begun, mut served) = (None, None);
     while open > 0 {
         let may_sleep = counts.task_work.time(|| (0, home.arm(1)))?;
         ring.submit(may_sleep)?;
@@ -56,8 +56,17 @@ pub fn serve(
         counts.rung += u64::from(may_sleep && rung);
 
         match phase.load(Ordering::Relaxed) {
-            MEASURING if begin.is_none() => begin = Some(counts.now()),
-            ENDING if end.is_none() => end = Some(counts.now()),
+            MEASURING if begun.is_none() => {
+                counts = Served::default();
+                begun = Some((Usage::of_thread(), now_ns()));
+            }
+            ENDING if served.is_none() => {
+                served = begun.map(|(usage, ns)| Served {
+                    spent: Usage::of_thread().since(usage),
+                    wall_ns: now_ns() - ns,
+                    ..counts
+                });
+            }
             _ => {}
         }
         while let Some(event) = ring.event()? {
@@ -86,26 +95,9 @@ pub fn serve(
             }
         }
     }
-    Ok(begin.zip(end).map(|(begin, end)| end.since(&begin)))
+    Ok(served)
 }
 
 fn worker_gone() -> io::Error {
     io::Error::other("a worker ended before its requests did")
-}
-
-impl Served {
-    fn now(&self) -> Self {
-        Self { spent: Usage::of_thread(), wall_ns: now_ns(), ..*self }
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        Self {
-            requests: self.requests - before.requests,
-            task_work: self.task_work.since(&before.task_work),
-            spent: self.spent.since(before.spent),
-            rung: self.rung - before.rung,
-            drains: self.drains - before.drains,
-            wall_ns: self.wall_ns - before.wall_ns,
-        }
-    }
 }
