@@ -44,7 +44,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/cpu.rs", "CPU_ID_OFFSET", Word),
     ("sync/eventfd.rs", "NR_MADE", Word),
     ("sync/cpu.rs", "GIVEN IS_REPORTED", Word),
-    ("sync/cpu.rs", "NONE", Constant),
     ("sync/fault.rs", "DICE ONE_IN SEED", Tests),
     ("sync/fork.rs", "GATE", PerProcess),
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),

@@ -5,11 +5,14 @@
 #[path = "support/counting.rs"]
 mod counting;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::atomic::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
-use std::{fs, iter};
+use std::{fs, iter, thread};
 
 use afterwork::mailbox::Mailbox;
 use afterwork::params::Params;
@@ -29,12 +32,16 @@ static ALLOCATOR: counting::Reporting = counting::Reporting {
     on_free: |layout| _ = NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed),
 };
 
-/// Returns the number of the library's threads. The threads of other tests may start at any time.
-fn nr_threads() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    // A thread may exit before its name is read.
-    let names = tasks.filter_map(|task| fs::read_to_string(task.join("comm")).ok());
-    names.filter(|name| name.starts_with("aw") || name.starts_with("rcu")).count()
+/// Returns the threads of this process, by ID.
+fn threads() -> BTreeSet<OsString> {
+    fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().file_name()).collect()
+}
+
+/// Returns `true` if `id` is a thread of the library. Other tests may start threads at any time.
+fn is_ours(id: &OsString) -> bool {
+    // The thread may have exited.
+    let name = fs::read_to_string(Path::new("/proc/self/task").join(id).join("comm"));
+    name.is_ok_and(|name| name.starts_with("aw") || name.starts_with("rcu"))
 }
 
 /// Serializes the tests of this program, because they measure the memory of the whole process.
@@ -126,13 +133,15 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
-        let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));
+        let (before, bytes) = (threads(), NR_BYTES.load(Ordering::Relaxed));
         let build = || Workqueue::builder("idle").build_in(&registry).unwrap();
         queues.extend(iter::repeat_with(build).take(COUNT));
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
-        // There may be fewer threads now, because threads of the previous registry may have exited.
-        assert!(nr_threads() <= threads, "a queue has a thread");
+        // A reaper of the previous registry may still run, but a thread of a queue would never exit.
+        while threads().difference(&before).any(is_ours) {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert!(each <= limit, "{each} bytes each");
         drop(queues);
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
