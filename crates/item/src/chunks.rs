@@ -51,6 +51,8 @@ impl Chunk {
         Self(unsafe { slab.0.cast().byte_add(index * chunk_size(slab.class)) })
     }
 
+    /// Returns the address of a block.
+    ///
     /// # Safety
     ///
     /// 1. This is a chunk, with more than `nth` blocks of `class`.

@@ -177,6 +177,7 @@ pub struct HandleTable {
     pub leave: unsafe fn(NonNull<Head>),
     /// The offset in bytes of the item's [`TaskSlot`], an `UnsafeCell<Option<Arc<TaskSlot>>>`.
     pub slot_at: usize,
+    /// Set for an item with a deadline.
     pub expiry: Option<Expiry>,
     /// Set for a closure of a strand.
     pub strand: Option<unsafe fn(NonNull<Head>) -> OfStrand>,
@@ -254,6 +255,7 @@ pub struct Ended {
     /// The home pwq of the item, and the color in which the item is counted there.
     pub home: *mut Home,
     pub color: Color,
+    /// The slot of the task that polled the handle.
     pub task: Option<Arc<TaskSlot>>,
 }
 
@@ -578,6 +580,7 @@ pub struct Rules {
     pub ordered: bool,
     /// Set if the queue's workers share one CPU. A waiter then yields instead of busy-polling.
     pub one_cpu: bool,
+    /// Set if the queue has a rescuer.
     pub reclaim: bool,
 }
 

@@ -362,16 +362,19 @@ impl Colors {
         (seq % NR_COLORS as u64) as usize
     }
 
+    /// Returns the color for items that are adopted now.
     #[inline]
     pub fn present(&self) -> Color {
         Color(Self::place(self.present_seq) as u8)
     }
 
+    /// Returns the number of items in flight, of all colors.
     #[inline]
     pub fn nr_in_flight(&self) -> usize {
         self.nr_all
     }
 
+    /// Counts `count` items of the current color.
     #[inline]
     pub fn adopt(&mut self, count: usize) {
         self.nr_in_flight[Self::place(self.present_seq)] += count;

@@ -222,6 +222,7 @@ impl Slab {
         scanned
     }
 
+    /// Takes all blocks of a chunk if all are free.
     fn claim(&self, index: usize) -> bool {
         let free = &self.free[index];
         if twin::armed("chunk: claims blocks in use") {
@@ -265,6 +266,7 @@ impl Wanted {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Sets the flag before a scan.
     pub fn begin(&self) {
         self.set(true);
         // ORDER(chunk-full): the other end; see `is_set`.

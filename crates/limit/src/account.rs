@@ -205,6 +205,7 @@ impl Account {
         }
     }
 
+    /// Pays for `ns` nanoseconds in advance.
     pub(crate) fn pay(&mut self, ns: u64) {
         self.used.0 += price(ns, self.weight()).0;
     }
@@ -249,7 +250,7 @@ impl Default for Member {
     }
 }
 
-/// Returns the shares, or the default if none are set, which is 0.
+/// Returns the shares, or the default if they are 0, which means that none are set.
 pub(crate) fn or_default(shares: u32) -> u32 {
     if shares == 0 { DEFAULT_SHARES } else { shares }
 }

@@ -26,7 +26,7 @@ pub struct QueueCore {
     /// A: the number of times that all items were cancelled. A closure of a strand compares this
     /// number with its value when the closure was spawned.
     pub nr_cancels: AtomicU32,
-    /// A: statistics, as the next two.
+    /// A: statistics, like the next two fields.
     pub nr_panicked: AtomicU64,
     pub nr_expired: AtomicU64,
     pub nr_refused: AtomicU64,

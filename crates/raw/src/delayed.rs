@@ -18,10 +18,12 @@
 //! ```
 //!
 //! An item outside the wheel is therefore always claimed, pending or idle. A thread that moves an
-//! item never makes it idle. A queue's owner disarms its timers before it destroys the queue, which
-//! waits for threads inside (`queues/end.rs` of `crates/workqueue`).
+//! item never makes it idle. The owner of a queue disarms its timers before it destroys the queue,
+//! and a queue is not destroyed while a thread is inside it (`queues/end.rs` of
+//! `crates/workqueue`).
 //!
-//! An item that the parent of a `fork` armed becomes idle when a thread of the child accesses it.
+//! A child of `fork` has its own registry, whose wheel does not contain the items that the parent
+//! armed. Such an item becomes idle as soon as a thread of the child accesses it.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -38,6 +40,9 @@ use crate::work::{Claim, Misuse, RawWork};
 
 /// A work item with a timer, in the caller's memory, like the kernel's `struct delayed_work`. While
 /// the timer is not armed, [`work`](Self::work) can be used like any other item.
+///
+/// As for [`RawWork`], a function returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or
+/// [`Misuse::NoFunction`] if the address is not that of a valid item.
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
@@ -113,7 +118,8 @@ impl RawDelayed {
     ///
     /// 1. `this` points to readable and writable memory that is large enough for an item.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
-    /// 3. `queue` stays in place until the timer has expired or was disarmed.
+    /// 3. `queue` stays in place until the timer has expired or was disarmed, for example by
+    ///    [`take_back_timers`].
     pub unsafe fn queue(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -141,8 +147,9 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Schedules the item to be queued `delay` from now. A pending item stays pending throughout,
-    /// so a thread that tries to queue it at the same time receives `false`.
+    /// Schedules the item to be queued `delay` from now, whether or not it is already pending. A
+    /// pending item stays pending throughout, so a thread that tries to queue it at the same time
+    /// receives `false`.
     ///
     /// # Blocking
     ///
@@ -354,14 +361,15 @@ impl RawDelayed {
 }
 
 /// Disarms all timers that are armed for `queue`, which makes their items idle. Returns the number
-/// of these timers. Call it after the queue's last item that can arm a timer has ended.
+/// of these timers. Call it after the queue's last item that can arm a timer has ended, and before
+/// the queue is destroyed.
 ///
 /// # Blocking
 ///
 /// Holds the lock of all timers while it checks each of them, and waits until items whose timers
 /// have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
-    // A child of `fork` cannot have armed a timer for such a queue.
+    // A child of `fork` cannot have armed a timer for a queue of its parent.
     if !internal::is_at_home(queue) {
         return 0;
     }
@@ -378,15 +386,17 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
             // SAFETY: as above.
             unsafe { wheel.remove(node) };
             let work = item_of(timer).cast::<RawWork>();
-            // SAFETY: the item is armed until our transition, under the lock, so it is alive.
+            // SAFETY: the item is armed until our transition, so it is alive. The transition is
+            // made under the lock, because the item may be freed after it.
             unsafe { work.as_ref() }.end_claim(State::disarm);
         }
     });
+    // Wait for items whose timers have just expired and that are not in the queue yet.
     internal::outlast_visitors(queue);
     nr_gone
 }
 
-/// The timers of the process-wide registry.
+/// Returns the timers of the process-wide registry, which contain all timers of raw items.
 fn timers() -> &'static Timers {
     match internal::timers() {
         Ok(timers) => timers,
@@ -411,7 +421,8 @@ unsafe fn put_in(
     let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     let at_ns = time::now_ns().saturating_add(nanos);
     let timer = timer_of(item);
-    // SAFETY: (1): no other thread accesses the timer, which may be uninitialized.
+    // SAFETY: (1): no other thread accesses the timer. It is written without being read, because it
+    // may be uninitialized.
     unsafe {
         timer.write(Timer {
             node: Node::new(&RAW),
@@ -431,7 +442,7 @@ unsafe fn put_in(
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // A thread that arms the item after this read is ordered after us.
+    // If another thread arms the item after this read, its call is ordered after ours.
     if !work.head().load().is_armed() {
         return false;
     }
@@ -490,8 +501,8 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     })
 }
 
-/// Removes the item's timer from the wheel. Returns `true` if it was there. If the parent process
-/// armed the item, it becomes idle.
+/// Removes the item's timer from the wheel. Returns `true` if the wheel contained the timer. If the
+/// parent process armed the item, the wheel does not contain the timer, and the item becomes idle.
 ///
 /// # Safety
 ///
@@ -504,7 +515,8 @@ unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
         return false;
     }
     let timer = timer_of(item);
-    // SAFETY: (1). The field is valid if this process armed the timer.
+    // SAFETY: (1). The thread that armed the item wrote the field. If this process armed it, that
+    // thread also inserted the timer.
     let is_in = unsafe { (&raw const (*timer).process).read() }.is_this();
     if is_in {
         // SAFETY: as above.

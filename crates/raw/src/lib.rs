@@ -3,8 +3,9 @@
 //!
 //! A [`RawWork`] corresponds to the kernel's `struct work_struct`: a member of a larger structure,
 //! with a function that receives its address. The item must stay in place until it has started, has
-//! been cancelled or has been flushed. Its own function may free it. `crates/capi` offers these
-//! items under the kernel's names.
+//! been cancelled or has been flushed. Its own function may free it, because the library does not
+//! access the item once it has called the function. `crates/capi` offers these items under the
+//! kernel's names.
 //!
 //! | file | content |
 //! |---|---|

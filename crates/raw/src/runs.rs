@@ -1,7 +1,8 @@
 //! The raw items that are executing, and the threads that wait for them.
 //!
-//! An item's function may free the item, so the run is recorded in the list of a *shard*, to which
-//! the item's address is hashed. List nodes are on the stacks of the worker and the waiters.
+//! An item's function may free the item, so the run is recorded in the list of a *shard*, which is
+//! chosen by a hash of the item's address. The list nodes are on the stacks of the worker and of
+//! the waiters.
 //!
 //! # The protocol
 //!
@@ -20,9 +21,11 @@
 //! ```
 //!
 //! Every transition is made under the shard lock, so a waiter never waits for a start that has
-//! already happened or will never happen. A run accesses an item only while the item is handed to
-//! it, and a canceller takes the item back before it ends its claim. The last access to a waiter's
-//! node releases the waiter. A producer needs no lock, because a waiter ignores a later enqueue.
+//! already happened or will never happen. No thread may access an item, or a waiter's node, after
+//! it was freed: a run accesses an item only while the item is handed to it, a canceller takes the
+//! item back before it ends its claim, and the last access to a waiter's node is the one that
+//! releases the waiter. A producer needs no lock, because a waiter ignores an enqueue that follows
+//! its check.
 //!
 //! # A single run
 //!
@@ -36,14 +39,16 @@
 //! | `BUSY` | the lists are valid | unlocking thread → null, if the lists are empty |
 //!
 //! A thread that locks the shard moves the run into the list. A run outside the list is published
-//! before the item's transition:
+//! before the item's transition, instead of together with it:
 //!
-//! - A thread that sees the transition finds the run. If the word is null, the item is not
-//!   executing.
-//! - A waiter for this start makes a transition on the item that changes nothing. If it comes
-//!   first, the worker finds `BUSY` after its own, and assigns its run to the waiter, if the waiter
-//!   saw the sequence number that this start completed.
-//! - If the item turns out to be claimed, the run is removed like a run that has ended.
+//! - A thread that sees the transition finds the run. If the word is null, a thread can conclude
+//!   without the lock that the item is not executing.
+//! - A waiter may already be waiting for this start. It makes a transition on the item that changes
+//!   nothing. If that transition comes first, the worker finds `BUSY` after its own, and assigns
+//!   its run to the waiter. It does so only for waiters that saw the sequence number that this
+//!   start completed: a waiter for a later enqueue waits for the next start.
+//! - If the item turns out to be claimed, the run is removed like a run that has ended, and an item
+//!   that was handed to it in the meantime is put back.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -63,7 +68,8 @@ use crate::work::{RawWork, WorkFn};
 /// The state word while the shard's lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards: several times the workers that a large machine runs at once. A guess.
+/// The number of shards. The value is a guess: several times the number of workers that a large
+/// machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -87,7 +93,7 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Run> = Cell::new(ptr::null())
 }
 
-/// The identity of an item, which may have been freed.
+/// The identity of an item, which may have been freed: its address and that of its function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     item: *const RawWork,
@@ -102,7 +108,7 @@ pub(super) struct Run {
     left: Option<NonNull<Head>>,
     /// Shard lock.
     next: *mut Run,
-    /// I: the enclosing run.
+    /// I: the enclosing run on the same thread.
     outer: *const Run,
     /// Own thread only: the name of the thread before the item called [`describe`].
     undescribed: Cell<Option<ShortName>>,
@@ -126,7 +132,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
-    /// A: see the module page.
+    /// A: the only run, null, or `BUSY`; see the module page.
     alone: AtomicPtr<Run>,
     /// Notified when waiters are done.
     done: EventCount,
@@ -145,7 +151,8 @@ struct Lists {
     waiters: Cell<*const Waiter>,
 }
 
-// SAFETY: nodes stay in place until they are removed, and are only accessed under the lock.
+// SAFETY: nodes stay in place until they are removed, by their owner or under the lock, and are
+// only accessed under the lock.
 unsafe impl Send for Lists {}
 
 impl Default for Lists {
@@ -162,7 +169,7 @@ impl Name {
 
     #[inline]
     pub(super) fn shard(self) -> &'static Shard {
-        // Items are a few dozen bytes apart; the multiplication mixes the higher bits.
+        // Items are at least a few dozen bytes apart; the multiplication mixes the higher bits.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &table()[((mixed >> 58) as usize).rem_euclid(NR_SHARDS)]
     }
@@ -246,16 +253,18 @@ impl Shard {
         let mut lists = self.lists.lock();
         // Only the holder of the lock changes `BUSY`.
         if self.alone.load(Ordering::Relaxed) != BUSY {
-            // ORDER(raw-alone): other end in `note_alone`; a swap also sees the previous one.
+            // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
+            // the writes before the previous one.
             // Test: run_must_be_recorded_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
-            // The lists were empty. A run found there cannot end without the lock.
+            // The word shows that the lists are empty. A run found there cannot end without the
+            // lock.
             lists.runs = run;
         }
         Locked { shard: self, lists }
     }
 
-    /// Publishes `run` without the lock, if possible.
+    /// Publishes `run` without the lock; returns `true` on success.
     #[inline]
     fn note_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
@@ -271,7 +280,7 @@ impl Shard {
             .is_ok()
     }
 
-    /// Removes `run` without the lock, unless another thread has locked the shard.
+    /// Removes `run` without the lock; returns `false` if another thread has locked the shard.
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
@@ -281,7 +290,7 @@ impl Shard {
     }
 
     /// Assigns `run`, which was published without the lock, to the waiters that arrived before the
-    /// item's start. `from` is the item's state before it.
+    /// item's start, when the run was not in the list. `from` is the item's state before the start.
     #[inline]
     fn adopt(&self, run: *mut Run, from: State) {
         // ORDER(raw-alone): other end in `lock`.
@@ -298,8 +307,9 @@ impl Shard {
     }
 
     /// Starts an item, which the caller has removed from its list, and records `run`, or hands the
-    /// item to the run that is executing it. Without a start, also returns an item that was handed
-    /// to `run`, linked again; the caller puts it back.
+    /// item to the run that is executing it. Returns the decision. If the item does not start, also
+    /// returns an item that was handed to `run` in the meantime; that item is linked again, and the
+    /// caller puts it back.
     ///
     /// # Safety
     ///
@@ -328,7 +338,7 @@ impl Shard {
         (start, unsafe { self.end(run) })
     }
 
-    /// [`begin`](Self::begin) for a shard that has other runs or waiters.
+    /// Implements [`begin`](Self::begin) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -355,7 +365,7 @@ impl Shard {
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
-            // SAFETY: a run in the list is alive, and we hold the lock.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             Start::Behind => unsafe { (*under_way).left = Some(item) },
             Start::Claimed => {}
         }
@@ -403,7 +413,7 @@ impl Shard {
         unsafe { self.end_among(run) }
     }
 
-    /// [`end`](Self::end) for a shard that has other runs or waiters.
+    /// Implements [`end`](Self::end) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -433,7 +443,7 @@ impl Shard {
         let lists = self.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
-            // SAFETY: a run in the list is alive, and we hold the lock.
+            // SAFETY: a run in the list is alive; its `left` is guarded by the lock, which we hold.
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
@@ -455,8 +465,8 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item is executing. The caller has loaded or changed its state before,
-    /// so this finds every run that started before that.
+    /// Returns `true` if the item is executing. The caller must already have loaded or changed the
+    /// item's state. This function then finds every run that started before.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
@@ -471,9 +481,9 @@ impl Shard {
     }
 
     /// Waits for the end of the current run or, if `pending` returns the item's sequence number, of
-    /// the next one. Returns `true` if there was a run to wait for. While it waits, it does not
-    /// access the item. `pending` makes a transition on the item, which may change nothing. The
-    /// thread that ends the run or cancels the item wakes the caller.
+    /// the next one. Returns `true` if there was a run to wait for. The wait does not access the
+    /// item. `pending` makes a transition on the item, which may change nothing. The thread that
+    /// ends the run or cancels the item wakes the caller.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
@@ -498,8 +508,8 @@ impl Shard {
         // ORDER(raw-done): publish and consume, other end in `settle`.
         //   run:  the function's writes;  done = true  Release
         //   here: done  Acquire;  read those writes
-        // If the store comes first, the load that reads it sees these writes. Otherwise the load
-        // reads `false`, and we wait.
+        // If the store comes first, the load that reads it sees these writes. If the load comes
+        // first, it reads `false`, and we wait.
         // Test: flush_sees_writes_of_the_function
         let is_done = || waiter.is_done.load(Ordering::Acquire);
         if !poll_as_waiter(is_done) {
@@ -520,6 +530,8 @@ impl Lists {
         at
     }
 
+    /// Adds a run.
+    ///
     /// # Safety
     ///
     /// 1. No other thread knows `run`, and it stays in place until it is removed.
@@ -543,9 +555,10 @@ impl Lists {
 
     fn strike(&mut self, run: *mut Run) {
         let mut place: *mut *mut Run = &raw mut self.runs;
-        // SAFETY: `place` points into this value or a node in the list; we hold the lock.
+        // SAFETY: `place` points into this value or a node in the list, which is alive; we hold the
+        // lock.
         while unsafe { *place } != run {
-            // SAFETY: as above; `run` is in the list.
+            // SAFETY: as above; `run` is in the list, so the walk does not reach its end.
             place = unsafe { &raw mut (**place).next };
         }
         // SAFETY: as above.
@@ -573,14 +586,16 @@ impl Lists {
             }
             place.set(waiter.next.get());
             any = true;
-            // ORDER(raw-done): other end in `wait`. This is the last access to the node.
+            // ORDER(raw-done): other end in `wait`. This is the last access to the node, because
+            // the waiter may then return.
             waiter.is_done.store(true, Ordering::Release);
         }
         any
     }
 }
 
-/// Starts an item, which is already executing if `runs` is set. Returns the previous state.
+/// Starts an item that the caller has removed from its list. `runs` is `true` if the item is
+/// already executing. Returns the previous state.
 fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();
@@ -591,7 +606,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     }
 }
 
-/// Starts a claimed item. Returns the previous state.
+/// Starts an item that the caller has claimed. Returns the previous state.
 fn step_claimed(head: &Head) -> State {
     loop {
         let from = head.load();

@@ -20,10 +20,12 @@ use crate::runs::{Name, Run, Shard};
 /// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// Marks an initialized item. Its low half spells "work", and it is no address in user space.
+/// The value that distinguishes an initialized item from other memory. Its low half spells "work",
+/// and it is never an address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs on a thread that helps, which use stack. A guess.
+/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
+/// guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
@@ -33,8 +35,9 @@ const MAX_HELP: u32 = 4;
 /// [`Misuse::Misaligned`] or [`Misuse::NoFunction`]. A function that does not document it never
 /// blocks.
 ///
-/// The function has the same offset as in the kernel's structure, on which C structures rely.
-/// `Head` follows it, because otherwise it would have fields on both sides.
+/// The function has the same offset as in the kernel's structure, because C structures overlay an
+/// item and rely on that offset. `Head` follows the function; otherwise it would have fields on
+/// both sides of it.
 #[repr(C, align(8))]
 pub struct RawWork {
     /// Not used by the library, because C may overlay other members here.
@@ -75,7 +78,8 @@ pub enum Misuse {
     NoFunction,
     /// The item waits for its own run to end.
     OwnItem,
-    /// The item cannot start until the item that waits for it has ended: they share one seat.
+    /// The item cannot start until the item that waits for it has ended, because that item holds
+    /// their queue's only seat.
     OwnQueue,
     /// The item is already disabled 65535 times.
     DisabledTooOften,
@@ -367,7 +371,8 @@ impl RawWork {
             let state = if sync::twin::armed("raw: a waiter makes no transition") {
                 this.head.load()
             } else {
-                // A later start acquires this transition and then finds the waiter.
+                // The transition changes nothing, but a later start acquires it and then finds this
+                // waiter.
                 this.head.update(Some)?.0
             };
             is_pending(state).then(|| state.completion_seq())
@@ -491,7 +496,8 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Panics if the caller must not wait, before the item is disabled.
+    /// Panics if the caller must not wait. Call this before the item is disabled, because a later
+    /// panic would leave it disabled.
     pub(super) fn must_be_free_to_wait(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -502,6 +508,7 @@ impl RawWork {
         }
     }
 
+    /// Waits until the item, which is disabled, is not running.
     pub(super) fn wait_for_run(&self) {
         let name = self.name();
         if !name.is_current() {
@@ -530,7 +537,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Acquires a lock for a short time.
+    /// Acquires a lock for a short time. The result may be outdated when it is returned.
     ///
     /// # Safety
     ///
@@ -543,7 +550,8 @@ impl RawWork {
         loop {
             let executing = name.shard().runs(name);
             let now = this.head.load();
-            // Otherwise the item may have moved between pending and executing in between.
+            // If the state has changed, the item may have moved from pending to executing, or back,
+            // between the two reads.
             if now == state {
                 let mut busy = Busy::default();
                 busy.pending = state.is_pending() || state.is_claimed();
@@ -574,7 +582,8 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
     let (func, home) = unsafe {
-        // After the transition, another thread can queue the item and write another home pwq.
+        // Read this before the transition: after it, another thread can queue the item elsewhere
+        // and write another home pwq.
         let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
@@ -589,7 +598,8 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
         return Popped::Left;
     }
     let func = func.filter(|_| calls);
-    // SAFETY: the run was begun above, and the caller holds the item's in-flight count.
+    // SAFETY: the run was begun above, and the caller holds the item's in-flight count until this
+    // function returns.
     unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
@@ -609,9 +619,10 @@ unsafe fn carry_out(
     helps: bool,
     before_end: impl FnOnce(),
 ) {
-    // From here on, the item may be freed.
+    // From here on, the item may be freed. Its address is used, but its memory is not accessed.
     let call = || {
-        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; no unwinding.
+        // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
+        // it ends the process.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
@@ -622,7 +633,7 @@ unsafe fn carry_out(
             }
         });
         if outcome.is_err() {
-            // Panics unwind only in a model.
+            // This is reached only in a model, where panics unwind.
             die("the function of a work item unwound");
         }
     };
@@ -649,8 +660,9 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);
         let run = &raw mut run;
-        // SAFETY: `internal::help` has claimed and unlinked the item. `carry_out` ends `run`. The
-        // home pwq stays until `before_end` is called.
+        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays in place until
+        // its function is called. `run` is on this stack, and `carry_out` ends it. The home pwq
+        // stays until `before_end` is called.
         unsafe {
             shard.begin_claimed(item.as_ref(), run);
             carry_out(item, func, home, (shard, run), true, before_end);
