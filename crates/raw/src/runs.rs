@@ -284,6 +284,7 @@ impl Shard {
     #[inline]
     fn strike_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): other end in `note_alone`.
+        // Test: raw_item_runs_once_for_each_enqueue_without_overlap
         self.alone
             .compare_exchange(run, ptr::null_mut(), Ordering::Release, Ordering::Relaxed)
             .is_ok()

@@ -1,4 +1,5 @@
-//! Functions for the other crates of afterwork. Programs must not use them: they may change.
+//! Functions for the other crates of afterwork. Programs must not use them, because they may change
+//! in any version.
 //!
 //! The items of `crates/raw` have a layout that C prescribes. That crate calls these functions to
 //! queue such an item, to remove it from a list, and to run it.
@@ -195,7 +196,8 @@ pub unsafe fn put_back(item: NonNull<Head>) {
 
 /// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
 /// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
-/// ran. `run` receives the place from which the item runs, and a function to call before its end.
+/// ran. `run` receives the place from which the item runs, and a function to call before the end of
+/// the run.
 ///
 /// This function leaves no tombstone.
 ///

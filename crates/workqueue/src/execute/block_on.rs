@@ -22,7 +22,8 @@ use super::run::while_blocking;
 ///
 /// # Panics
 ///
-/// In an item of a bottom-half queue, before the first poll. A panic in a poll is propagated.
+/// Panics if called in an item of a bottom-half queue, before the first poll. A panic in a poll is
+/// propagated to the caller.
 ///
 /// # Examples
 ///

@@ -2,16 +2,19 @@
 //!
 //! # The protocol
 //!
-//! An item whose deadline has passed never starts. The first thread that finds this records it:
+//! An item whose deadline has passed never starts. The first thread that finds that the deadline
+//! has passed records this in the item's outcome:
 //!
 //! ```text
 //! runner: transition to running, as for any item;  deadline passed? drop the closure
 //! joiner: deadline passed? cancel, with the outcome `Expired`;  too late? wait for the run
 //! ```
 //!
-//! Only one of these transitions of the state word succeeds, so the closure is moved out exactly
-//! once. If no thread joins the item, the worker that pops it finds that the deadline has passed. A
-//! task that awaits the item is woken at the deadline, and polls (`queues/expiry.rs`).
+//! Both begin with a transition of the item's state word, as a cancel by the handle does, and only
+//! one of these transitions succeeds. The closure is therefore moved out exactly once, and is
+//! either called or dropped. If no thread joins the item, the worker that pops it finds that the
+//! deadline has passed. A task that awaits the item is woken at the deadline, and polls
+//! (`queues/expiry.rs`).
 
 use std::task::Waker;
 
@@ -23,6 +26,7 @@ pub(crate) trait StartBy: Send + 'static {
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
+    /// `true` if the item is a closure of a strand.
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have

@@ -51,7 +51,7 @@ use crate::pools::pwq::Pwq;
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
     process: Process,
-    /// Moving the handle moves no `T`.
+    /// The handle returns a `T` but does not contain one, so moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
@@ -356,12 +356,20 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the closure has ended. An item's pool may start another worker.
+    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
+    /// worker.
     ///
-    /// # Errors and panics
+    /// # Errors
     ///
-    /// See [`JoinError`]. After [`JoinError::OwnQueue`], which is returned only if joiners cannot
-    /// help, the item stays queued, and its result is dropped.
+    /// - [`JoinError::Panicked`] with the payload if the closure panicked.
+    /// - [`JoinError::Cancelled`] or [`JoinError::Expired`] if it did not run.
+    /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
+    /// - [`JoinError::OwnItem`] from inside the closure itself.
+    /// - [`JoinError::OwnQueue`] if the joined item cannot start before the item that calls this
+    ///   has ended, and joiners cannot help. The joined item stays queued, and its result is
+    ///   dropped.
+    ///
+    /// # Panics
     ///
     /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
     /// an item of the parent.
@@ -376,14 +384,12 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` after that.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if it has not.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
-    /// # Blocking, errors and panics
-    ///
-    /// The same as [`join`](Self::join), for at most `timeout`. Returns [`JoinError::Taken`] if the
-    /// result has already been returned.
+    /// Blocks, fails and panics as [`join`](Self::join) does, for at most `timeout`. Returns
+    /// [`JoinError::Taken`] if the result has already been returned.
     ///
     /// # Examples
     ///
@@ -416,7 +422,8 @@ impl<T> JoinHandle<T> {
         Some(self.take())
     }
 
-    /// Returns `true` if the item has run on this thread.
+    /// If possible, runs the item on this thread before the caller waits for it. Returns `true` if
+    /// the item has run.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -427,8 +434,8 @@ impl<T> JoinHandle<T> {
         wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns the error to report if a wait for this unfinished item would never end, unless
-    /// another thread may help.
+    /// Returns the error to report if a wait without help for this unfinished item would never end,
+    /// unless another thread may help.
     fn refusal(&self, may_be_helped: bool) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -451,7 +458,7 @@ impl<T> JoinHandle<T> {
 
     /// Returns the closure's result if the closure has ended. If the deadline has passed and the
     /// item has not started, this call expires the item. The errors are those of
-    /// [`join_timeout`](Self::join_timeout).
+    /// [`join_timeout`](Self::join_timeout). Never waits for the item.
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }
@@ -474,7 +481,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly: at times, it removes cancelled items from a list under the pool lock.
+    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
+    /// pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -517,7 +525,8 @@ impl<T> JoinHandle<T> {
         is_scheduled || !self.expire(expiry)
     }
 
-    /// Does the part of [`await_end`](Self::await_end) that does not depend on a deadline.
+    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
+    /// being cancelled. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
@@ -543,8 +552,8 @@ impl<T> JoinHandle<T> {
         waits.is_some()
     }
 
-    /// Waits for an item with a deadline until it has ended, its deadline has passed, or the clock
-    /// has reached `end_ns`. Expires the item at its deadline.
+    /// If the item has a deadline, waits until the item has ended, the deadline has passed, or the
+    /// clock has reached `end_ns`. Expires the item if the deadline has passed.
     fn wait_until_expired(&self, end_ns: u64) {
         let Some(expiry) = &self.table().expiry else {
             return;
@@ -649,11 +658,8 @@ impl<T> CancelOnDrop<T> {
         self.handle.take().expect("only the drop takes it")
     }
 
-    /// Waits for the item to end, as [`JoinHandle::join`] does.
-    ///
-    /// # Blocking, errors and panics
-    ///
-    /// The same as [`JoinHandle::join`].
+    /// Waits for the item to end, and returns its result. Blocks, fails and panics as
+    /// [`JoinHandle::join`] does.
     pub fn join(self) -> Result<T, JoinError> {
         self.keep().join()
     }

@@ -4,25 +4,27 @@
 //!
 //! A thread has at most one seat in each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in one
-//! of the library's waits, and reacquires them afterwards without waiting:
+//! of the library's waits, and reacquires them afterwards without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
 //! ```
 //!
-//! - *A waiter keeps no seat.* It might wait for itself. Twin `group: a waiter keeps its seats`.
+//! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
+//!   group might wait for itself. Twin `group: a waiter keeps its seats`.
 //! - *A returning thread does not wait for a seat*, because its item may hold a lock that the
-//!   holder of the seat needs. More than `max_active` threads may therefore run, by at most the
-//!   number of threads that have waited. No further item starts until the count has fallen below
-//!   `max_active`. Twin `group: a returning thread asks`.
+//!   holder of the seat needs. More than `max_active` threads may therefore run for a while. The
+//!   excess is at most the number of threads that have waited. No further item starts until the
+//!   count has fallen below `max_active`. Twin `group: a returning thread asks`.
 //!
 //! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats,
 //! because a group limits the threads that use a disk or a device, and such threads block. The seat
 //! of the queue itself is never lent to another thread, as in the kernel.
 //!
-//! Each run that has a seat in its queue also has one in the group, either its own or that of an
-//! outer run. A thread may continue the runs of a thread that waits for it (`wait.rs`). The waiting
-//! thread has lent its seats, so a helper acquires its own.
+//! The runs on this stack show which seats the thread has: each run that has a seat in its queue
+//! also has one in the group, either its own or that of an outer run. A thread may continue the
+//! runs of a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a
+//! helper acquires its own.
 
 use std::cell::Cell;
 

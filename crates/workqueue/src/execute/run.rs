@@ -1,6 +1,6 @@
 //! Runs an item that has a state, on a worker that has popped the item, or on a joiner that helps.
 //!
-//! A thread records the runs that it is in. Runs nest, because a run may help with another item.
+//! A thread records the runs that it is in. Runs nest: a thread may run an item that it waits for.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -299,7 +299,8 @@ pub(crate) unsafe fn pop_and_cancel(
 }
 
 /// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
-/// it ran. The caller must wait for this item: others may need a resource that the caller holds.
+/// it ran. The caller must be waiting for this item: running an unrelated item inside a wait can
+/// deadlock on a resource that the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
     wait::within_a_stack(item, help_here)
@@ -439,13 +440,15 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, which may wait for the claim.
+/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
+/// claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // The count contains a clone of the pool, which may be destroyed once the item is unlinked.
+    // The count holds a clone of the pool, because the queue may be destroyed once the item is
+    // unlinked.
     let mut count = CountToRelease::of(item, home);
     if head.load().is_running() {
         // The item's count may belong to a helper's run, which continues: see `flush.rs`.
@@ -476,7 +479,8 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
 }
 
 /// Cancels an item if the caller can `claim` it. Returns `true` if it was cancelled. `note` is
-/// called with the item's home while the item is claimed, so before another thread can see its end.
+/// called with the item's home while the item is claimed, before another thread can see that it has
+/// ended.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -578,7 +582,8 @@ struct Frame {
     item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
     home: Cell<*const Pwq>,
-    /// The token of the item, once this run has requested it; otherwise null. As valid as the item.
+    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
+    /// as the item is.
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
@@ -599,7 +604,7 @@ impl Frame {
         unsafe { self.home.get().as_ref() }
     }
 
-    /// Makes this the innermost run until the result is dropped. The frame must stay in place.
+    /// Makes this the innermost run until the result is dropped. The frame stays in place.
     #[inline]
     fn enter(&self) -> Outer {
         Outer(INNERMOST.with(|innermost| innermost.replace(self)))
@@ -616,7 +621,8 @@ sync::thread_local! {
     static INNERMOST: Cell<*const Frame> = Cell::new(ptr::null())
 }
 
-/// A request to another thread to help with an item, as if it were inside the runs of this thread.
+/// A request to another thread to help with an item, as if it were inside the runs of the thread
+/// that creates the request.
 pub(crate) struct HelpRequest {
     innermost: *const Frame,
     item: NonNull<Head>,
@@ -725,7 +731,8 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, the item of `frame`, has been cancelled, even by itself.
+/// Returns `true` if the token of `item`, which is the item of `frame`, has been cancelled, even by
+/// the item itself.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {
@@ -736,7 +743,8 @@ fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run, a child of its queue's token, or a new one outside.
+/// Returns the token of the innermost run, which is a child of its queue's token. Outside of runs,
+/// returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = innermost();
     let Some(home) = frame.and_then(Frame::home) else {
@@ -809,7 +817,8 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body` as [`with_current`] does. If `has_seat` is false, the pwq `home` still has an
-/// in-flight count for the item, but this thread has no seat to lend.
+/// in-flight count for the item, but this thread has no seat for it, so any item that `body` waits
+/// for needs its own seat.
 ///
 /// # Safety
 ///

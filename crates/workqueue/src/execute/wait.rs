@@ -18,22 +18,24 @@
 //! ## An item that needs its waiter's seat
 //!
 //! A queue with one seat starts nothing while one of its items runs. If that item waits for a later
-//! item of the same queue, neither ever ends. The waiter checks for this, and returns an error:
+//! item of the same queue, neither ever ends. The waiter checks for this first, and returns an
+//! error:
 //!
 //! - The waiter compares the address of the item's home, which may have been freed, with those of
 //!   all pwqs whose gate has a single seat, held by this thread.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
-//! - An item that is running, is being cancelled or has a deadline ends without the seat.
+//! - If an item is running, is being cancelled or has a deadline, it ends without the seat.
 //! - The same check applies to a closure of a strand that waits for a later one: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
-//! - A limit that is raised later, or a later cancel, is not considered.
+//! - A limit that is raised later, or a later cancel by another thread, is not considered.
 //!
 //! # Joins that are nested too deeply for one stack
 //!
 //! A joiner that helps runs an item on its own stack. If that item joins another one, and so on,
-//! the stack bounds the chain. The joiner must not simply wait then, because the outer runs hold
-//! seats that the item may need. Instead, a new thread with its own stack continues the same runs.
+//! the stack bounds the chain. Beyond some depth, a joiner can no longer help on its own stack. It
+//! must not simply wait either, because the outer runs hold seats that the item may need. Instead,
+//! a new thread with its own stack continues the same runs, and the joiner waits for it.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -60,6 +62,7 @@ use crate::pools::pwq::Pwq;
 /// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
 
+/// Records that this process has a registry, and may have workers.
 pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
@@ -85,7 +88,8 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 }
 
 /// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
-/// any. Returns `true` if it has. `run.rs` or `Work::cancel` wakes it. Models never time out.
+/// any. Returns `true` if it has. The thread that ends the run (`run.rs`) or cancels the item
+/// (`Work::cancel`) wakes the caller. Models never time out.
 pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
     // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = timeout.map(time::ns_after);
@@ -171,7 +175,8 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
                 Some(_) => !state.is_running() && !state.has_ended(),
                 None => state.is_pending() && !state.is_claimed(),
             };
-            // If the item is queued elsewhere between the loads, this number changes.
+            // If the item is queued elsewhere between the loads, its completion sequence number
+            // changes.
             let home = head.home.load(Ordering::Relaxed).addr();
             has_to_start
                 && pwq.gate.is_only_seat_for(home)
@@ -179,7 +184,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
         })
 }
 
-/// Returns `true` if the item is a closure that waits for the strand that this thread runs.
+/// Returns `true` if the item is a closure that has to wait for the strand that this thread runs.
 fn is_of_our_strand(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -269,8 +274,9 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 /// The number of runs that fit even on the smallest stack. Most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
-/// Calls `help` for `item`, for which the caller has a handle: on another thread, if this thread's
-/// stack already contains many runs and the other thread can be started.
+/// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
+/// thread's stack already contains many runs, another thread calls `help`, unless no thread can be
+/// started.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {

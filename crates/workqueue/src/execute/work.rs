@@ -90,7 +90,7 @@ base::internal::impl_error!(FlushError {
     Panicked => Other, "the work item panicked";
 });
 
-/// The item behind the handles, in a box of its own: in the slab, adjacent items that are queued on
+/// The item behind the handles, in a box of its own. In the slab, adjacent items that are queued on
 /// one CPU and run on another would share cache lines, and batches of `afterwork-lab bench
 /// workqueue` in the system scope would be a third slower.
 #[repr(C)]
@@ -152,7 +152,8 @@ impl Work {
     ///
     /// # Examples
     ///
-    /// The struct holds its item in a cell, because the item is created after the `Arc`:
+    /// The struct holds its item in a cell, because the item is created after the struct is in its
+    /// `Arc`:
     ///
     /// ```
     /// use std::sync::{Arc, OnceLock, atomic::{AtomicU32, Ordering}};
@@ -232,10 +233,15 @@ impl Work {
     /// queue is paused, the call waits for a [`resume`](crate::Workqueue::resume). If another work
     /// item calls this, its pool may start a worker.
     ///
-    /// # Errors and panics
+    /// # Errors
     ///
-    /// See [`FlushError`]. After [`FlushError::OwnQueue`] the item stays queued.
-    /// [`FlushError::Panicked`] may be the panic of a run before this call.
+    /// - [`FlushError::OwnItem`] from inside the item's own run.
+    /// - [`FlushError::OwnQueue`] from inside another item of a queue with one seat (as every
+    ///   ordered queue has), if this item waits on that queue and joiners do not help. The item
+    ///   stays queued.
+    /// - [`FlushError::Panicked`] if the last completed run panicked, even before this call.
+    ///
+    /// # Panics
     ///
     /// Panics if it has to wait inside an item of a bottom-half queue, or in a child of `fork` for
     /// an item of the parent.
@@ -288,7 +294,7 @@ impl Work {
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this waits for the end of that.
+    /// cancelling the item, or is about to run it, the call waits for the end of that operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -315,10 +321,14 @@ impl Work {
     /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
     /// enqueues are rejected, including those by the item itself.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
-    /// Blocks until the current run has ended, except inside the item's own run. Panics if
-    /// [`disable`](Self::disable) panics, or, before a change, inside another bottom-half item.
+    /// Blocks until the current run has ended, except inside the item's own run.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`disable`](Self::disable) does, and inside another item of a bottom-half queue.
+    /// The item is then unchanged.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -331,9 +341,7 @@ impl Work {
     ///
     /// On return the item cannot be pending, but may be running. An item may disable itself.
     ///
-    /// # Blocking and panics
-    ///
-    /// Blocks as [`cancel`](Self::cancel) does. Panics if the item has been disabled 65535 times.
+    /// Blocks as [`cancel`](Self::cancel) does. Panics if it has been disabled 65535 times.
     ///
     /// # Examples
     ///
@@ -359,9 +367,7 @@ impl Work {
 
     /// Disables the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// # Blocking and panics
-    ///
-    /// The same as [`cancel_sync`](Self::cancel_sync).
+    /// Blocks and panics as [`cancel_sync`](Self::cancel_sync) does.
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -383,6 +389,7 @@ impl Work {
         }
     }
 
+    /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
         // The item can no longer be queued, so there is at most one run to wait for.
@@ -397,7 +404,7 @@ impl Work {
     }
 
     /// Reverts one [`disable`](Self::disable). Returns `true` if the item can be queued again.
-    /// Panics if the item is not disabled.
+    /// Never blocks. Panics if the item is not disabled.
     #[doc(alias = "enable_work")]
     pub fn enable(&self) -> bool {
         let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));

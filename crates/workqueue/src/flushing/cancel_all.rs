@@ -22,23 +22,28 @@ impl Workqueue {
     /// queued again in the meantime, that enqueue is cancelled. Periodic work started by
     /// [`every`](Self::every) ends permanently: if it is running, this run is its last.
     ///
-    /// The result counts the items that were queued or delayed and did not run. It does not count a
-    /// running item that was queued again, an item that waits for a grace period, and an item that
-    /// a worker or a joiner had just taken and then could not start. The items of a
-    /// [`scope`](Self::scope) are not cancelled, because their owner runs them.
+    /// The result counts the items that were queued or delayed and did not run. Three kinds are
+    /// cancelled but not counted: a running item that was queued again, an item that waits for a
+    /// grace period, and an item that a worker or a joiner had just taken and then could not start.
+    /// The items of a [`scope`](Self::scope) are neither cancelled nor counted, because their owner
+    /// runs them.
     ///
     /// # Guarantees
     ///
     /// - Every item queued before the call is cancelled, or has started by the time this returns.
     ///   Items queued during the call may be cancelled, and later ones are not.
-    /// - The queue may be paused, ordered, full, or being drained; then the drain ends sooner.
-    /// - A future that has been polled has started; cancel it with its handle. Others are dropped.
+    /// - The queue may be paused, ordered, full, or being drained. A drain then waits for the
+    ///   remaining items only.
+    /// - A future that has been polled has started and continues; cancel it with its handle. Other
+    ///   futures are dropped during the call.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
     ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
     ///   may therefore wait for any of the items, for capacity, and for a flush or a drain.
     ///
-    /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing and returns
-    /// 0. The queue accepts new items afterwards; to make it reject them, [shut it
+    /// On a process-wide queue, such as [`system`](crate::system), this returns 0 and cancels
+    /// nothing.
+    ///
+    /// The queue accepts new items afterwards; to make it reject them, [shut it
     /// down](Self::shutdown_background).
     ///
     /// # Cost
@@ -46,11 +51,14 @@ impl Workqueue {
     /// The call walks over all pending items of the queue's pools, including those of other queues,
     /// under the lock of each pool. It also drops the cancelled items.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
     /// Never waits for an item, only for the locks of the queue's pools, and for a timer that is
-    /// firing. An item of the queue may call it. Panics in a child of `fork`. A panic in a
-    /// destructor is caught and discarded.
+    /// firing. An item of the queue may call it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called in a child of `fork`. A panic in a destructor is caught and discarded.
     ///
     /// # Examples
     ///
@@ -114,14 +122,20 @@ impl Workqueue {
     /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
     /// A destructor that blocks does not delay the others. While thread creation fails, however, a
-    /// single thread calls all destructors, so one that waits for a later one waits for a thread.
+    /// single thread calls all destructors, one after the other. A destructor that waits for a
+    /// later one then waits until a thread can be started again.
     ///
-    /// Of a process-wide queue, such as [`system`](crate::system), this only drops the handle.
+    /// A process-wide queue, such as [`system`](crate::system), is not shut down: this only drops
+    /// the handle.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
-    /// Never waits for an item. Blocks and panics as [`cancel_all`](Self::cancel_all) does, except
-    /// that it does not drop the items itself.
+    /// Never waits for an item. Blocks as [`cancel_all`](Self::cancel_all) does, except that it
+    /// does not drop the items itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called in a child of `fork`. The queue is then unchanged.
     ///
     /// # Examples
     ///

@@ -85,23 +85,28 @@ pub(super) fn passes_agree<C: PartialEq>(mut read: impl FnMut(Pass) -> Option<C>
 
 impl Workqueue {
     /// Waits until the queue has no queued, running or suspended item. During the wait, the queue
-    /// accepts items only from its own items. Others are rejected and counted (`refused` of
-    /// [`QueueStats`](crate::QueueStats)), except that one may still succeed while the drain
-    /// starts. [`flush`](Self::flush) waits without rejecting items.
+    /// accepts items only from its own items. Other enqueues are rejected and counted (`refused` of
+    /// [`QueueStats`](crate::QueueStats)), but one that races with the start of the drain may still
+    /// succeed. [`flush`](Self::flush) waits without rejecting items.
     ///
     /// # Blocking
     ///
     /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
     /// is reported ([`Report::LongDrain`](crate::Report::LongDrain)). Nor does it end if an item of
-    /// the queue waits for the caller, or while a suspended future is not woken;
-    /// [`drain_timeout`](Self::drain_timeout) names that future. A thread that must not block uses
-    /// [`drain_async`](Self::drain_async). See also [`pause`](Self::pause).
+    /// the queue waits for the caller, for example by joining an item of another queue that calls
+    /// `drain`, or while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
+    /// names that future. A thread that must not block uses [`drain_async`](Self::drain_async). See
+    /// also [`pause`](Self::pause).
     ///
-    /// # Errors and panics
+    /// # Errors
     ///
     /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and
-    /// from inside an item of this queue. Panics inside an item of a bottom-half queue, which must
-    /// not wait. The queue is then unchanged.
+    /// from inside an item of this queue, because the drain would wait for itself. The queue is
+    /// then unchanged.
+    ///
+    /// # Panics
+    ///
+    /// Panics inside an item of a bottom-half queue, which must not wait, before a change.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -118,10 +123,14 @@ impl Workqueue {
     /// program down, stop adding work, call this, and then call [`cancel_all`](Self::cancel_all) or
     /// [`shutdown_background`](Self::shutdown_background) for the remaining items.
     ///
-    /// # Blocking, errors and panics
+    /// Blocks and panics as [`drain`](Self::drain) does, for at most `timeout`. With zero, the
+    /// queue is checked once.
     ///
-    /// The same as [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked
-    /// once. Returns [`DrainError::StillBusy`] if the queue is not drained within `timeout`.
+    /// # Errors
+    ///
+    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide
+    /// queue; in that case the queue is unchanged. Returns [`DrainError::StillBusy`] if the queue
+    /// is not drained within `timeout`.
     ///
     /// # Examples
     ///
@@ -166,11 +175,19 @@ impl Workqueue {
     ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout, which never blocks for items,
     ///   returns the remaining ones.
     ///
-    /// # Blocking, errors and panics
+    /// # Blocking
     ///
     /// A poll never waits for an item. It briefly locks each of the queue's pools, and reports a
-    /// long drain as `drain` does. Returns [`OwnQueueError`] for a process-wide queue, or if polled
-    /// inside an item or a future of this queue. A poll panics in a child of `fork`.
+    /// long drain as `drain` does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future
+    /// of this queue, because the drain would wait for that item.
+    ///
+    /// # Panics
+    ///
+    /// A poll panics in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///

@@ -18,8 +18,9 @@
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. If a producer queues that item
-//! elsewhere before, it increments `QueueCore::nr_cut`, cuts the item out and releases the count. A
-//! flush that finds `nr_cut` changed when all counts are zero waits for all current helpers.
+//! elsewhere before the run ends, it increments `QueueCore::nr_cut`, cuts the item out and releases
+//! the count. A flush that finds `nr_cut` changed when all counts are zero waits for all current
+//! helpers.
 //!
 //! A flush therefore waits for later items only in three cases: these helpers; a cancelled item
 //! that is queued again into its old list position, which has an old color; and helpers when two
@@ -109,19 +110,26 @@ impl Workqueue {
     ///
     /// The flush does not wait for later items, even if its own items queue them, except:
     ///
-    /// - An item that is queued again into the list position of a cancelled one may be waited for.
+    /// - An item that is queued again into the list position of a cancelled one may be waited for,
+    ///   once.
     /// - If two flushes overlap, this one may wait for an item that started on its joiner's thread
     ///   before the earlier flush ended.
     /// - If an item that runs on its joiner's thread is queued on another queue, the flush waits
     ///   for all items that run on joiners' threads when its last item ends.
     ///
-    /// # Blocking, errors and panics
+    /// # Blocking
     ///
     /// Blocks until these items end. If a work item of another queue calls this, its pool may start
     /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
+    /// # Errors
+    ///
     /// Returns [`OwnQueueError`] from inside an item of this queue, because that item would wait
-    /// for itself. Panics inside an item of a bottom-half queue, which must not wait.
+    /// for itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics inside an item of a bottom-half queue, which must not wait.
     ///
     /// # Examples
     ///

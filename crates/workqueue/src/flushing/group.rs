@@ -3,19 +3,22 @@
 //! # Draining
 //!
 //! A drain of a group closes all its queues, and waits for them one after another. Items of one
-//! queue may queue items on one that has already been drained. The drain therefore checks all of
-//! them at last, as the drain of one queue checks its pools (`drain.rs`): two passes over all
-//! queues must find nothing in flight, and count the same number of items in each queue. Twin
-//! `group drain: checks each queue once`.
+//! queue may queue items on one that has already been drained. When all have been drained once, the
+//! drain therefore checks all of them, as the drain of one queue checks its pools (`drain.rs`): two
+//! passes over all queues must find nothing in flight, and count the same number of items in each
+//! queue. Twin `group drain: checks each queue once`.
 //!
-//! A queue that joins during the drain is closed before its builder returns a handle. A queue may
-//! be destroyed during the drain, which has no handle to it; it counts as drained.
+//! A queue that joins during the drain is closed before its builder returns a handle. If an item of
+//! the group builds the queue, that item delays the drain until the queue has joined. A queue may
+//! be destroyed during the drain, because the drain has no handle to it; the queue then counts as
+//! drained.
 //!
 //! # Cancelling
 //!
 //! The order of a cancel (`execute/cancel_cut.rs`) covers the items of all queues: first all items
-//! are taken, then all end, then wakers are called and closures are dropped. Twin `group cancel:
-//! notifies before all are taken`.
+//! are taken, then all end, then wakers are called and closures are dropped. A destructor that
+//! waits for an item of another queue of the group therefore finds that this item has ended. Twin
+//! `group cancel: notifies before all are taken`.
 
 use std::time::Duration;
 
@@ -36,10 +39,14 @@ impl Group {
     ///
     /// After an error the queues accept items again, and the remaining items continue.
     ///
-    /// # Blocking, errors and panics
+    /// Blocks and panics as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout) does, for
+    /// all queues. A paused queue that has items is not drained until it is resumed.
     ///
-    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues
-    /// and items of the group. A paused queue that has items is not drained until it is resumed.
+    /// # Errors
+    ///
+    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
+    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
+    /// items remain.
     ///
     /// # Examples
     ///

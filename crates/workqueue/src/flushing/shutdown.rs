@@ -2,8 +2,9 @@
 //!
 //! A shutdown is a drain with a time limit (`drain.rs`): it closes the queue, waits until it is
 //! drained, and at the limit cancels the remaining items. Several queues are shut down one after
-//! another, because the items of one may queue items on the next. At the limit all remaining queues
-//! are closed before the first is cancelled, so that no item can refill a cancelled queue.
+//! another. A queue stays open until those before it have been drained, because their items may
+//! queue items there. At the limit all remaining queues are closed before the first is cancelled,
+//! so that no running item can refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -30,17 +31,22 @@ impl Workqueue {
     /// call cancelled. Of the items that remained, the ones that had not started are cancelled as
     /// if by [`shutdown_background`](Self::shutdown_background): they have ended when this returns,
     /// and threads of the registry drop them. A running item continues, and
-    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it. Dropping the last handle still
-    /// waits for the running items and suspended futures;
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it. After an error, dropping the
+    /// last handle still waits for the running items and suspended futures;
     /// [`close_in_background`](Self::close_in_background) does not.
     ///
     /// If `timeout` is [`Duration::MAX`], there is no time limit: the call waits for all items, and
     /// drops the cancelled delayed items itself before it waits.
     ///
-    /// # Blocking, errors and panics
+    /// Blocks and panics as [`drain`](Self::drain) does, for at most `timeout`. With zero, the
+    /// queue is checked once.
     ///
-    /// The same as [`drain_timeout`](Self::drain_timeout), except that the queue stays closed. If
-    /// all items have ended in time, the result is `Ok`, even if delayed items were cancelled.
+    /// # Errors
+    ///
+    /// Returns [`DrainError::StillBusy`] if items remained. If all items have ended in time, the
+    /// result is `Ok`, even if delayed items were cancelled. Returns [`DrainError::OwnQueue`] from
+    /// inside an item of this queue, and for a process-wide queue; in that case nothing has
+    /// changed.
     ///
     /// # Examples
     ///
@@ -96,11 +102,12 @@ impl Workqueue {
 /// their own queue first. At the time limit, all remaining queues are closed and cancelled, and the
 /// result has one entry for each of them that had items, pending or delayed.
 ///
-/// # Blocking, errors and panics
+/// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`.
 ///
-/// Blocks and panics as [`Workqueue::drain`] does, for at most `timeout`. Returns [`OwnQueueError`]
-/// from inside an item of one of the queues, and for a process-wide queue. In that case no queue
-/// has changed.
+/// # Errors
+///
+/// Returns [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide
+/// queue. In that case no queue has changed.
 ///
 /// # Examples
 ///
