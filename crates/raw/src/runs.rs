@@ -68,8 +68,7 @@ use crate::work::{RawWork, WorkFn};
 /// The state word while the shard's lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards. The value is a guess: several times the number of workers that a large
-/// machine runs at once.
+/// The number of shards, a guess: several times the workers that a large machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -257,8 +256,7 @@ impl Shard {
             // the writes before the previous one.
             // Test: run_must_be_recorded_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
-            // The word shows that the lists are empty. A run found there cannot end without the
-            // lock.
+            // The word shows that the lists are empty. A run found there needs the lock to end.
             lists.runs = run;
         }
         Locked { shard: self, lists }

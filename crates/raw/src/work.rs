@@ -24,7 +24,7 @@ pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 /// and it is never an address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
+/// The maximum number of nested runs on a helping thread, which use its stack. The value is a
 /// guess.
 const MAX_HELP: u32 = 4;
 
@@ -371,8 +371,7 @@ impl RawWork {
             let state = if sync::twin::armed("raw: a waiter makes no transition") {
                 this.head.load()
             } else {
-                // The transition changes nothing, but a later start acquires it and then finds this
-                // waiter.
+                // This changes nothing, but a later start acquires it and then finds the waiter.
                 this.head.update(Some)?.0
             };
             is_pending(state).then(|| state.completion_seq())

@@ -440,8 +440,7 @@ sync::on_drop!(CountToRelease, count => {
     cleanups::fire_all(wakers);
 });
 
-/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
-/// claim to end.
+/// Removes a claimed item from its list. Runs no user code, because that may wait for the claim.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -479,8 +478,7 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
 }
 
 /// Cancels an item if the caller can `claim` it. Returns `true` if it was cancelled. `note` is
-/// called with the item's home while the item is claimed, before another thread can see that it has
-/// ended.
+/// called with the item's home while the item is claimed, before its end is visible.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -582,8 +580,7 @@ struct Frame {
     item: Cell<*const Head>,
     /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
     home: Cell<*const Pwq>,
-    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
-    /// as the item is.
+    /// The item's token once this run has requested it, otherwise null; valid as long as the item.
     token: Cell<*const Token>,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
@@ -731,8 +728,7 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, which is the item of `frame`, has been cancelled, even by
-/// the item itself.
+/// Returns `true` if the token of `item`, the item of `frame`, was cancelled, even by that item.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {
@@ -743,8 +739,7 @@ fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run, which is a child of its queue's token. Outside of runs,
-/// returns a new token.
+/// Returns the token of the innermost run, a child of its queue's token; outside, a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = innermost();
     let Some(home) = frame.and_then(Frame::home) else {
@@ -817,8 +812,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body` as [`with_current`] does. If `has_seat` is false, the pwq `home` still has an
-/// in-flight count for the item, but this thread has no seat for it, so any item that `body` waits
-/// for needs its own seat.
+/// in-flight count for the item, but this thread has no seat to lend.
 ///
 /// # Safety
 ///

@@ -88,8 +88,7 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 }
 
 /// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
-/// any. Returns `true` if it has. The thread that ends the run (`run.rs`) or cancels the item
-/// (`Work::cancel`) wakes the caller. Models never time out.
+/// any. Returns `true` if it has. The end of the run or a cancel wakes it. Models never time out.
 pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
     // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = timeout.map(time::ns_after);
@@ -175,8 +174,7 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
                 Some(_) => !state.is_running() && !state.has_ended(),
                 None => state.is_pending() && !state.is_claimed(),
             };
-            // If the item is queued elsewhere between the loads, its completion sequence number
-            // changes.
+            // If the item is queued elsewhere between the loads, its sequence number changes.
             let home = head.home.load(Ordering::Relaxed).addr();
             has_to_start
                 && pwq.gate.is_only_seat_for(home)
@@ -274,9 +272,8 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 /// The number of runs that fit even on the smallest stack. Most joins skip the size query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
-/// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
-/// thread's stack already contains many runs, another thread calls `help`, unless no thread can be
-/// started.
+/// Calls `help` for `item`, for which the caller has a handle, on another thread if this thread's
+/// stack already contains many runs and a thread can be started.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {

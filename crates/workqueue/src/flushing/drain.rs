@@ -106,7 +106,8 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Panics inside an item of a bottom-half queue, which must not wait, before a change.
+    /// Panics inside an item of a bottom-half queue, which must not wait. The queue is then
+    /// unchanged.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;

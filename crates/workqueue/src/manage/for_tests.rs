@@ -1,7 +1,8 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
 //! Items run on workers, as in any registry, because an item may block, and a joiner or the
-//! destruction of a queue may wait for it. The test fires timers itself, and waits for the workers.
+//! destruction of a queue may wait for it. On the calling thread such a wait would deadlock. The
+//! test's thread fires timers itself, and waits until the workers are at rest.
 //!
 //! # At rest
 //!
@@ -85,8 +86,9 @@ impl Registry {
 }
 
 impl TestRegistry {
-    /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
-    /// fired, blocks until the registry is idle, as [`run_until_idle`](Self::run_until_idle) does.
+    /// Advances the clock by `span`, and fires all timers that become due. First, and whenever
+    /// timers have fired, blocks until the registry is idle, as
+    /// [`run_until_idle`](Self::run_until_idle) does.
     #[doc(alias("tick", "sleep"))]
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();

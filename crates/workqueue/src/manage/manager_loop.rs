@@ -3,8 +3,9 @@
 //! The manager sleeps until it has something to do. A producer arms the *monitor* if all workers
 //! that may run are busy when it queues work. While the monitor is armed, the manager samples the
 //! workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for each worker
-//! that sleeps. The sampling interval depends on the results (`concurrency.rs`). When no work has
-//! waited for a while, the monitor disarms itself, so an idle program has no ticks.
+//! that sleeps, so that a pool makes progress even if all its workers block. The sampling interval
+//! depends on the results (`concurrency.rs`). When no work has waited for a while, the monitor
+//! disarms itself, so an idle program has no ticks.
 //!
 //! If no thread can be started, the manager tries again after increasingly long pauses. It also
 //! calls the registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are
@@ -167,7 +168,8 @@ impl ManagerLoop {
     /// Runs the deferred cleanups that remain when the registry has ended, until the last one has
     /// begun, because a cleanup may wait for the next one. The registry has no pools at this point,
     /// so the rescuer may block in a cleanup too. This thread may block only in the last one:
-    /// otherwise it could not try to start threads again, and the others would wait forever.
+    /// otherwise it could not try to start threads again, and the cleanups behind that one would
+    /// wait forever. The fallback reaper is joined last.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.

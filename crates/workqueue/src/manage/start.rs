@@ -49,8 +49,8 @@ impl Registry {
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
     /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If `source`
-    /// panics, the topology counts as unchanged. It must not wait for queues of this registry. The
-    /// errors are those of [`new`](Self::new).
+    /// panics, the topology counts as unchanged until the next call. It must not wait for queues of
+    /// this registry. The errors are those of [`new`](Self::new).
     #[doc(hidden)]
     pub fn watching(
         topology: Topology,
@@ -70,8 +70,9 @@ impl Registry {
     }
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
-    /// may use at that time, with the tunables from the environment (`AFTERWORK`). A child of
-    /// `fork` creates its own. After an error ([`RegistryError`]), the next call tries again.
+    /// may use at that time, with the tunables from the environment (`AFTERWORK`), and starts its
+    /// threads; later calls never block. A child of `fork` creates its own. After an error
+    /// ([`RegistryError`]), the next call tries again.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
     /// queues](crate::system) are `'static`. If its threads must end earlier, create a separate
@@ -113,14 +114,14 @@ impl Registry {
     ///
     /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
-    /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
-    /// a pool that serves all CPUs of the topology has the affinity mask of the process's first
-    /// thread.
+    /// `synthetic` parses a description. Call this first in `main`. It never blocks, and does not
+    /// bind threads: a pool that serves all CPUs of the topology has the affinity mask of the
+    /// process's first thread.
     ///
     /// # Errors
     ///
     /// If the process already has a topology, because one was set, or because a part of the library
-    /// already uses one. Never blocks.
+    /// already uses one.
     ///
     /// # Examples
     ///

@@ -90,7 +90,7 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// If `busy`, counts a nonexistent worker of each pool as busy; otherwise reverts that.
+    /// Counts a nonexistent worker of each pool as awake and busy, or reverts that if not `busy`.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
             let census = &pool.census;

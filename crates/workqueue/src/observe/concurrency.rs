@@ -118,7 +118,8 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle.
+/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
+/// of the range.
 ///
 /// The pause is short while sleepers are found, because further sleepers are likely. It grows while
 /// all workers run. An undecided result requests one early sample, but not a second one.

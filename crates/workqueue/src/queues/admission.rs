@@ -1,8 +1,9 @@
 //! Queues work on a queue with a capacity: rejects work, waits for capacity, and reserves permits.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
-//! holds a capacity permit (`limit/src/capacity.rs`) until it starts or is cancelled. Work that cannot
-//! be rejected without loss is not counted, because its amount is bounded anyway: items queued by
+//! holds a capacity permit (`limit/src/capacity.rs`) until it starts or is cancelled. If no permit
+//! is free, the work is rejected, or the caller waits before it queues. Work that cannot be
+//! rejected without loss is not counted, because its amount is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope.
 
 use std::pin::Pin;
@@ -131,10 +132,11 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A capacity permit for one item. Dropping it releases the permit. `None` if the queue has none.
+/// A capacity permit for one item. Dropping it releases the permit. `None` without a capacity.
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
+    /// Creates the permit that the caller acquired, if `has_permit` is set.
     pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
         Self(queue.core.capacity.as_deref().filter(|_| has_permit))
     }
@@ -197,16 +199,18 @@ impl<'a> TaskOptions<'a> {
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
     /// queue. A permit counts as a waiting item, and dropping the options releases it. Options that
-    /// already hold a permit keep it. On a queue without a capacity nothing is reserved.
+    /// already hold a permit keep it, and do not wait. On a queue without a capacity nothing is
+    /// reserved.
     ///
     /// # Guarantees
     ///
-    /// Dropping the future loses only its position in the wait queue. A future that has been
-    /// granted capacity keeps it until it is polled, or passes it on when it is dropped.
+    /// The future is cancel-safe: dropping it loses only its position in the wait queue. A future
+    /// that has been granted capacity keeps it until it is polled, or passes it on when it is
+    /// dropped.
     ///
     /// # Panics
     ///
-    /// If polled in a child of `fork` (see [`Workqueue`]), or again after it was ready.
+    /// Panics if polled in a child of `fork` (see [`Workqueue`]), or again after it was ready.
     ///
     /// # Examples
     ///
@@ -228,7 +232,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). The call costs one atomic update. Panics in a child of `fork`.
+    /// [`reserve`](Self::reserve). Never blocks, and costs one atomic update. Panics in a child of
+    /// `fork`.
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();

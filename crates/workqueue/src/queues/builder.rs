@@ -119,7 +119,8 @@ impl Builder {
     /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue) instead. A chain that returns to this
     /// queue through items of another queue may also never end, because a run lends its seat on its
     /// own thread only, and a worker may start an item of the chain before the joiner does. A
-    /// destructor that runs outside of an item, such as a cancelled closure's, has no seat to lend.
+    /// destructor that runs outside of an item, such as a cancelled closure's, has no seat to lend,
+    /// so an item that it waits for acquires a seat of its own.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active: Some(max_active), ..self }
     }
@@ -148,11 +149,12 @@ impl Builder {
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
     /// `wait_for_capacity` does not wait there. A drain rejects the work of other callers. A paused
-    /// queue stays full until it is resumed.
+    /// queue fills up, and stays full until it is resumed.
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates to a shared word.
+    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
+    /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity: Some(capacity), ..self }
@@ -163,9 +165,10 @@ impl Builder {
     /// [changed](Workqueue::set_shares) while the queue is in use.
     ///
     /// Without shares a pool runs items of all queues in the order of queueing, so a queue that
-    /// floods the pool makes other queues wait behind all of its items. (`max_active` also applies
-    /// while the others are idle.) With shares, queues that have work get CPU time in proportion to
-    /// their shares, and time that a queue does not use goes to the others.
+    /// floods the pool makes other queues wait behind all of its items. `max_active` is no remedy,
+    /// because it also applies while the others are idle. With shares, queues that have work get
+    /// CPU time in proportion to their shares, and time that a queue does not use goes to the
+    /// others.
     ///
     /// ```
     /// use afterwork::workqueue::Workqueue;
@@ -190,7 +193,8 @@ impl Builder {
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
     ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
-    ///   time. A new queue starts at the average of the queues that have work for the pool.
+    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
+    ///   program that builds a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
     ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
@@ -198,7 +202,8 @@ impl Builder {
     /// - A running item is not interrupted, so the next item waits until one ends. If items take
     ///   many milliseconds, `max_active` can keep a worker free.
     /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
-    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker.
+    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
+    ///   its pool, so with a small `max_active`, items in other pools wait for that worker, too.
     ///
     /// # Cost
     ///
@@ -210,7 +215,7 @@ impl Builder {
         Self { shares: Some(shares), ..self }
     }
 
-    /// Puts the queue into `group` for good. A group can limit, pause, drain and cancel all its
+    /// Puts the queue permanently into `group`. A group can limit, pause, drain and cancel all its
     /// queues together, and give them a share of CPU time. The default is no group.
     pub fn group(self, group: &Group) -> Self {
         Self { group: Some(group.clone()), ..self }
@@ -233,7 +238,8 @@ impl Builder {
     /// `afterwork top` shows, and the Prometheus text.
     ///
     /// Use it for thousands of queues, whose lines would bury the others. [`Workqueue::stats`] and
-    /// the statistics of its pools still count the queue.
+    /// the statistics of its pools still count the queue. For thousands of small serial queues,
+    /// [strands](Workqueue::strand) are cheaper.
     ///
     /// # Examples
     ///
@@ -291,15 +297,16 @@ impl Builder {
     /// The panic has already been caught and counted, and the worker keeps running. The handler
     /// runs on the thread that ran the item, as part of that run. If the handler panics, its
     /// payload is dropped. The thread that destroys the queue drops the handler, after all items
-    /// have ended. To end the process, call [`std::process::abort`].
+    /// have ended. Without a handler, a panic is only caught and counted. To end the process, call
+    /// [`std::process::abort`] in the handler.
     pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(handler)), ..self }
     }
 
     /// Runs items one at a time on the CPU that queued them, like the kernel's `WQ_PERCPU`.
     ///
-    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. Each pool
-    /// runs one worker at a time, and another one if that worker blocks (see
+    /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. Each CPU's
+    /// pool runs one worker at a time, and another one if that worker blocks (see
     /// [`blocking`](crate::blocking)) or hogs the CPU.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
@@ -334,6 +341,7 @@ impl Builder {
     /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool
     /// runs at once. Corresponds to the kernel's `WQ_CPU_INTENSIVE`.
     ///
+    /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
     /// `max_active` bounds the number of CPU-intensive items that run. An item of any queue that
     /// has used the CPU for 10 ms while others wait is treated the same way from then on (see
     /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
@@ -348,8 +356,8 @@ impl Builder {
     /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
     /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking). It
-    /// includes [`cpu_intensive`](Self::cpu_intensive). Set [`max_active`](Self::max_active) to
-    /// bound its threads.
+    /// includes [`cpu_intensive`](Self::cpu_intensive), with its errors. Set
+    /// [`max_active`](Self::max_active) to bound its threads.
     ///
     /// # Cost
     ///
@@ -380,7 +388,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. Its stack is reserved at once, and allocated at first use.
+    /// The queue has a sleeping thread. Its stack takes address space at once, memory at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }
@@ -399,7 +407,8 @@ impl Builder {
     ///
     /// A wait in this library inside such an item panics instead of sleeping, as does
     /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
-    /// bottom-half items of its CPU. Dropping a queue's last handle does not wait in such an item.
+    /// bottom-half items of its CPU, because no other worker replaces it. Dropping a queue's last
+    /// handle does not wait in such an item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this queue may block
     /// if their owner may, because the owner runs all of them itself, in turn.
@@ -415,17 +424,22 @@ impl Builder {
 
     /// Builds the queue on the pools of the whole process.
     ///
-    /// # Blocking and errors
+    /// # Blocking
     ///
     /// The first queue of a process reads the machine's topology and starts three threads, which
-    /// sleep. Workers are created when items are queued. For the errors, see [`BuildError`].
+    /// sleep. Workers are created when items are queued.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`].
     #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
     }
 
-    /// Builds the queue on the pools of `registry`, which has its own tunables. See [`BuildError`].
+    /// Builds the queue on the pools of `registry`, which has its own tunables. Blocks at most
+    /// briefly, on locks of the registry. The errors are those of [`build`](Self::build).
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
         registry.check_here()?;
         if self.name.contains('\0') {

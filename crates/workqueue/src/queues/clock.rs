@@ -1,6 +1,7 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
-//! Timers, sleeps, ticks and start deadlines read the time here; blocking waits do not.
+//! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
+//! clock governs all of them. Blocking waits with a timeout read the system clock.
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::time::{self, Instant};

@@ -12,9 +12,9 @@
 //! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  drain;  remove the pwqs
 //! ```
 //!
-//! A visit neither keeps the queue open nor prevents a handle from being the last. No visitor may
-//! push after the end has found the queue drained, because the item would point to freed pwqs. Twin
-//! `queue: a lease without its queue`.
+//! A visit neither keeps the queue open nor prevents a handle from being the last. The end waits
+//! for visitors as it waits for items. No visitor may push after the end has found the queue
+//! drained, because the item would point to freed pwqs. Twin `queue: a lease without its queue`.
 //!
 //! # Which thread destroys the queue
 //!

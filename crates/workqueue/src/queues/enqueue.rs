@@ -1,8 +1,8 @@
 //! Queues reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
-//! lock and push after they release it. They then also release the item's in-flight count on
-//! another pwq, if it has one, because that can wake tasks that await a drain.
+//! lock and push after they release it. They release the item's in-flight count on another pwq, if
+//! it has one, only after the unlock, because the release can wake tasks that await a drain.
 
 use std::ptr::NonNull;
 
@@ -72,6 +72,7 @@ impl Claimed<'_> {
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
+    /// Adds a pending item that its user keeps alive.
     fn add(&mut self, item: NonNull<Head>) {
         self.0 = Some(match self.0 {
             None => (item, item),
@@ -119,10 +120,11 @@ impl Workqueue {
     ///
     /// Returns `Ok(false)` if the item is already pending, even if the queue is full.
     ///
-    /// # Blocking and errors
+    /// Blocks as [`enqueue`](Self::enqueue) does.
     ///
-    /// Blocks as [`enqueue`](Self::enqueue) does. Returns the same errors as
-    /// [`try_spawn`](Self::try_spawn), and an error if the item is
+    /// # Errors
+    ///
+    /// Returns the same errors as [`try_spawn`](Self::try_spawn), and an error if the item is
     /// [disabled](TrySpawnError::is_disabled).
     ///
     /// # Examples

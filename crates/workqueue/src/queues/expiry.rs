@@ -1,9 +1,10 @@
 //! Closures that must start by a deadline.
 //!
 //! A task that awaits the handle registers its waker in the wheel (`sleeps.rs`), to be fired at the
-//! deadline. The task then polls the handle again, and that poll lets the item expire, as a joiner
-//! does (`execute/deadline.rs`). The wheel makes no decision, and does not access items. An item
-//! that no task awaits has no timer. Twin `deadline: the wheel wakes no task`.
+//! deadline; another waker is fired when the item ends. The task then polls the handle again, and
+//! that poll lets the item expire, as a joiner does (`execute/deadline.rs`). The wheel makes no
+//! decision, and does not access items. A poll whose timer has already fired also lets the item
+//! expire. An item that no task awaits has no timer. Twin `deadline: the wheel wakes no task`.
 //!
 //! An item with a hard deadline has another timer, which exists while the item runs. Its waker
 //! cancels the token of the item (`item/token.rs`).

@@ -1,13 +1,14 @@
-//! Futures as work items: an item that runs whenever its waker queues it, until it is ready.
-//! A waker may be called by any thread, at any time and any number of times, and must cause another
-//! poll. A poll is therefore a run, and a wake is an enqueue:
+//! Futures as work items: an item that runs whenever its waker queues it, until it is ready. A
+//! waker may be called by any thread, at any time and any number of times, and must cause another
+//! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
 //!   the future again. Waking a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
-//!   instead of polling it. A worker therefore drops it, once, within the queue's limits.
+//!   instead of polling it. A worker therefore drops it, once, within the queue's limits, and never
+//!   during a poll.
 //! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled like a
 //!   closure: the canceller claims it, ends it, and drops it, without a worker. Unlike a closure, a
 //!   future may be cancelled by one thread while another joins it. The canceller therefore moves
@@ -23,11 +24,12 @@
 //!   frees the item. A suspended future that has neither wakers nor a handle is dropped by the
 //!   thread that dropped the last of them.
 //!
-//! A [`CancelHandle`] contains a waker. The item of a closure has a single, uncounted handle, and
-//! its canceller writes the outcome without synchronization, so a closure with a cancel handle is
-//! queued as a future with a single poll.
+//! A [`CancelHandle`] contains a waker, which costs a future's other wakers nothing. The item of a
+//! closure has a single, uncounted handle, and its canceller writes the outcome without
+//! synchronization, so a closure with a cancel handle is queued as a future with a single poll.
 //!
-//! The state transitions are in `head/task.rs`. The kernel has only items that queue themselves.
+//! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart,
+//! only items that queue themselves again.
 
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;

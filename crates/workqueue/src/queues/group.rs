@@ -18,7 +18,8 @@
 //! that the last change is also the last one that each member receives. Twins `group: a pause
 //! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
 //!
-//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own.
+//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
+//! the thread that drops its last handle waits for its items.
 
 use std::ptr;
 
@@ -81,10 +82,12 @@ use crate::route::stats::{GroupStats, QueueReport};
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`, so items of one group may wait for each other. Afterwards it
-///   continues at once, even if the group is full. The excess is at most the number of threads that
-///   have waited, and no other item starts until it is gone.
+///   continues at once, even if the group is full, so more than `max_active` threads may run items.
+///   The excess is at most the number of threads that have waited, and no other item starts until
+///   it is gone.
 /// - An item that blocks in any other way still counts: on I/O, on a lock, or in
-///   [`blocking`](crate::blocking). Such items must not wait for another item of the group.
+///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
+///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
 ///   runs an item of the group itself.
 /// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items of a full group, too.
@@ -126,7 +129,7 @@ struct Members {
     nr_drains: u32,
 }
 
-/// A drain in progress. Until it is dropped, even by unwinding, the queues reject others' items.
+/// A drain in progress. Until it is dropped, even by unwinding, the queues reject outside items.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -222,10 +225,13 @@ impl GroupBuilder {
 
     /// Builds the group for queues of the process-wide registry.
     ///
-    /// # Blocking and errors
+    /// Blocks as [`Builder::build`](crate::Builder::build) does.
     ///
-    /// Blocks as [`Builder::build`](crate::Builder::build) does. Returns the [`BuildError`] of a
-    /// ceiling or of shares out of range, or that of the registry.
+    /// # Errors
+    ///
+    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
+    /// of range, [`BuildError::Shares`] if the shares are, and [`BuildError::Registry`] if the
+    /// registry cannot be created.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
@@ -273,10 +279,14 @@ impl Group {
     /// If the ceiling rises, more items start immediately. If it falls, batches that have started
     /// are completed, and no other batch starts until fewer than `max_active` threads run items.
     ///
-    /// # Blocking and errors
+    /// # Blocking
     ///
-    /// Briefly acquires pool locks, and may wake workers. If `max_active` is out of range, returns
-    /// [`BuildError::GroupMaxActive`], and nothing has changed.
+    /// Briefly acquires pool locks, and may wake workers.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::GroupMaxActive`], without a change, if `max_active` is not between 1
+    /// and [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE).
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
     }
@@ -297,10 +307,15 @@ impl Group {
     /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`]. It also
     /// applies to items that are already waiting.
     ///
-    /// # Blocking and errors
+    /// # Blocking
     ///
     /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
-    /// item. If the shares are out of range, returns [`BuildError::Shares`], without a change.
+    /// item.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::Shares`], without a change, if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES).
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;
@@ -472,6 +487,7 @@ impl GroupInner {
         }
     }
 
+    /// Panics in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(

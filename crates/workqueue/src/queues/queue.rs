@@ -36,14 +36,15 @@ use crate::route::stats::{QueueReport, QueueStats};
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
-/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
+/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
+/// handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
 /// deadlock: inside an item of the queue or of a bottom-half queue, in a callback of RCU or of a
-/// sleepable domain, and on the library's own threads. There the queue is destroyed after its last
-/// item has ended.
+/// sleepable domain, and on the library's own threads. In these cases the queue is destroyed after
+/// its last item has ended.
 ///
 /// A thread that must not block, such as a thread of an async runtime, drops its handle with
 /// [`close_in_background`](Self::close_in_background), or with
@@ -123,7 +124,7 @@ pub(super) const COUNTS: u32 = 1 << 30;
 /// Set while the group drains: items of the whole group may queue.
 pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 
-/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects others' items.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects outside items.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
@@ -195,12 +196,13 @@ impl Workqueue {
     /// Changes the number of threads that may run items of this queue at once.
     ///
     /// A higher limit starts more items at once. With a lower limit, local batches still finish.
+    /// Briefly acquires locks, and may wake workers.
     ///
     /// # Errors
     ///
-    /// Returns [`BuildError::MaxActive`] if `max_active` is out of range,
+    /// Returns [`BuildError::MaxActive`] if `max_active` is not between 1 and 512,
     /// [`BuildError::OrderedMaxActive`] for an ordered queue, and [`BuildError::System`] for a
-    /// process-wide queue.
+    /// process-wide queue. Nothing has changed in these cases.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
@@ -269,11 +271,15 @@ impl Workqueue {
     ///
     /// The share also applies to items that are already waiting.
     ///
-    /// # Blocking and errors
+    /// # Blocking
     ///
     /// Briefly acquires the lock of each of its pools. The first call visits each pending item.
-    /// Returns [`BuildError::Shares`] if the shares are out of range, and [`BuildError::System`]
-    /// for a process-wide queue. Nothing has changed in these cases.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
+    /// Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -319,7 +325,8 @@ impl Workqueue {
     /// - An ordered queue has no urgent lane.
     /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
-    ///   urgent item. As in the kernel, an item that waits for a worker holds a seat.
+    ///   urgent item. As in the kernel, an item that waits for a worker of its pool holds a seat,
+    ///   so with a small `max_active`, items in other pools wait for that worker, too.
     /// - A capacity counts and rejects items of both lanes; waiters get it in order of arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
@@ -330,12 +337,16 @@ impl Workqueue {
     /// # Cost
     ///
     /// After the first call, workers take the queue's items of both lanes one at a time, which
-    /// costs about 100 ns for each item. A queue on which this is never called pays nothing.
+    /// costs about 100 ns for each item, not measurable for items of a microsecond or more. A queue
+    /// on which this is never called pays nothing.
     ///
-    /// # Blocking and errors
+    /// # Blocking
     ///
-    /// Briefly acquires the lock of each of the queue's pools. Returns
-    /// [`BuildError::OrderedUrgent`] for an ordered queue.
+    /// Briefly acquires the lock of each of the queue's pools.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
     ///
     /// # Examples
     ///

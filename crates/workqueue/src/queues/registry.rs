@@ -209,7 +209,11 @@ impl Registry {
         self.timers().clock.now()
     }
 
-    /// Waits until all threads of this registry's pools have exited, as soon as they get CPU time.
+    /// Waits until all threads of this registry's pools have exited.
+    ///
+    /// # Blocking
+    ///
+    /// Blocks until the workers have exited, which they do as soon as they get CPU time.
     ///
     /// # Errors
     ///

@@ -58,18 +58,18 @@ impl Workqueue {
     /// modifies are affected. [`report`](Self::report) returns the current ones.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
-    /// already queued run on the pools where they wait.
+    /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
-    /// items of other threads are rejected and counted. A call that changes nothing does not drain.
-    /// If another thread queues an item while the call begins, that item may start after items that
-    /// the thread queues later.
+    /// items of other threads are rejected and counted, so repeated changes leave producers little
+    /// time. A call that changes nothing does not drain. If another thread queues an item while the
+    /// call begins, that item may start after items that the thread queues later.
     ///
     /// Differs from Linux: an ordered queue does not automatically follow a change to the machine
     /// or to [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when its
     /// attributes are set, even to the same values.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
     /// Briefly acquires pool locks. For an ordered queue it blocks and panics as
     /// [`drain`](Self::drain) does.

@@ -25,9 +25,10 @@
 //!
 //! # Slack
 //!
-//! If many sleeps end one after another, the manager and workers fall asleep each time. After the
-//! manager has fired at least [`MANY`] wakers, it therefore fires none for the time given by the
-//! tunable `sleep_slack_us`, by which a sleep is late at most. A paused clock has no slack.
+//! If many sleeps end one after another, the manager and the workers fall asleep and wake each
+//! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
+//! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
+//! deadline is not before that firing. A paused clock has no slack.
 //!
 //! A waker is user code, which the manager does not run: see [`cleanups::fire_known`].
 

@@ -41,7 +41,7 @@ impl Workqueue {
     /// Queues `func` to run once, and returns a handle that waits for its result.
     ///
     /// If the queue rejects the work, `func` is dropped, and the handle returns the error. To keep
-    /// `func`, use [`try_spawn`](Self::try_spawn).
+    /// `func`, use [`try_spawn`](Self::try_spawn). Never waits for a worker: see [`Workqueue`].
     ///
     /// # Cost
     ///
@@ -84,8 +84,8 @@ impl Workqueue {
         Ok(handle)
     }
 
-    /// Queues `func` to run once, without a handle. This is cheaper than [`spawn`](Self::spawn).
-    /// The errors are those of [`try_spawn`](Self::try_spawn).
+    /// Queues `func` to run once, without a handle. This is cheaper than [`spawn`](Self::spawn),
+    /// and blocks as it does. The errors are those of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
@@ -100,9 +100,10 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// The future's wakers queue it on the pool of the pod in which they are called. `max_active`
-    /// counts polls, not suspended futures, and an ordered queue polls one future at a time, in the
-    /// order of the wakes. A poll that blocks delays a worker; use [`spawn`](Self::spawn) for it.
+    /// The future's wakers queue it on the pool of the pod in which they are called. The queue is
+    /// therefore an executor, within its limits: `max_active` counts polls, not suspended futures,
+    /// and an ordered queue polls one future at a time, in the order of the wakes. A poll that
+    /// blocks delays a worker; use [`spawn`](Self::spawn) for such work.
     ///
     /// # Guarantees
     ///
@@ -110,8 +111,8 @@ impl Workqueue {
     /// - Once the future has been polled, a worker drops it, even if the future is
     ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, that happens when
     ///   its turn comes. Its destructor may block, and counts against `max_active` as its polls do.
-    ///   If the future was never polled, the canceller drops it, as it drops a closure. The thread
-    ///   that drops the last handle or waker of a suspended future drops it.
+    ///   If the future was never polled, the canceller drops it, as it drops a closure. A suspended
+    ///   future is dropped by the thread that drops the last of its handle and its wakers.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
     ///   handle to the queue, wait for suspended futures.
     ///
@@ -220,8 +221,8 @@ impl Pwq {
         }
     }
 
-    /// The item gets a handle, which is dropped at once: the state word records the permit, and the
-    /// state word of an item without a handle is never read.
+    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once: the
+    /// state word records the permit, and the state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
         let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, self, true);

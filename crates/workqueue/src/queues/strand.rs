@@ -13,37 +13,39 @@
 //!        a batch has run, and closures are left?  queue the item again;  the run ends
 //! ```
 //!
-//! - **Closures never overlap**, because runs of an item do not, and only a run takes closures.
+//! - **Closures never overlap**, because runs of an item do not, and only a run takes closures. A
+//!   run sees the state as the previous run left it.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
 //!   spawn is about to queue it: the spawn that finds `nr` at 0. Only the run that brings `nr` down
 //!   to 0 is not followed by another run. A closure is counted before it is pushed, so a run can
 //!   find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. Each spawn
-//!   that does not queue the item waits until the spawn that found 0 has queued it. `QUEUEING` is
-//!   set for a few steps without user code, so that no thread can wait for itself. Twins `strand:
-//!   returns before it is queued`, `strand: relaxed count`.
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. No flush can
+//!   find the item before it is queued, so each other spawn waits until the spawn that found 0 has
+//!   queued it. `QUEUEING` is set for a few steps without user code, so that no thread can wait for
+//!   itself. Twins `strand: returns before it is queued`, `strand: relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
-//!   in it. If the item is running and queued again, the canceller leaves it to that run, at the
-//!   end of which the item is cancelled (`pools/cut.rs`, case 2); otherwise the closures would wait
-//!   forever: twin `strand: is unqueued while it runs`. A canceller cannot reach the closures of a
-//!   running strand, so each closure records the number of bulk cancels at its spawn, and is
-//!   cancelled instead of run if the number has changed. Twin `strand: starts what was cancelled`.
-//!   The run of a canceller leaves closures with the current number, and queues the item again.
-//!   Models have too few colors to reach this case. Test:
-//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   in it. If the canceller finds the item running and queued again, it leaves the item to that
+//!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If it removed the
+//!   item as it removes an ordinary one, the closures would wait forever: twin `strand: is unqueued
+//!   while it runs`. A canceller cannot reach the closures of a running strand, so each closure
+//!   records the number of bulk cancels at its spawn, and is cancelled instead of run if the number
+//!   has changed. Twin `strand: starts what was cancelled`. The run of a canceller leaves closures
+//!   with the current number, and queues the item again. Models have too few colors to reach this
+//!   case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
 //!   it. So the run first queues the item, lets the pool adopt it, and then checks the color of its
 //!   own count. If that color is still open, the new count has the same color, and the run ends.
-//!   Otherwise the run executes all remaining closures before it ends. Twins `strand: ends during a
-//!   flush`, `strand: leaves its count to a later color`.
+//!   Otherwise the run executes all remaining closures before it ends; later closures are younger
+//!   than the new count. Twins `strand: ends during a flush`, `strand: leaves its count to a later
+//!   color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
-//!   claim, because the strand's count keeps alive the pwq that the canceller reads. Twin `strand:
-//!   pops a claimed closure`.
+//!   claim, which takes a few instructions without user code, because the strand's count keeps
+//!   alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -81,8 +83,8 @@ const ONE: usize = 2;
 /// Runs closures one after the other, and passes a state to each; created by [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
-/// session, an account, an actor. A closure that waits for its turn blocks no thread. A program can
-/// have hundreds of thousands of strands.
+/// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
+/// for its turn blocks no thread. A program can have hundreds of thousands of strands.
 ///
 /// A `Strand` is a handle; clones are handles to the same strand. It is also a handle to its queue.
 ///
@@ -109,7 +111,8 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, being drained or destroyed rejects closures, except its items'.
+/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
+///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 /// - Two closures of different strands that join each other's later closures deadlock.

@@ -22,7 +22,8 @@ use crate::route::attrs::{BuildError, MAX_ACTIVE};
 /// time. Use [`system_long`] or [`system_unbound`] for a long item.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
-/// `fork` builds its own. To wait for your items, flush or join the items and never the queue.
+/// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
+/// because the items of other users may take any amount of time.
 ///
 /// No user can stop or change a system queue for the others:
 ///
@@ -56,9 +57,9 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
 ///
-/// It is per-CPU like [`system`], with the same errors, with workers of nice value -20. If this
-/// process may not set that value, the workers run at 0. The queue's [`report`](Workqueue::report)
-/// and its row in `observe::snapshot` contain the value in use.
+/// It is per-CPU like [`system`], with the same errors. Its workers have the nice value -20, or 0
+/// if this process may not set -20. The queue's [`report`](Workqueue::report) and its row in
+/// `observe::snapshot` contain the value in use.
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -66,7 +67,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 }
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`. It is like
-/// [`system`], with the same errors, but separate from it, so that short items do not wait.
+/// [`system`], with the same errors, but separate, so that short items do not wait for long ones.
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -86,13 +87,17 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// `func` runs on a worker of that CPU, never on this thread, and waits for no [`system`] item.
 ///
-/// # Blocking, errors and panics
+/// # Blocking
 ///
-/// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
-/// RCU read section, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
+/// Blocks until `func` has run, and panics as [`JoinHandle::join`](crate::JoinHandle::join) does.
+/// Must not be called inside an item of a bottom-half queue, nor in an RCU read-side critical
+/// section.
+///
+/// # Errors
 ///
 /// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
-/// it, an error of [`system`] (nothing has run then), or [`JoinError::Panicked`].
+/// it, or an error of [`system`]; nothing has run in these cases. Otherwise it contains
+/// [`JoinError::Panicked`].
 ///
 /// # Examples
 ///
@@ -119,7 +124,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
 /// If runs panic, returns the error of the first one, but only after all runs have ended. Blocks,
-/// and returns other errors, as [`work_on_cpu`] does.
+/// panics, and returns other errors, as [`work_on_cpu`] does.
 ///
 /// # Examples
 ///

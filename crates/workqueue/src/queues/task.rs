@@ -22,10 +22,11 @@ use crate::pools::pwq::Pwq;
 
 /// Options for one piece of work, which the last call of a chain queues; created by
 /// [`Workqueue::task`].
+///
 /// All options can be combined. [`deadline`](Self::deadline),
 /// [`hard_deadline`](Self::hard_deadline), [`cancel_handle`](Self::cancel_handle) and the options
-/// that wait for capacity apply to closures and futures; a reusable item has its own handle, and
-/// [`try_enqueue`](Self::try_enqueue).
+/// that wait for capacity apply to closures and futures; a reusable item is cancelled by its own
+/// handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
 ///
 /// Options may hold a capacity permit: see [`reserve`](Self::reserve).
 ///
@@ -47,6 +48,7 @@ use crate::pools::pwq::Pwq;
 #[must_use = "the last call queues the work"]
 pub struct TaskOptions<'a> {
     pub(super) queue: &'a Workqueue,
+    /// The CPU, or `None` for that of the caller.
     cpu: Option<CpuId>,
     lane: Lane,
     deadline: Option<time::Instant>,
@@ -59,6 +61,7 @@ pub struct TaskOptions<'a> {
 /// The way in which the work gets a capacity permit.
 enum Entry<'a> {
     Try,
+    /// Waits, at most until this time.
     Wait(Option<time::Instant>),
     Permit(Permit<'a>),
 }
@@ -87,9 +90,9 @@ impl Workqueue {
 impl<'a> TaskOptions<'a> {
     /// Queues the work on the pool of `cpu`'s pod.
     ///
-    /// If the queue may not use the CPU, the item is queued on the first pod. Only a
-    /// [`strict`](crate::Builder::strict) queue with the affinity `Cpu` guarantees that the item
-    /// runs on that CPU. A joiner that helps runs it on its own thread.
+    /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
+    /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
+    /// guarantees it. A joiner that helps runs it on its own thread.
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     #[doc(alias("queue_work_on", "schedule_work_on"))]
@@ -124,8 +127,10 @@ impl<'a> TaskOptions<'a> {
     /// [`JoinError::Expired`](crate::JoinError::Expired).
     ///
     /// The clock is that of the queue's registry. If a test [pauses](crate::Registry::for_tests)
-    /// it, compute the deadline from [`Registry::now`](crate::Registry::now). Use a deadline for
-    /// work that is useless when it is late, such as a request whose client has given up.
+    /// it, compute the deadline from [`Registry::now`](crate::Registry::now).
+    ///
+    /// Use a deadline for work that is useless when it is late, such as a request whose client has
+    /// given up. A queue that has fallen behind catches up, because it skips expired items.
     ///
     /// # Guarantees
     ///
@@ -234,9 +239,9 @@ impl<'a> TaskOptions<'a> {
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
     /// started or been cancelled. In a work item of another queue, the pool may start another
-    /// worker. Items of two full queues that wait for capacity in each other's queue
-    /// deadlock. Inside an item of this queue the call does not wait, because the items that would
-    /// free capacity may wait for the calling item. If a drain begins during the wait, the work is
+    /// worker. Items of two full queues that wait for free capacity in each other's queue deadlock.
+    /// Inside an item of this queue the call does not wait, because the items that would free
+    /// capacity may wait for the calling item. If a drain begins during the wait, the work is
     /// rejected when the caller is admitted.
     ///
     /// # Panics
@@ -327,7 +332,8 @@ impl<'a> TaskOptions<'a> {
         self.try_spawn_async(future).unwrap_or_else(rejected)
     }
 
-    /// Queues `future`, or returns it in the error if the queue is full or closed.
+    /// Queues `future` as [`Workqueue::spawn_async`] does, or returns it in the error if the queue
+    /// is full or closed.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -373,11 +379,12 @@ impl<'a> TaskOptions<'a> {
     /// for the next one. On return, or if `funcs` panics, all closures that it has returned are
     /// queued. If the queue is closed during the call, the remaining closures are rejected.
     ///
-    /// # Blocking and panics
+    /// Blocks as [`Workqueue::spawn`] does. On a queue with a [capacity](crate::Builder::capacity)
+    /// closures are pushed one by one.
     ///
-    /// Blocks as [`Workqueue::spawn`] does. On a queue with a
-    /// [capacity](crate::Builder::capacity) closures are pushed one by one. Panics if `funcs` does,
-    /// or in a child of `fork` (see [`Workqueue`]).
+    /// # Panics
+    ///
+    /// Panics if `funcs` does, and in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///
@@ -401,7 +408,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
-    /// permit, does as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, with `false` for an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),

@@ -20,17 +20,18 @@
 //!
 //! The manager never waits for an item's lock, because the holder may wait for a worker. It also
 //! never cuts a list link out of another queue, which may be paused. Instead, it hands the item,
-//! which stays armed and is in no wheel, over to a reaper, which waits for the item's lock.
+//! which stays armed and is in no wheel, over to a reaper, which waits for the item's lock and
+//! otherwise acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
 //!
 //! Cancelling everything that is armed for a queue acquires no item's lock. The queue counts such
-//! cancels, and a timer with an older count is treated as disarmed. The count is read and changed
-//! under the wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer
-//! that was removed earlier to be fired counts as a visit, for which the canceller waits
-//! (`end.rs`). On a destroyed queue every timer is treated as disarmed, because a thread that saw
-//! the queue open may arm a timer late.
+//! cancels, and each timer records the count at which it was armed. A timer with an older count is
+//! treated as disarmed. The count is read and changed under the wheel's lock, so a cancel removes
+//! exactly the older timers from the wheel. A timer that was removed earlier to be fired counts as
+//! a visit, for which the canceller waits (`end.rs`). On a destroyed queue every timer is treated
+//! as disarmed, because a thread that saw the queue open may arm a timer late.
 //!
 //! A timer is linked into the wheel, and into the ring of its queue, through the memory of its
 //! item, under the lock of the wheel. Only a thread that holds the item's lock inserts the timer,
@@ -38,7 +39,8 @@
 //!
 //! The wheel also contains the items of the C API (`crates/raw`), with a [`Kind`] of their own.
 //! Sleeping tasks have other wheels (`sleeps.rs`). An item that waits for an RCU grace period
-//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does the rest.
+//! (`rcu_work.rs`) is in no wheel, and a callback fires it; the manager does the work that the
+//! callback cannot do at once.
 
 use std::cell::UnsafeCell;
 use std::mem::offset_of;

@@ -153,7 +153,8 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Inserts a timer that expires at `at_ns` or within a tick. Returns `true` if it is the first.
+    /// Inserts a timer that expires less than a tick after `at_ns`. Returns `true` if it is the
+    /// first.
     ///
     /// # Safety
     ///
@@ -229,10 +230,10 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) must be called next, or `None` if that depends
-    /// on the next insertion. The time may be early, but is never late. [`insert`](Self::insert)
-    /// compares with it even if all timers were removed: otherwise a timer that is not the first
-    /// would wake no thread.
+    /// Returns the time at which [`pop`](Self::pop) must be called next, or `None` if no call is
+    /// needed until a timer is inserted that becomes the first. The time may be early, but is never
+    /// late. [`insert`](Self::insert) compares with it even if all timers were removed: otherwise a
+    /// timer that is not the first would wake no thread, and would stay in the wheel.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick.map(|tick| tick.saturating_mul(1 << self.shift))
     }

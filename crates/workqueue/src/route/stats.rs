@@ -171,7 +171,8 @@ pub struct QueueReport {
     ///
     /// Counts each item that a worker started, except the last few, which the worker has not
     /// recorded yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a
-    /// joiner ran are not counted. A wait is accurate to within a factor of two, or better.
+    /// joiner ran are not counted. A wait is accurate to within a factor of two, or better if the
+    /// queue is short.
     pub wait: Histogram,
     /// The run times of the same items. Each poll of a future counts as one run.
     ///

@@ -13,12 +13,13 @@
 //!
 //! No guest may access the work after the owner continues. A ticket that no worker has run is not a
 //! guest: a worker that runs it later finds the crew closed. The owner cancels such tickets when it
-//! continues, but correctness does not depend on that. A guest's panic is caught inside `Visit`.
+//! continues, but correctness does not depend on that, so a leaked handle, a paused queue or a
+//! worker that never arrives cannot break the protocol. A guest's panic is caught inside `Visit`.
 //! The twins are `crew: the end overlooks guests` and `crew: a guest enters after the end`.
 //!
-//! The number of tickets is limited to about the number of workers that can run at once. A guest
-//! that is about to leave still holds a ticket, but takes no more work. It therefore releases the
-//! ticket first, then checks for work:
+//! The number of tickets is limited to about the number of workers that can run at once. At that
+//! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
+//! ticket, but takes no more work. It therefore releases the ticket first, then checks for work:
 //!
 //! ```text
 //! guest:  no work left;  tickets -= 1;  any work now?
@@ -62,7 +63,7 @@ impl Word {
     }
 }
 
-/// Admits workers to the work on its owner's stack. Only the owner waits, closes and reopens it.
+/// Admits workers to the work on its owner's stack. Only the owner waits on, closes and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
@@ -294,7 +295,7 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Take the newest ticket first: without a batch taken, it is on top of the injector.
+        // Take the newest ticket first: before the first batch, it is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         for mut ticket in sent.into_iter().rev() {
             ticket.cancel();

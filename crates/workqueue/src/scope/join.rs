@@ -10,8 +10,9 @@
 //!   offered, taken ◄─ offered ◄─ noted ◄─ noted ◄─ noted
 //! ```
 //!
-//! If no worker has taken the second closure of a join, the owner runs it after the first.
-//! Otherwise the owner waits for the worker, and runs nothing else during the wait.
+//! Nothing is therefore queued before a worker has taken the previous offer. If no worker has taken
+//! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
+//! the worker, and runs nothing else during the wait.
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
@@ -314,9 +315,12 @@ impl Workqueue {
     /// 2 µs after it began. Such a join costs about 30 ns if it is short. Otherwise `b` may run
     /// after `a`, so `a` must not wait for `b`.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
     /// Blocks until both have ended. If an item calls this, its pool can start another worker.
+    ///
+    /// # Panics
+    ///
     /// Resumes a panic from `a` or `b`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples

@@ -23,7 +23,7 @@ use super::crew::{Crew, FirstPanic, Ticket, Tickets, whole};
 use crate::queues::queue::Workqueue;
 
 /// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a
-/// fraction of a percent of this duration. Participants wait about this long for each other.
+/// fraction of a percent. At the end, participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -141,10 +141,14 @@ impl Workqueue {
     ///   by the number of workers that run at once on one pod.
     /// - If `func` panics, no further piece starts, and the first panic is resumed at the end.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
     /// Blocks until all pieces have ended. If an item calls this, its pool can start another
-    /// worker. Resumes a panic from `func`; otherwise panics as [`scope`](Self::scope) does.
+    /// worker.
+    ///
+    /// # Panics
+    ///
+    /// Resumes the first panic from `func`; otherwise panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     ///

@@ -90,9 +90,11 @@ impl Workqueue {
     /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes a
     /// single item, which lasts as long as the scope has items to start.
     ///
-    /// # Blocking and panics
+    /// # Blocking
     ///
     /// Blocks until all items have ended. If an item calls this, its pool can start another worker.
+    ///
+    /// # Panics
     ///
     /// Resumes a panic from `body` or from an item. Panics before calling `body` in a child of
     /// `fork` (see [`Workqueue`]), and inside an item of a bottom-half queue unless this is a

@@ -35,10 +35,11 @@ use crate::time::sleep::timeout;
 /// a clone of the [token](CancellationToken::current) to the scope's items. A bulk cancel
 /// ([`cancel_all`](crate::Workqueue::cancel_all)) does not affect running items.
 ///
-/// # Cost and blocking
+/// # Cost
 ///
 /// The call performs a few loads, which take a few nanoseconds. In an item that has requested its
-/// token or has a hard deadline, the first call of a run also briefly acquires a lock.
+/// token or has a hard deadline, the first call of a run also briefly acquires a lock. Otherwise
+/// the call never blocks. An item that never calls this function pays nothing.
 ///
 /// # Examples
 ///
@@ -76,7 +77,8 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Guarantees
 ///
-/// - A wait ends if the token is cancelled before or during it, and sees the canceller's writes.
+/// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
+///   earlier writes.
 /// - Wakers are fired with no lock held. A panic in one waker does not affect the others.
 ///
 /// # Cost
@@ -197,10 +199,8 @@ impl CancellationToken {
 
     /// Waits at most `timeout` until the token is cancelled. Returns `true` if it was.
     ///
-    /// # Blocking and panics
-    ///
-    /// Blocks until the wait ends, and panics, as [`block_on`](crate::block_on) does. Also panics
-    /// if [`sleep()`](crate::sleep()) does.
+    /// Blocks until the wait ends. Panics as [`block_on`](crate::block_on) and
+    /// [`sleep()`](crate::sleep()) do.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

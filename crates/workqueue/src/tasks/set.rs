@@ -274,8 +274,8 @@ impl<T> TaskSet<T> {
         Some(reported(error))
     }
 
-    /// Returns the result of an item that has ended, if there is one. The errors are those of
-    /// [`join_next`](Self::join_next).
+    /// Returns the result of an item that has ended, if there is one. Never waits. The errors are
+    /// those of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -289,12 +289,11 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Waits for the next item to end, and returns its result; see [`join_next`](Self::join_next).
+    /// Waits for the next item to end, and returns its result; `None` if the set is empty.
     ///
-    /// # Blocking and panics
-    ///
-    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. Panics if
-    /// called in an item of a bottom-half queue.
+    /// Blocks as [`block_on`](crate::block_on) does: this thread runs none of the items. The errors
+    /// are those of [`join_next`](Self::join_next). Panics if called in an item of a bottom-half
+    /// queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }

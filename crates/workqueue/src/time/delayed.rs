@@ -126,7 +126,7 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || self.work.cancel()
     }
 
-    /// Does the same as [`Work::cancel_sync`]; the item is pending while it waits.
+    /// Cancels the item as [`Work::cancel_sync`] does; returns `true` if it was pending.
     #[doc(alias("cancel_delayed_work_sync", "timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -134,7 +134,7 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Does the same as [`Work::disable`]; the item is pending while it waits.
+    /// Disables the item as [`Work::disable`] does; returns `true` if it was pending.
     #[doc(alias = "disable_delayed_work")]
     pub fn disable(&self) -> bool {
         let was_queued = self.work.disable();
@@ -142,7 +142,7 @@ impl<U: 'static> Deferred<U> {
         self.timer.disarm() || was_queued
     }
 
-    /// Does the same as [`Work::disable_sync`]; the item is pending while it waits.
+    /// Disables the item as [`Work::disable_sync`] does; returns `true` if it was pending.
     #[doc(alias = "disable_delayed_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.work.must_be_free_to_wait();
@@ -151,7 +151,7 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Does the same as [`Work::enable`].
+    /// Reverts one [`disable`](Self::disable) as [`Work::enable`] does.
     #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()
@@ -163,11 +163,9 @@ impl<U: 'static> Deferred<U> {
     /// Returns `true` if the item was armed, queued or running. A concurrent cancel also ends the
     /// wait, so `true` does not prove that the item has run.
     ///
-    /// # Blocking, errors and panics
-    ///
-    /// The same as [`Work::flush`], without a time limit. If the item waits for a grace period,
-    /// this also blocks as [`rcu::barrier`] does, must not be called in an RCU callback, and panics
-    /// in a read-side section.
+    /// Blocks, fails and panics as [`Work::flush`] does. If the item waits for a grace period, this
+    /// also blocks as [`rcu::barrier`] does, must not be called in an RCU callback, and panics in a
+    /// read-side section.
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());

@@ -113,7 +113,8 @@ const MAX_AT_ONCE: u32 = 8;
 impl Interval {
     /// Waits for the next tick. Dropping this future loses no tick.
     ///
-    /// After a few ticks that were already due, the task yields, so that others run and it can end.
+    /// After a few ticks that were already due, the task yields, so that other tasks run, and a
+    /// cancelled task can end.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }

@@ -62,7 +62,8 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` on this queue every `period`, first after one, until the result is dropped.
+    /// Runs `func` on this queue every `period` until the result is dropped, first after one
+    /// period.
     ///
     /// On a queue that has been destroyed, `func` never runs. Blocks as
     /// [`enqueue_after`](Self::enqueue_after) does. Returns [`ZeroPeriod`] if `period` is zero.
@@ -127,8 +128,6 @@ impl Periodic {
     }
 
     /// Cancels the work, and waits for a run that has started.
-    ///
-    /// # Blocking and panics
     ///
     /// Blocks until that run has ended, and panics, as
     /// [`DelayedWork::disable_sync`](crate::Deferred::disable_sync) does.

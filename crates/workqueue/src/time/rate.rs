@@ -11,7 +11,8 @@ use crate::queues::registry::Registry;
 /// A limit on the rate of operations: tasks wait for their turns, in the order of their calls.
 ///
 /// After a time without turns, several operations may start at once, up to the burst. The state is
-/// one number, the time of the next turn (the "generic cell rate algorithm").
+/// one number, the time of the next turn (the "generic cell rate algorithm"), so an unused limit
+/// costs nothing.
 ///
 /// # Examples
 ///
@@ -35,7 +36,8 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// Creates a limit of one turn per `period`, with bursts of up to `burst` turns; a burst of 1
-    /// is a single turn. A `period` of zero sets no limit. The clock is that of the process.
+    /// is a single turn. A `period` of zero sets no limit. It uses the clock of
+    /// [`Registry::global`].
     ///
     /// # Panics
     ///

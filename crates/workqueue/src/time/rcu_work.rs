@@ -61,11 +61,13 @@ pub enum GracePeriod {}
 
 impl TaskOptions<'_> {
     /// Queues `work` after a grace period. Returns `false` if the item is already pending or is
-    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it.
+    /// disabled, or if [`Workqueue::enqueue`](crate::Workqueue::enqueue) would reject it. Needs the
+    /// feature `rcu`.
     ///
     /// # Blocking
     ///
-    /// Blocks briefly at most, on a lock, not for the grace period. Allowed in a read-side section.
+    /// Blocks briefly at most, on a lock, never for the grace period. Allowed in a read-side
+    /// section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {

@@ -7,7 +7,7 @@ use sync::time::nanos;
 use super::sleep::global;
 use crate::queues::registry::Registry;
 
-/// The number of attempts and the pauses between them: each is twice the last, up to a limit.
+/// The number of attempts and the pauses between them: each pause is twice the last, up to a limit.
 ///
 /// Each pause is shortened at random, to at least half of its length, so that many clients that
 /// failed at the same time do not all try again at the same time.

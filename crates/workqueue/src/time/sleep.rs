@@ -14,8 +14,8 @@ use crate::queues::sleeps::SleepTimer;
 ///
 /// # Panics
 ///
-/// If the registry of the whole process cannot be created ([`Registry::global`]), which
-/// [`Registry::sleep`] does not need.
+/// Panics if the registry of the whole process cannot be created ([`Registry::global`]).
+/// [`Registry::sleep`] does not need it.
 ///
 /// # Examples
 ///
@@ -67,13 +67,14 @@ pub(super) fn global() -> &'static Registry {
 /// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
 ///   cannot be represented (584 years or more) never ends.
 /// - Dropping a sleep cancels it, and drops the waker unless that is being fired at that moment.
-/// - A sleep keeps its registry alive, which cannot be shut down until the sleep is dropped.
+/// - A registry with sleeps stays alive, and cannot be shut down until they are dropped.
 ///
 /// # Cost
 ///
 /// A sleep takes one allocation of 48 bytes while it waits. Each poll and the drop briefly acquire
-/// a lock and take constant time. Threads on different CPUs acquire different locks. Only a sleep
-/// that becomes the first to expire on its CPU wakes the registry's thread.
+/// a lock and take constant time. Threads on different CPUs acquire different locks. Dropping a
+/// sleep that has ended acquires none. Only a sleep that becomes the first to expire on its CPU
+/// wakes the registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
