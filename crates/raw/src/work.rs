@@ -336,7 +336,8 @@ impl RawWork {
     ///
     /// # Panics
     ///
-    /// If called inside an item of a bottom-half queue, or in a child of `fork` without workers.
+    /// Panics if called inside an item of a bottom-half queue, or in a child of `fork` without
+    /// workers.
     ///
     /// # Safety
     ///
@@ -443,7 +444,7 @@ impl RawWork {
     ///
     /// # Panics
     ///
-    /// The same as [`flush`](Self::flush).
+    /// Panics as [`flush`](Self::flush) does.
     ///
     /// # Safety
     ///

@@ -120,8 +120,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If the process already has a topology, because one was set, or because a part of the library
-    /// already uses one.
+    /// Returns the topology in an error if the process already has one, because one was set, or
+    /// because a part of the library already uses one.
     ///
     /// # Examples
     ///

@@ -125,7 +125,7 @@ const ONE: usize = 2;
 ///
 /// # Panics
 ///
-/// If called in a child of `fork`; see [`Workqueue`].
+/// Panics if called in a child of `fork`; see [`Workqueue`].
 ///
 /// # Examples
 ///

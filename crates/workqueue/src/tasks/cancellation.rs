@@ -88,7 +88,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Panics
 ///
-/// If called in a child of `fork` on a token that was created before the fork.
+/// Panics if called in a child of `fork` on a token that was created before the fork.
 ///
 /// # Examples
 ///

@@ -189,7 +189,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork` and the set or the item was created before the fork.
+    /// Panics if called in a child of `fork` and the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let place = self.next;

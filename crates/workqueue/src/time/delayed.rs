@@ -221,11 +221,12 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// If the queue was destroyed or is being shut down, if it is being drained and the caller is
-    /// not one of its items, or if the item is disabled. During a shutdown, the queue's own items
-    /// may still queue items with a `delay` of zero. The item has not changed, except that one that
-    /// was already queued is cancelled if the queue is closed during this call. The error is never
-    /// [full](TrySpawnError::is_full), because delayed items are not counted.
+    /// Returns an error if the queue was destroyed or is being shut down, if it is being drained
+    /// and the caller is not one of its items, or if the item is disabled. During a shutdown, the
+    /// queue's own items may still queue items with a `delay` of zero. The item has not changed,
+    /// except that one that was already queued is cancelled if the queue is closed during this
+    /// call. The error is never [full](TrySpawnError::is_full), because delayed items are not
+    /// counted.
     ///
     /// # Blocking
     ///

@@ -41,7 +41,8 @@ impl RateLimit {
     ///
     /// # Panics
     ///
-    /// If `burst` is 0, which is checked first. Otherwise the same as [`sleep`](crate::sleep()).
+    /// Panics if `burst` is 0, which is checked first. Otherwise panics as
+    /// [`sleep`](crate::sleep()) does.
     pub fn new(period: Duration, burst: u32) -> Self {
         must_allow_a_turn(burst);
         global().rate_limit(period, burst)

@@ -61,7 +61,7 @@ impl Backoff {
 ///
 /// # Panics
 ///
-/// The same as [`sleep`](crate::sleep()).
+/// Panics as [`sleep`](crate::sleep()) does.
 ///
 /// # Examples
 ///

@@ -83,7 +83,7 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// # Panics
 ///
-/// If it is polled in a child of `fork` but was created before the fork.
+/// Panics if it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     /// References to the process's registry are not counted, because threads would share the count.
