@@ -233,7 +233,7 @@ impl<T> TaskSet<T> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// Polls [`join_next`](Self::join_next). Use it in a hand-written future.
+    /// Polls [`join_next`](Self::join_next), without waiting. Use it in a hand-written future.
     pub fn poll_join_next(
         &mut self,
         context: &mut Context<'_>,
@@ -340,7 +340,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Removes all items from the set. They continue independently.
+    /// Removes all items from the set, without waiting. They continue independently.
     pub fn detach_all(&mut self) {
         // The wakers of these items keep the old list, so they report their ends there.
         // FOREIGN(task-set-drop): the drop of a waker, on the caller; a panic is contained by

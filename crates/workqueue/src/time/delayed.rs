@@ -151,7 +151,8 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Reverts one [`disable`](Self::disable) as [`Work::enable`] does.
+    /// Reverts one [`disable`](Self::disable) as [`Work::enable`] does; returns `true` if the item
+    /// can be queued again.
     #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()
