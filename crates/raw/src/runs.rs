@@ -22,8 +22,8 @@
 //!
 //! Every transition is made under the shard lock, so a waiter never waits for a start that has
 //! already happened or will never happen. No thread may access an item, or a waiter's node, after
-//! it was freed: a run accesses an item only while the item is handed to it, a canceller takes the
-//! item back before it ends its claim, and the last access to a waiter's node is the one that
+//! it was freed. A run accesses an item only while the item is handed to it, and a canceller takes
+//! the item back before it ends its claim. The last access to a waiter's node is the one that
 //! releases the waiter. A producer needs no lock, because a waiter ignores an enqueue that follows
 //! its check.
 //!
@@ -47,7 +47,7 @@
 //!   nothing. If that transition comes first, the worker finds `BUSY` after its own, and assigns
 //!   its run to the waiter. It does so only for waiters that saw the sequence number that this
 //!   start completed: a waiter for a later enqueue waits for the next start.
-//! - If the item turns out to be claimed, the run is removed like a run that has ended, and an item
+//! - If the item turns out to be claimed, the run is removed like a run that has ended. An item
 //!   that was handed to it in the meantime is put back.
 
 use std::cell::Cell;

@@ -13,9 +13,9 @@
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
 //!
-//! The first three steps run no user code, so a waker or a destructor that waits for another of the
-//! items, for capacity or for a flush never waits for a later step of its own thread. Steps 2 and 3
-//! set aside the wakers that they collect ([`cleanups::with_wakers_aside`]).
+//! The first three steps run no user code. A waker or a destructor that waits for another of the
+//! items, for capacity or for a flush therefore never waits for a later step of its own thread.
+//! Steps 2 and 3 set aside the wakers that they collect ([`cleanups::with_wakers_aside`]).
 
 use std::ptr::NonNull;
 use std::task::Waker;

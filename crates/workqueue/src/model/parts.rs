@@ -50,7 +50,8 @@ unsafe impl Sync for Pushed {}
 impl Pushed {
     /// Frees an item that has been taken; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
-        // SAFETY: created by `make`, and taken from the injector, so this thread owns it.
+        // SAFETY: created by `make`, and taken from the injector, which hands each item to one
+        // thread.
         let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
         // SAFETY: this thread owns the item; loom checks that.
         let number = item.number.with(|place| unsafe { *place });

@@ -65,7 +65,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const THRESH_NS: u64 = 30_000 * MS;
 
-    /// Samples a pool in which items wait once a second. Returns the seconds of the reports.
+    /// Once a second, samples a pool in which items wait. Returns the seconds of the reports.
     fn reported(
         stall_detector: &mut StallDetector,
         nr_taken: u64,

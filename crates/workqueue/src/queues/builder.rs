@@ -203,7 +203,7 @@ impl Builder {
     ///   many milliseconds, `max_active` can keep a worker free.
     /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
     ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
-    ///   its pool, so with a small `max_active`, items in other pools wait for that worker, too.
+    ///   its pool. With a small `max_active`, items in other pools wait for that worker, too.
     ///
     /// # Cost
     ///

@@ -325,8 +325,8 @@ impl Workqueue {
     /// - An ordered queue has no urgent lane.
     /// - A pending item keeps its lane; to hasten it, cancel it and queue it again.
     /// - `max_active` and [`pause`](Self::pause) apply to both lanes; the next seat goes to the
-    ///   urgent item. As in the kernel, an item that waits for a worker of its pool holds a seat,
-    ///   so with a small `max_active`, items in other pools wait for that worker, too.
+    ///   urgent item. As in the kernel, an item that waits for a worker of its pool holds a seat.
+    ///   With a small `max_active`, items in other pools wait for that worker, too.
     /// - A capacity counts and rejects items of both lanes; waiters get it in order of arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.

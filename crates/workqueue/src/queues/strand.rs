@@ -30,7 +30,7 @@
 //!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If it removed the
 //!   item as it removes an ordinary one, the closures would wait forever: twin `strand: is unqueued
 //!   while it runs`. A canceller cannot reach the closures of a running strand, so each closure
-//!   records the number of bulk cancels at its spawn, and is cancelled instead of run if the number
+//!   records the number of bulk cancels at its spawn. It is cancelled instead of run if the number
 //!   has changed. Twin `strand: starts what was cancelled`. The run of a canceller leaves closures
 //!   with the current number, and queues the item again. Models have too few colors to reach this
 //!   case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.

@@ -173,7 +173,7 @@ impl<'a> TaskOptions<'a> {
     /// at `deadline` if it is still running.
     ///
     /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
-    /// item, and waits for the item's [token](crate::CancellationToken::current) end. The item
+    /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item
     /// continues until it returns, and its handle returns the result. A
     /// [`timeout`](crate::timeout()) drops a future instead.
     ///

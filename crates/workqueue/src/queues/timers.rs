@@ -489,7 +489,8 @@ impl OwnTimers {
     }
 
     pub(crate) fn nr_cancels(&self) -> u64 {
-        // Relaxed suffices: the wheel's lock or a visit orders readers that must see a cancel.
+        // Relaxed suffices: the wheel's lock or a visit orders readers that must see a cancel after
+        // it.
         self.nr_cancels.load(Ordering::Relaxed)
     }
 

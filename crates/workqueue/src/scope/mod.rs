@@ -8,8 +8,8 @@
 //!
 //! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
 //! are part of the code that the owner executes anyway. While it waits, it runs no other items,
-//! which might need a lock or a seat that it holds itself. Work of a scope therefore waits only for
-//! workers that are already inside:
+//! which might need a lock or a seat that it holds itself. A scope, a join or work on pieces
+//! therefore waits only for workers that are already inside:
 //!
 //! | the queue | effect on the work |
 //! |---|---|

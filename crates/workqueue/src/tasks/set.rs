@@ -201,7 +201,8 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // This panics if the item is a forked parent's, so the handle is added afterwards.
+        // This panics in a child of `fork` if the item is the parent's, so the handle is added
+        // later.
         let waits = handle.await_end(&waker);
         self.handles.insert(place, handle);
         self.next += 1;
