@@ -319,8 +319,8 @@ impl<T: Linked> RawQueue<T> {
         //   push: swap(tail) = null     Acquire;                             first = item
         // If our exchange comes first, the producer swaps out null, and stores `first` after our
         // null. If its swap comes first, our exchange fails, and the producer links its item behind
-        // `head`. Without the pair our null could overwrite `first`, and no later item would ever be
-        // found. No acquire is needed: the link that led to `head` published everything that the
+        // `head`. Without the pair our null could overwrite `first`, and no later item would ever
+        // be found. No acquire is needed: the link that led to `head` published everything that the
         // consumer reads of it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(

@@ -265,7 +265,7 @@ impl<T> Slot<T> {
             word = self.word.load(Ordering::Relaxed);
         }
         if word == FREE {
-            // ORDER(percpu-word): publish and consume, other end in `release_order` and its callers.
+            // ORDER(percpu-word): publish and consume, other end in `release_order`.
             //   release: the data;   word = FREE (or OWNED)   Release
             //   take:    word = HELD  Acquire;                the data
             // If the release comes first, our exchange succeeds, and we see all earlier changes to
