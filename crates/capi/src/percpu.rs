@@ -128,7 +128,8 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
         // This makes it possible to detect a second free. The compiler would remove a plain store
-        // before the free. SAFETY: (1).
+        // before the free.
+        // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");
         // SAFETY: (1), and the memory was allocated with this layout.

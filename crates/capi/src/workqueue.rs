@@ -322,7 +322,8 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         // SAFETY: (1). The queue was created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
         // This makes it possible to detect a later use. The compiler would remove a plain store
-        // before the free. SAFETY: this thread has exclusive access to the queue.
+        // before the free.
+        // SAFETY: this thread has exclusive access to the queue.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }

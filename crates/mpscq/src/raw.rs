@@ -314,13 +314,14 @@ impl<T: Linked> RawQueue<T> {
     /// Hands out the last item, and puts the stub in its place, or returns `MidPush`.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`. pop:
-        // first = null;         compare-exchange(tail, head → null)  Release push: swap(tail) =
-        // null     Acquire;                             first = item If our exchange comes first,
-        // the producer swaps out null, and stores `first` after our null. If its swap comes first,
-        // our exchange fails, and the producer links its item behind `head`. Without the pair our
-        // null could overwrite `first`, and no later item would ever be found. No acquire is
-        // needed: the link that led to `head` published everything that the consumer reads of it.
+        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`.
+        //   pop:  first = null;         compare-exchange(tail, head → null)  Release
+        //   push: swap(tail) = null     Acquire;                             first = item
+        // If our exchange comes first, the producer swaps out null, and stores `first` after our
+        // null. If its swap comes first, our exchange fails, and the producer links its item behind
+        // `head`. Without the pair our null could overwrite `first`, and no later item would ever
+        // be found. No acquire is needed: the link that led to `head` published everything that the
+        // consumer reads of it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(
             head.as_ptr(),

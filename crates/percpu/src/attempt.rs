@@ -197,7 +197,8 @@ where
         // Calls that were queued earlier run first.
         slot.run_queued_calls();
         // FOREIGN(percpu-call): the caller's closure, on the calling thread, to which a panic
-        // propagates after the slot is released. SAFETY: `_held` holds the slot.
+        // propagates after the slot is released.
+        // SAFETY: `_held` holds the slot.
         unsafe { slot.touch_as_caller(f) }
     }
 

@@ -51,12 +51,13 @@ impl<F, R> Call<F, R> {
         let outcome = guarded(|| f(data));
         // SAFETY: we made the transition from `PENDING`, and the caller waits for `DONE`.
         self.outcome.with_mut(|place| unsafe { *place = Some(outcome) });
-        // ORDER(percpu-call): publish and consume, other end in `outcome`. here:   outcome, the
-        // closure's effects;   state = DONE   Release caller: state: DONE  Acquire;
-        // takes the outcome, returns If our store comes first, the caller takes the outcome and may
-        // free the data that the closure borrowed, which we no longer use. If the caller's load
-        // comes first, it keeps waiting. Test: queued_call_returns_its_result,
-        // finishing_a_call_needs_its_release
+        // ORDER(percpu-call): publish and consume, other end in `outcome`.
+        //   here:   outcome, the closure's effects;   state = DONE   Release
+        //   caller: state: DONE  Acquire;             takes the outcome, returns
+        // If our store comes first, the caller takes the outcome and may free the data that the
+        // closure borrowed, which we no longer use. If the caller's load comes first, it keeps
+        // waiting.
+        // Test: queued_call_returns_its_result, finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }

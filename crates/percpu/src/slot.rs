@@ -265,12 +265,12 @@ impl<T> Slot<T> {
             word = self.word.load(Ordering::Relaxed);
         }
         if word == FREE {
-            // ORDER(percpu-word): publish and consume, other end in `release_order` and its
-            // callers. release: the data;   word = FREE (or OWNED)   Release take:    word = HELD
-            // Acquire;                the data If the release comes first, our exchange succeeds,
-            // and we see all earlier changes to the data. If our exchange comes first, it fails,
-            // and we find the state of the slot. Test: sections_of_owner_and_remotes_never_overlap,
-            // taking_needs_its_acquire
+            // ORDER(percpu-word): publish and consume, other end in `release_order`.
+            //   release: the data;   word = FREE (or OWNED)   Release
+            //   take:    word = HELD  Acquire;                the data
+            // If the release comes first, our exchange succeeds, and we see all earlier changes to
+            // the data. If our exchange comes first, it fails, and we find the state of the slot.
+            // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
             match self.word.compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed) {
                 Ok(_) => return Found::Taken,
                 Err(now) => word = now,
