@@ -108,42 +108,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
 }
 
 /// A page that opens `run.html` in frames of several widths and reports their contents.
-const PROBE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
-const said = [];
-addEventListener("error", event => said.push("error " + event.message));
-const parts = color => color.match(/[\d.]+/g).map(Number);
-const light = color => { const [r, g, b] = parts(color).map(it => it / 255)
-  .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
-async function look(width) {
-  const frame = document.createElement("iframe");
-  frame.width = width; frame.height = 3000; frame.src = "run.html";
-  await new Promise(done => { frame.onload = done; document.body.append(frame); });
-  const inside = frame.contentDocument;
-  const verdict = inside.querySelector(".standings")?.getBoundingClientRect();
-  inside.querySelectorAll("details").forEach(it => it.open = true);
-  const bars = [...inside.querySelectorAll("figure.bars")];
-  const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));
-  const bare = bars.filter(plot => !plot.querySelector(".legend") || plot.querySelectorAll(".axis span").length < 2);
-  const lost = [...inside.querySelectorAll('a[href]')].filter(it => it.hash && !inside.getElementById(it.hash.slice(1)));
-  const below = width > 1000 && verdict?.top > 700 ? 1 : 0;
-  const small = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility() && it.textContent
-    && parseFloat(frame.contentWindow.getComputedStyle(it).fontSize) < 11);
-  const cut = [...inside.querySelectorAll(".wide")].filter(it => it.checkVisibility() && it.scrollWidth > it.clientWidth);
-  const style = it => frame.contentWindow.getComputedStyle(it);
-  const behind = it => { while (it && (parts(style(it).backgroundColor)[3] ?? 1) === 0) it = it.parentElement;
-    return it ? style(it).backgroundColor : "rgb(255, 255, 255)"; };
-  const written = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility()
-    && [...it.childNodes].some(child => child.nodeType === 3 && child.textContent.trim()));
-  const pale = written.filter(it => contrast(style(it).color, behind(it)) < 4.5);
-  const squeezed = written.filter(it => it.matches(".claims td:nth-child(-n+3)") && it.textContent.length > 20 && it.getBoundingClientRect().width < 110);
-  const scheme = light(behind(inside.body)) < .5 ? "dark" : "light";
-  said.push(`width ${width}: ${scheme}, pale ${pale.length}, squeezed ${squeezed.length}, bars ${bars.length} empty ${empty.length}, `
-    + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`
-    + `, bare ${bare.length}, lost ${lost.length}, below ${below}, cut ${cut.length}`);
-}
-(async () => { await look(360); await look(400); await look(1400); document.title = "done"; document.body.textContent = said.join("\n"); })();
-</script>"#;
+const PROBE: &str = include_str!("probe.html");
 
 #[test]
 fn browser_shows_every_plot_in_all_widths_and_themes() {
@@ -204,41 +169,7 @@ fn browsed(root: &Path, scheme: &str) -> Option<String> {
 
 /// Opens each diagram on a narrow screen. Reports any text that is cut off, too small, covered or
 /// too pale.
-const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
-const said = [];
-addEventListener("error", event => said.push("error " + event.message));
-const light = color => { const [r, g, b] = color.match(/[\d.]+/g).map(it => it / 255)
-  .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
-async function look(name) {
-  const frame = document.createElement("iframe");
-  frame.width = 400; frame.height = 900; frame.src = name;
-  await new Promise(done => { frame.onload = done; document.body.append(frame); });
-  const inside = frame.contentDocument, root = inside.documentElement, all = root.getBoundingClientRect();
-  const style = it => frame.contentWindow.getComputedStyle(it);
-  const texts = [...inside.querySelectorAll("text")].map(it => ({ it, box: it.getBoundingClientRect() }));
-  const holds = (a, b) => a.left <= b.left && a.right >= b.right && a.top <= b.top && a.bottom >= b.bottom;
-  const faults = [];
-  if (all.width > 400 || texts.length < 5) faults.push("wide or empty");
-  texts.forEach(({ it, box }, at) => {
-    const say = what => faults.push(what + ": " + it.textContent);
-    if (!holds(all, box)) say("leaves the picture");
-    if (parseFloat(style(it).fontSize) * all.width / root.viewBox.baseVal.width < 11) say("small");
-    for (const other of texts.slice(at + 1)) {
-      const apart = box.right <= other.box.left || other.box.right <= box.left || box.bottom - 3 <= other.box.top || other.box.bottom - 3 <= box.top;
-      if (!apart) say("covers " + other.it.textContent);
-    }
-    const behind = [...inside.querySelectorAll("rect")].filter(rect => {
-      const middle = { left: (box.left + box.right) / 2, top: (box.top + box.bottom) / 2 };
-      return holds(rect.getBoundingClientRect(), { ...middle, right: middle.left, bottom: middle.top });
-    }).pop();
-    if (contrast(style(it).fill, style(behind).fill) < 4.5) say("pale");
-  });
-  const card = light(style(inside.querySelector(".card")).fill);
-  said.push(`${name}: ${card < .5 ? "dark" : "light"}, ${faults.join("; ") || "good"}`);
-}
-(async () => { for (const name of NAMES) await look(name); document.body.textContent = said.join("\n"); })();
-</script>"#;
+const DIAGRAMS: &str = include_str!("diagrams.html");
 
 #[test]
 fn a_browser_shows_the_diagrams_of_the_book_in_light_and_dark() {

@@ -81,7 +81,6 @@ impl Fingerprint {
 
     /// No line is wider than a table.
     pub fn lines(&self) -> Vec<String> {
-        let unknown = || "unknown".to_owned();
         let smt = if self.smt { "SMT" } else { "no SMT" };
         let kind = match self.is_virtual {
             Some(true) => "virtual machine",
@@ -89,19 +88,16 @@ impl Fingerprint {
             None => "virtual or real: unknown",
         };
         let product = self.product.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-        let hz = self.hz.map_or_else(unknown, |hz| hz.to_string());
-        let governor = self.governor.clone().unwrap_or_else(unknown);
-        let driver = self.scaling_driver.clone().unwrap_or_else(unknown);
-        let commit = self.commit.clone().unwrap_or_else(|| "outside git".into());
+        let hz = self.hz.map_or_else(|| "unknown".into(), |hz| hz.to_string());
+        let [cpu, governor, driver, rustc] =
+            [&self.cpu, &self.governor, &self.scaling_driver, &self.rustc]
+                .map(|it| it.as_deref().unwrap_or("unknown"));
+        let commit = self.commit.as_deref().unwrap_or("outside git");
         let quota = self.cpu_quota_milli.map_or(String::new(), |milli| {
             format!(", quota {}.{:03} of one", milli / 1000, milli % 1000)
         });
         vec![
-            format!(
-                "machine  {}, {}, {kind}{product}",
-                self.cpu.clone().unwrap_or_else(unknown),
-                self.arch
-            ),
+            format!("machine  {cpu}, {}, {kind}{product}", self.arch),
             format!(
                 "cpus     {} allowed of {} online{quota}; cores: {}, {smt}; last-level caches: {}; nodes: {}",
                 self.cpus_allowed, self.cpus_online, self.cores, self.caches, self.nodes
@@ -111,11 +107,8 @@ impl Fingerprint {
                 self.kernel
             ),
             format!(
-                "build    afterwork {} ({commit}), {} at opt-level {}, {}",
-                self.version,
-                self.profile,
-                self.opt_level,
-                self.rustc.clone().unwrap_or_else(unknown)
+                "build    afterwork {} ({commit}), {} at opt-level {}, {rustc}",
+                self.version, self.profile, self.opt_level
             ),
         ]
     }

@@ -74,7 +74,7 @@ pub fn run(
     thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
-    let stand = |_: usize, attendant: &mut Attendant<'_>| {
+    let suffering = |_: usize, attendant: &mut Attendant<'_>| {
         pin_to(victim);
         // Without that permission, the victim is an ordinary thread, which `about` reports.
         let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
@@ -84,7 +84,7 @@ pub fn run(
         let waited_ns = waited_ns().saturating_sub(waited_before);
         (Usage::of_thread().since(before), waited_ns)
     };
-    let done = beside(1, stand, || {
+    let done = beside(1, suffering, || {
         let drain = || {
             pin_to(drainer);
             let before = Interrupts::now(victim);

@@ -188,8 +188,7 @@ impl Setting {
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
             Sample::beside(done, |done| {
                 let (replaces_per_s, read) = done?;
-                let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
-                Some(Sample::of([(REPLACES, replaces_per_s), (READS, reads_per_s)]))
+                Some(Sample::of([(REPLACES, replaces_per_s), (READS, read.sections_per_s)]))
             })
         };
         let about = format!("{updaters} threads replace a value, one reads it without a pause");
@@ -269,12 +268,9 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
     let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
     Sample::beside(done, |done| {
         let (ns, latencies, read) = done?;
-        let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
         let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
-        Some(
-            Sample::of([(BRIDGE, ns), (READS, reads_per_s)])
-                .with_percentiles(latencies, percentiles),
-        )
+        let sample = Sample::of([(BRIDGE, ns), (READS, read.sections_per_s)]);
+        Some(sample.with_percentiles(latencies, percentiles))
     })
 }
 

@@ -40,7 +40,7 @@ pub struct Readers {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    pub nr_sections: u64,
+    pub sections_per_s: f64,
     pub wall: Duration,
 }
 
@@ -236,7 +236,7 @@ fn among<T: Value, R>(
         is_last.wait();
         let ((done, wall), left) = done?;
         let nr_batches: u64 = left.iter().map(|(_, attended)| attended.nr_pieces).sum();
-        let nr_sections = nr_batches * BATCH as u64;
-        Ok((done, Read { nr_sections, wall }))
+        let sections_per_s = (nr_batches * BATCH as u64) as f64 / wall.as_secs_f64();
+        Ok((done, Read { sections_per_s, wall }))
     })
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -33,12 +33,7 @@ pub fn stream(
     size: usize,
     mut attendant: Attendant<'_>,
 ) -> io::Result<Attended> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (index, stream) in streams.iter().enumerate() {
-        stream.set_nonblocking(true)?;
-        let data = epoll::EventData::new_u64(index as u64);
-        epoll::add(&epoll, stream, data, epoll::EventFlags::OUT)?;
-    }
+    let epoll = watched(&streams, epoll::EventFlags::OUT)?;
     let bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
     while attendant.goes_on() {
@@ -55,6 +50,16 @@ pub fn stream(
         }
     }
     Ok(attendant.leave())
+}
+
+/// Returns an epoll set that reports the number of each stream that is ready.
+fn watched(streams: &[TcpStream], flags: epoll::EventFlags) -> io::Result<OwnedFd> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, stream) in streams.iter().enumerate() {
+        stream.set_nonblocking(true)?;
+        epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), flags)?;
+    }
+    Ok(epoll)
 }
 
 /// Waits for events at most for `limit`, and returns the numbers of their connections.
@@ -86,13 +91,10 @@ pub fn ask(
     size: usize,
     mut attendant: Attendant<'_>,
 ) -> io::Result<Attended> {
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let epoll = watched(&streams, epoll::EventFlags::IN)?;
     let mut clients = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
         stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let data = epoll::EventData::new_u64(index as u64);
-        epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
         let mut client = Client { stream, received: 0 };
         client.send(&vec![index as u8; size])?;
         clients.push(Some(client));
