@@ -138,7 +138,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         queues.extend(iter::repeat_with(build).take(COUNT));
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
-        // A reaper of the previous registry may still run, but a thread of a queue would never exit.
+        // A reaper of the previous registry may still run. A thread of a queue would never exit.
         while threads().difference(&before).any(is_ours) {
             thread::sleep(Duration::from_millis(1));
         }

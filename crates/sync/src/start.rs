@@ -313,7 +313,7 @@ fn settle_policy(first: u32) {
 }
 
 /// The number of times that a reader checks whether the first thread has finished starting a
-/// thread, in at least 100 ms. A start takes a few microseconds, unless the first thread is preempted.
+/// thread, in at least 100 ms. A start takes a few microseconds if the first thread keeps its CPU.
 const NR_CHECKS: u32 = 2000;
 
 /// Returns the signals that the process's first thread blocks, unless that thread has ended.
