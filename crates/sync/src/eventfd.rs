@@ -87,32 +87,25 @@ impl Drop for EventFd {
     }
 }
 
-#[cfg(not(miri))]
+/// These constants have the same values on all architectures of Linux.
+const F_SETSIG: libc::c_int = 10;
+const F_GETSIG: libc::c_int = 11;
+
 fn set_tag(fd: &OwnedFd, tag: libc::c_int) {
-    // SAFETY: the call takes three numbers.
-    unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
+    // Miri does not support tags.
+    if !cfg!(miri) {
+        // SAFETY: the call takes three numbers.
+        unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
+    }
 }
 
 /// Returns the tag of the file to which the descriptor refers, or -1.
-#[cfg(not(miri))]
 fn tag_of(fd: &OwnedFd) -> libc::c_int {
+    if cfg!(miri) {
+        return 0;
+    }
     // SAFETY: the call takes two numbers.
     unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) }
-}
-
-/// These constants have the same values on all architectures of Linux.
-#[cfg(not(miri))]
-const F_SETSIG: libc::c_int = 10;
-#[cfg(not(miri))]
-const F_GETSIG: libc::c_int = 11;
-
-// Miri does not support tags.
-#[cfg(miri)]
-fn set_tag(_: &OwnedFd, _: libc::c_int) {}
-
-#[cfg(miri)]
-fn tag_of(_: &OwnedFd) -> libc::c_int {
-    0
 }
 
 impl AsFd for EventFd {

@@ -265,13 +265,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_on_a_changed_word_does_not_sleep() {
+    fn wait_sleeps_only_if_the_low_half_is_unchanged() {
         Futex::new(1).wait(0);
         Futex64::new(7 << 32 | 1).wait(0);
-    }
-
-    #[test]
-    fn only_the_low_half_is_compared() {
         let word = Futex64::new(5 << 32);
         word.wait_timeout(0, Duration::from_millis(1));
         assert_eq!(word.word().load(Ordering::Relaxed), 5 << 32);

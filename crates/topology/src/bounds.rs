@@ -35,19 +35,19 @@ const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 /// If a file of `/proc` or of the cgroup is malformed or cannot be read. The error names the file.
 pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
     let root = Path::new("/");
-    Ok(match (affinity(root)?, cpuset(root)?) {
-        (Some(affinity), Some(cpuset)) => Some(affinity.intersection(&cpuset)),
-        (affinity, cpuset) => affinity.or(cpuset),
-    })
+    Ok(tighter(affinity(root)?, cpuset(root)?))
+}
+
+/// Returns the CPUs that both bounds allow. `None` sets no bound.
+fn tighter(one: Option<CpuSet>, other: Option<CpuSet>) -> Option<CpuSet> {
+    one.into_iter().chain(other).reduce(|one, other| one.intersection(&other))
 }
 
 /// Reads the affinity mask of the calling thread. Returns `None` if procfs does not show it.
 pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
     for status in STATUS {
-        let path = root.join(status);
-        if let Some(text) = file::text(&path)? {
-            return affinity_in(&text)
-                .map_err(|mismatch| Error::malformed(&path, text.as_bytes(), mismatch));
+        if let Some(affinity) = file::parsed(&root.join(status), affinity_in)? {
+            return Ok(affinity);
         }
     }
     Ok(None)
@@ -55,11 +55,9 @@ pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
 
 /// Reads the cpusets of this process's cgroups, of versions 1 and 2.
 pub(crate) fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
-    let mut bound: Option<CpuSet> = None;
+    let mut bound = None;
     for hierarchy in hierarchies(root, "cpuset")? {
-        if let Some(cpus) = nearest_cpuset(root, &hierarchy)? {
-            bound = Some(bound.map_or_else(|| cpus.clone(), |bound| bound.intersection(&cpus)));
-        }
+        bound = tighter(bound, nearest_cpuset(root, &hierarchy)?);
     }
     Ok(bound)
 }
@@ -212,11 +210,6 @@ pub(crate) mod tests {
         root
     }
 
-    fn cpuset_of(files: &[(&str, &str)]) -> String {
-        let cpus = cpuset(machine(files).path()).unwrap();
-        cpus.map_or("none".into(), |cpus| cpus.to_string())
-    }
-
     pub(crate) const V2: &str =
         "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
     const V1: &str =
@@ -224,7 +217,7 @@ pub(crate) mod tests {
 
     #[test]
     fn missing_files_set_no_bound() {
-        assert_eq!(cpuset_of(&[]), "none");
+        assert_eq!(cpuset(machine(&[]).path()).unwrap(), None);
         for files in [&[][..], &[("proc/self/status", "Name:\tinit\n")]] {
             assert_eq!(affinity(machine(files).path()).unwrap(), None);
         }
@@ -248,67 +241,48 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nearest_cgroup_with_a_cpuset_bounds() {
-        let own = "sys/fs/cgroup/a.slice/b.service/cpuset.cpus.effective";
-        let parent = "sys/fs/cgroup/a.slice/cpuset.cpus.effective";
-        let top = "sys/fs/cgroup/cpuset.cpus.effective";
-        let here = [("proc/self/cgroup", "0::/a.slice/b.service\n"), ("proc/self/mountinfo", V2)];
-        let with = |more: &[(&str, &str)]| cpuset_of(&[&here, more].concat());
-        assert_eq!(with(&[]), "none");
-        assert_eq!(with(&[(top, "0-15\n")]), "0-15");
-        assert_eq!(with(&[(top, "0-15\n"), (parent, "0-7\n")]), "0-7");
-        let all = [(top, "0-15\n"), (parent, "0-7\n"), (own, "4-5\n")];
-        assert_eq!(with(&all), "4-5");
-    }
-
-    #[test]
-    fn cpuset_of_version_1_is_found_by_its_controller() {
-        let cgroups = "9:name=systemd:/\n3:cpuset,cpu:/jobs/7\n0::/\n";
-        let here = [("proc/self/cgroup", cgroups), ("proc/self/mountinfo", V1)];
-        let cpus = ("sys/fs/cgroup/cpuset/jobs/7/cpuset.cpus", "1-3");
-        let effective = ("sys/fs/cgroup/cpuset/jobs/7/cpuset.effective_cpus", "2-3");
-        assert_eq!(cpuset_of(&[&here[..], &[cpus]].concat()), "1-3");
-        assert_eq!(cpuset_of(&[&here[..], &[cpus, effective]].concat()), "2-3");
-    }
-
-    #[test]
-    fn cpusets_of_both_versions_bound_together() {
-        let mounts = format!("{V1}31 23 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-        let bound = cpuset_of(&[
-            ("proc/self/cgroup", "3:cpuset:/\n0::/\n"),
-            ("proc/self/mountinfo", &mounts),
-            ("sys/fs/cgroup/cpuset/cpuset.cpus", "0-3"),
-            ("sys/fs/cgroup/unified/cpuset.cpus.effective", "2-5"),
-        ]);
-        assert_eq!(bound, "2-3");
-    }
-
-    #[test]
-    fn container_reads_below_the_root_of_its_mount() {
-        let mounts = "40 30 0:26 /docker/abc /sys/fs/my\\040cgroup ro - cgroup2 cgroup rw\n";
-        let bound = |cgroup: &str| {
-            cpuset_of(&[
-                ("proc/self/cgroup", cgroup),
-                ("proc/self/mountinfo", mounts),
-                ("sys/fs/my cgroup/inner/cpuset.cpus.effective", "6"),
-                ("sys/fs/my cgroup/cpuset.cpus.effective", "6-7"),
-            ])
-        };
-        assert_eq!(bound("0::/docker/abc/inner\n"), "6");
-        assert_eq!(bound("0::/docker/abc\n"), "6-7");
-        assert_eq!(bound("0::/docker/other\n"), "none");
-        assert_eq!(bound("0::/../host\n"), "none");
-    }
-
-    #[test]
-    fn cgroup_path_never_leads_out_of_its_mount() {
-        let bound = cpuset_of(&[
-            ("proc/self/cgroup", "0::/../../elsewhere\n"),
-            ("proc/self/mountinfo", V2),
-            ("sys/fs/cgroup/tasks", ""),
-            ("sys/elsewhere/cpuset.cpus.effective", "0"),
-        ]);
-        assert_eq!(bound, "none");
+    fn nearest_visible_cpuset_of_each_hierarchy_bounds() {
+        let v1_and_v2 =
+            format!("{V1}31 23 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+        let container = "40 30 0:26 /docker/abc /sys/fs/my\\040cgroup ro - cgroup2 cgroup rw\n";
+        let own = ("a.slice/b.service/cpuset.cpus.effective", "4-5\n");
+        let parent = ("a.slice/cpuset.cpus.effective", "0-7\n");
+        let top = ("cpuset.cpus.effective", "0-15\n");
+        let of_v1 = ("cpuset/jobs/7/cpuset.cpus", "1-3");
+        let effective = ("cpuset/jobs/7/cpuset.effective_cpus", "2-3");
+        let both = [("cpuset/cpuset.cpus", "0-3"), ("unified/cpuset.cpus.effective", "2-5")];
+        let inside = [
+            ("../my cgroup/inner/cpuset.cpus.effective", "6"),
+            ("../my cgroup/cpuset.cpus.effective", "6-7"),
+        ];
+        let outside = [("tasks", ""), ("../../elsewhere/cpuset.cpus.effective", "0")];
+        let nested = "0::/a.slice/b.service\n";
+        let by_name = "9:name=systemd:/\n3:cpuset,cpu:/jobs/7\n0::/\n";
+        // The columns are the case, the cgroups of the process, the mounts, the files below
+        // `/sys/fs/cgroup`, and the bound.
+        let cases: [(&str, &str, &str, &[(&str, &str)], &str); 12] = [
+            ("no cpuset", nested, V2, &[], "none"),
+            ("the top", nested, V2, &[top], "0-15"),
+            ("the parent", nested, V2, &[top, parent], "0-7"),
+            ("its own", nested, V2, &[top, parent, own], "4-5"),
+            ("version 1", by_name, V1, &[of_v1], "1-3"),
+            ("version 1, effective", by_name, V1, &[of_v1, effective], "2-3"),
+            ("both versions", "3:cpuset:/\n0::/\n", &v1_and_v2, &both, "2-3"),
+            ("inside a container", "0::/docker/abc/inner\n", container, &inside, "6"),
+            ("a container's top", "0::/docker/abc\n", container, &inside, "6-7"),
+            ("another container", "0::/docker/other\n", container, &inside, "none"),
+            ("the host", "0::/../host\n", container, &inside, "none"),
+            ("outside the mount", "0::/../../elsewhere\n", V2, &outside, "none"),
+        ];
+        for (case, cgroups, mounts, files, expected) in cases {
+            let root = machine(&[("proc/self/cgroup", cgroups), ("proc/self/mountinfo", mounts)]);
+            fs::create_dir_all(root.path().join("sys/fs/cgroup")).unwrap();
+            files.iter().for_each(|(path, text)| {
+                write(root.path(), &format!("sys/fs/cgroup/{path}"), text);
+            });
+            let cpus = cpuset(root.path()).unwrap();
+            assert_eq!(cpus.map_or("none".into(), |cpus| cpus.to_string()), expected, "{case}");
+        }
     }
 
     proptest! {

@@ -61,9 +61,9 @@ pub(crate) fn build(facts: Facts) -> Topology {
         nodes.map(|(id, cpus)| Node { id, cpus: cpus.intersection(&online) }).collect();
     let packages = packages(&said);
     let caches = caches(&said, &packages, &nodes);
-    let sharers = |cpu| &cache_of(&caches, cpu).cpus;
+    let sharers = |cpu| &caches[cpu].cpus;
     let llc = |(founder, cpus)| {
-        let &Cache { source, size, .. } = cache_of(&caches, founder);
+        let Cache { source, size, .. } = caches[founder];
         Llc { cpus, source, size }
     };
     let llcs = partition("last-level cache", &online, sharers, &mut quirks);
@@ -107,7 +107,7 @@ pub(crate) fn build(facts: Facts) -> Topology {
 
 /// Groups the CPUs by their package. CPUs whose package is unknown come last.
 fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
-    let mut by_id: Sorted<u32, CpuSet> = Sorted::new();
+    let mut by_id: Sorted<u32, CpuSet> = Sorted::default();
     let mut unknown = CpuSet::new();
     for &(cpu, ref facts) in said.iter() {
         match facts.package {
@@ -132,19 +132,14 @@ fn caches(
     said: &Sorted<CpuId, CpuFacts>,
     packages: &[Package],
     nodes: &[Node],
-) -> Vec<Option<Cache>> {
-    let mut caches = Vec::new();
-    let mut put = |cpu: CpuId, cache| {
-        if caches.len() <= cpu.index() {
-            caches.resize_with(cpu.index() + 1, || None);
-        }
-        caches[cpu.index()] = Some(cache);
-    };
+) -> Sorted<CpuId, Cache> {
+    let mut caches = Sorted::default();
     let mut silent = CpuSet::new();
     for &(cpu, ref facts) in said.iter() {
         if let Some(cache) = &facts.cache {
             let source = LlcSource::Cache { level: cache.level };
-            put(cpu, Cache { source, size: cache.size, cpus: Arc::clone(&cache.cpus) });
+            let (size, cpus) = (cache.size, cache.cpus.clone());
+            caches.or_insert_with(cpu, || Cache { source, size, cpus });
         } else {
             silent.insert(cpu);
         }
@@ -160,14 +155,10 @@ fn caches(
         let cpus = Arc::new(cpus.intersection(&silent));
         silent = silent.difference(&cpus);
         for cpu in cpus.iter() {
-            put(cpu, Cache { source, size: None, cpus: Arc::clone(&cpus) });
+            caches.or_insert_with(cpu, || Cache { source, size: None, cpus: Arc::clone(&cpus) });
         }
     }
     caches
-}
-
-fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
-    caches[cpu.index()].as_ref().expect("every online CPU has a cache, if only a presumed one")
 }
 
 /// Partitions `online`. Returns each part with the CPU that founded it, in ascending order.

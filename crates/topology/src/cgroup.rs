@@ -39,10 +39,7 @@ pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
         let mount = root.join(&hierarchy.mount);
         for cgroup in hierarchy.cgroup.ancestors() {
             let found = quota_of(&mount.join(cgroup), &hierarchy)?;
-            tightest = match (tightest, found) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
+            tightest = tightest.into_iter().chain(found).min();
         }
     }
     Ok(tightest)

@@ -122,7 +122,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-fn parsed<T>(
+pub(crate) fn parsed<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, Mismatch>,
 ) -> Result<Option<T>, Error> {

@@ -42,11 +42,11 @@ const NO_POD: u32 = u32::MAX;
 
 impl Pods {
     pub(crate) fn cut(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Self {
-        let mut cut: Sorted<Address, CpuSet> = Sorted::new();
+        let mut cut: Sorted<Address, CpuSet> = Sorted::default();
         for (cpu, address) in addresses(topology, params) {
             cut.or_insert_with(address.seen_by(scope), CpuSet::new).insert(cpu);
         }
-        let mut pods: Sorted<Option<CpuId>, Pod> = Sorted::new();
+        let mut pods: Sorted<Option<CpuId>, Pod> = Sorted::default();
         for cpus in cut.into_values() {
             pods.or_insert_with(cpus.first(), || Pod { node: node_of_all(topology, &cpus), cpus });
         }
@@ -134,7 +134,7 @@ impl Address {
 }
 
 fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)> {
-    let mut caches: Sorted<Address, Vec<(CpuId, Address)>> = Sorted::new();
+    let mut caches: Sorted<Address, Vec<(CpuId, Address)>> = Sorted::default();
     for &Cpu { id, node, llc, core, .. } in
         topology.allowed().iter().flat_map(|id| topology.cpu(id))
     {
@@ -146,7 +146,7 @@ fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)>
 
 /// Assigns shards to the CPUs of one cache. Neighboring cores go to the same shard.
 fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Address)> {
-    let mut cores: Sorted<Option<usize>, Vec<(CpuId, Address)>> = Sorted::new();
+    let mut cores: Sorted<Option<usize>, Vec<(CpuId, Address)>> = Sorted::default();
     for (cpu, address) in cache {
         cores.or_insert_with(address.core, Vec::new).push((cpu, address));
     }

@@ -49,11 +49,8 @@ impl fmt::Display for Quirk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnevenSharing { what, believed, other } => {
-                write!(
-                    f,
-                    "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; "
-                )?;
-                write!(f, "the report of CPU {believed} is used")
+                write!(f, "CPU {believed} and CPU {other} disagree about which CPUs share ")?;
+                write!(f, "their {what}; the report of CPU {believed} is used")
             }
             Self::CacheSpansNodes { cpus } => {
                 write!(f, "the last-level cache of CPUs {cpus} spans several nodes; ")?;

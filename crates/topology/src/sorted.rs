@@ -13,10 +13,6 @@ impl<K, V> Default for Sorted<K, V> {
 }
 
 impl<K: Ord, V> Sorted<K, V> {
-    pub(crate) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -63,7 +59,7 @@ impl<K: Ord, V> IndexMut<K> for Sorted<K, V> {
 impl<K: Ord, V> FromIterator<(K, V)> for Sorted<K, V> {
     /// If a key occurs twice, its first value is kept.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut sorted = Self::new();
+        let mut sorted = Self::default();
         for (key, value) in entries {
             sorted.or_insert_with(key, || value);
         }

@@ -157,7 +157,8 @@ fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
         return Err(cursor.mismatch_at(start, "each level once".to_owned()));
     }
     if let Some(level) = outer.iter().find(|level| !may_stand_within(kind, level.kind)) {
-        let expected = format!("a level that fits within a {}", name(level.kind));
+        let name = KINDS.iter().find(|(known, _)| *known == level.kind).map(|(_, names)| names[0]);
+        let expected = format!("a level that fits within a {}", name.unwrap_or("level"));
         return Err(cursor.mismatch_at(start, expected));
     }
     Ok(kind)
@@ -170,10 +171,6 @@ fn may_stand_within(inner: Kind, outer: Kind) -> bool {
         Kind::Core => inner == Kind::Smt,
         Kind::Smt => false,
     }
-}
-
-fn name(kind: Kind) -> &'static str {
-    KINDS.iter().find(|(known, _)| *known == kind).map_or("level", |(_, names)| names[0])
 }
 
 fn facts(levels: &[Level]) -> Facts {

@@ -84,7 +84,7 @@ impl Topology {
 /// Reads the facts about the CPUs in `online` from a tree. All of them are allowed.
 pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<Facts, Error> {
     let dir = root.join(CPU_DIR);
-    let mut cpus = Sorted::new();
+    let mut cpus = Sorted::default();
     for cpu in &online {
         *cpus.or_insert_with(cpu, CpuFacts::default) = cpu_facts(&dir, cpu, faults)?;
     }
@@ -179,7 +179,7 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
 
 /// Reads the nodes. If a CPU is in two nodes and faults are ignored, the lower node keeps it.
 fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> {
-    let mut nodes = Sorted::new();
+    let mut nodes = Sorted::default();
     let mut seen = CpuSet::new();
     let found = faults.or(file::numbered(dir, "node"), None)?;
     for (id, node) in found.unwrap_or_default() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use afterwork_mpscq::{Chain, Pop, Stopped};
 use sync::models;
 
-use crate::support::{Got, Item, Items, bounded, exhaustive, pusher, spawn};
+use crate::support::{Got, Item, Items, bounded, exhaustive, join, pusher, spawn};
 
 /// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
 /// time, and pops the rest afterwards.
@@ -21,9 +21,7 @@ pub fn singles(producers: &[usize], tries: usize) {
             got.take(&item);
         }
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    join(threads);
     while got.total < total {
         match consumer.pop() {
             Pop::Item(item) => got.take(&item),
@@ -52,9 +50,7 @@ fn chains(other: usize) {
             order.push((item.from, item.number));
         }
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    join(threads);
     while let Pop::Item(item) = consumer.pop() {
         item.check();
         order.push((item.from, item.number));
@@ -102,9 +98,7 @@ fn a_bounded_drain_leaves_the_rest_in_order() {
             assert!(got.total - before <= bound);
             assert_eq!(got.total - before == bound, stopped == Stopped::Bound);
         }
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         let mut drain = consumer.drain(usize::MAX);
         drain.by_ref().for_each(|item| got.take(&item));
         assert_eq!(drain.stopped(), Stopped::Empty);
@@ -132,9 +126,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
             nr_emptied += usize::from(matches!(found, Pop::Item(_)) && consumer.emptied());
         };
         pop();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        join(threads);
         pop();
         pop();
         assert_eq!(nr_reported.load(sync::atomic::Ordering::Relaxed), nr_emptied);
@@ -145,8 +137,6 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
 fn remaining_items_are_dropped_with_the_queue() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
-        for thread in [0, 1].map(|from| pusher(&queue, from, 1)) {
-            thread.join().unwrap();
-        }
+        join([0, 1].map(|from| pusher(&queue, from, 1)));
     });
 }
