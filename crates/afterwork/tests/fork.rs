@@ -361,9 +361,9 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
 }
 
 fn use_queue(queue: &Workqueue) {
-    let sums = [1; 100].map(|one: u64| queue.spawn(move || one));
-    let sum: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
-    assert_eq!(sum, 100);
+    let sums = std::array::from_fn::<_, 100, _>(|at| queue.spawn(move || at));
+    let sum: usize = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
+    assert_eq!(sum, 4950);
     // This is a flush, because a system queue must not be drained.
     queue.flush().unwrap();
 }
@@ -412,7 +412,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
     });
     drop(done);
     let (runs, ended) = both.unwrap();
-    assert!(runs.join().unwrap() && ended.join().unwrap() == 7);
+    assert_eq!((runs.join().unwrap(), ended.join().unwrap()), (true, 7));
 }
 
 #[test]
@@ -491,9 +491,9 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
     let runs = Work::new(move || _ = wait.recv());
     let waits = Work::new(|| ());
     let (armed, idle) = (DelayedWork::new(|| ()), DelayedWork::new(|| ()));
-    assert!(ordered.enqueue(&runs) && ordered.enqueue(&waits));
+    assert_eq!([&runs, &waits].map(|work| ordered.enqueue(work)), [true; 2]);
     assert!(ordered.enqueue_after(&armed, HOUR));
-    assert!(ordered.enqueue_after(&idle, HOUR) && idle.cancel());
+    assert!(ordered.enqueue_after(&idle, HOUR) && idle.cancel(), "{idle:?}");
     until(|| runs.busy().executing);
     let mut last = Some(ordered.spawn(|| 7));
     in_child(|| {
@@ -501,26 +501,26 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
         let made = Workqueue::builder("made").build().unwrap();
         use_queue(&made);
         for work in [&runs, &waits] {
-            assert!(!work.cancel() && work.is_busy());
+            assert!(!work.cancel() && work.is_busy(), "{work:?}");
             refused(|| _ = made.enqueue(work));
             refused(|| _ = made.task().enqueue_all(std::slice::from_ref(work)));
             refused(|| _ = work.flush());
         }
         refused(|| _ = runs.cancel_sync());
         assert!(!waits.cancel_sync());
-        assert!(!armed.cancel() && !armed.disable() && armed.is_pending());
+        assert!(!armed.cancel() && !armed.disable() && armed.is_pending(), "{armed:?}");
         refused(|| _ = made.enqueue_after(&armed, HOUR));
-        assert!(!spawned.cancel() && !spawned.is_finished());
+        assert_eq!((spawned.cancel(), spawned.is_finished()), (false, false));
         refused(|| _ = spawned.join());
         // An item that was idle at the fork belongs to the child.
         assert!(made.enqueue_after(&idle, Duration::ZERO));
-        assert!(idle.flush().is_ok() && !idle.is_pending());
-        assert!(made.enqueue_after(&idle, HOUR) && idle.cancel());
+        assert!(idle.flush().is_ok() && !idle.is_pending(), "{idle:?}");
+        assert!(made.enqueue_after(&idle, HOUR) && idle.cancel(), "{idle:?}");
         in_child(|| use_queue(&Workqueue::builder("made").build().unwrap()));
     });
     drop(done);
     assert_eq!(last.unwrap().join().unwrap(), 7);
-    assert!(armed.is_pending() && armed.cancel());
+    assert!(armed.is_pending() && armed.cancel(), "{armed:?}");
 }
 
 #[test]
@@ -609,11 +609,11 @@ fn a_child_is_shown_by_a_page_of_its_own() {
         let of_child = observe::publish().unwrap();
         assert_ne!(of_child, path);
         assert!(of_child.exists());
-        assert!(observe::unpublish() && !of_child.exists());
+        assert_eq!((observe::unpublish(), of_child.exists()), (true, false));
         // The child cannot remove its parent's page.
-        assert!(!observe::unpublish() && path.exists());
+        assert_eq!((observe::unpublish(), path.exists()), (false, true));
     });
-    assert!(path.exists() && observe::unpublish());
+    assert_eq!((path.exists(), observe::unpublish()), (true, true));
 }
 
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.

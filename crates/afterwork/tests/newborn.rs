@@ -157,6 +157,7 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
     ];
     let _alone = alone();
     for (what, make_odd) in ODD {
+        eprintln!("{what}");
         let output = succeeds_in_child(|| {
             let plain = State::of_this_thread();
             let odd = spawn(move || {
@@ -168,7 +169,7 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
             });
             odd.join().unwrap_or_else(|payload| resume_unwind(payload));
         });
-        eprint!("{what}: {output}");
+        eprint!("{output}");
     }
 }
 

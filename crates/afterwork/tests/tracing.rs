@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ptr::NonNull;
 use std::sync::atomic::*;
 use std::sync::{Mutex, Once, mpsc};
 use std::time::Duration;
-use std::{fmt, thread};
+use std::{fmt, io, thread};
 
 use afterwork::params::Params;
 use afterwork::rcu;
@@ -147,11 +148,18 @@ fn events_of(queue: &str) -> Vec<Recorded> {
 
 /// Starts to listen. Ends the process if the returned value is not dropped in time.
 fn ends() -> impl Sized {
+    part_ends("")
+}
+
+/// Does as [`ends`] for the named part of a test.
+fn part_ends(part: &str) -> impl Sized + use<> {
     listen();
+    let hangs = format!("{} hangs {part}", thread::current().name().unwrap_or_default());
     let (is_running, ended) = mpsc::channel::<()>();
     thread::spawn(move || {
         if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("a test hangs");
+            // The test harness captures the output of `eprintln`, and loses it here.
+            _ = writeln!(io::stderr(), "{hangs}");
             std::process::abort();
         }
     });
@@ -426,7 +434,7 @@ const DEEDS: [Deed; 5] = [
 fn at_each_deed(how: &str, event: &'static str, build: Build, uses: impl Fn(Workqueue, &Registry)) {
     for (deed, act) in DEEDS {
         let name = format!("{deed}, {how}");
-        let _ends = ends();
+        let _ends = part_ends(&name);
         let registry = registry(Params::default());
         let queue = build(&name, &registry);
         let theirs = queue.clone();

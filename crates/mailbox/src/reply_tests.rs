@@ -28,8 +28,10 @@ fn answer_three_callers(
                 }
             });
         }
-        while let Ok((question, to)) = mailbox.recv_blocking() {
-            to.reply(question + 1).unwrap();
+        while mailbox.wait(1).is_ok() {
+            for (question, to) in mailbox.drain(1) {
+                to.reply(question + 1).unwrap();
+            }
         }
     });
 }

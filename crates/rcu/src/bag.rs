@@ -521,12 +521,13 @@ mod tests {
             }
         }
         let mut published = Published::default();
-        for turn in (0..200).step_by(4) {
+        for turn in (0..200).step_by(5) {
             published.add(note([]));
             published.add(note([turn + 1]));
             published.add(note([turn + 2; 2]));
+            published.add(note([turn + 3; 3]));
             // This closure captures more than a bag stores inline.
-            published.add(note([turn + 3; 4]));
+            published.add(note([turn + 4; 4]));
         }
         leave();
         assert!(published.run().len() > 1, "more than a bag holds");

@@ -226,7 +226,7 @@ mod tests {
             ("topology", "# topology", "no `topology`"),
         ] {
             let error = Machine::parse(&whole().replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(reason), "{error}");
+            assert!(error.contains(reason), "{to}: {error}");
         }
     }
 

@@ -128,8 +128,8 @@ mod tests {
     fn several_notifications_are_read_as_one() {
         let eventfd = EventFd::new().unwrap();
         assert!(!eventfd.clear());
-        assert!(eventfd.wake() && eventfd.wake());
-        assert!(eventfd.clear() && !eventfd.clear());
+        assert_eq!([eventfd.wake(), eventfd.wake()], [true, true]);
+        assert_eq!([eventfd.clear(), eventfd.clear()], [true, false]);
     }
 
     /// Replaces the eventfd with `file`, as if the program closed the one and opened the other.
@@ -147,13 +147,14 @@ mod tests {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         replace(&eventfd, &reader);
         writer.write_all(&[7; 8]).unwrap();
-        assert!(eventfd.is_lost() && !eventfd.wake() && !eventfd.clear());
+        assert!(eventfd.is_lost());
+        assert_eq!([eventfd.wake(), eventfd.clear()], [false, false]);
         let mut bytes = [0; 8];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, [7; 8]);
         // Another eventfd reuses the number.
         replace(&eventfd, &other);
-        assert!(!eventfd.wake() && !other.clear());
+        assert_eq!([eventfd.wake(), other.clear()], [false, false]);
         let number = eventfd.as_raw_fd();
         drop(eventfd);
         // SAFETY: the call takes a number; the file that had replaced the eventfd is closed once.
@@ -161,7 +162,7 @@ mod tests {
             assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
             libc::close(number);
         }
-        assert!(other.wake() && other.clear());
+        assert_eq!([other.wake(), other.clear()], [true, true]);
         // SAFETY: the call takes a number; the eventfd is lost from here on.
         unsafe { libc::close(other.as_raw_fd()) };
         assert!(!other.wake());

@@ -247,7 +247,10 @@ mod tests {
             ("afterwork --nosuch", "'--nosuch' found; see `afterwork --help`"),
             ("afterwork demo extra", "'extra' found; see `afterwork demo --help`"),
             ("afterwork demo --seconds -1", "'-1' for '--seconds <S>': not a whole number"),
-            ("afterwork top --every -3", "'-3' for '--every <MS>': not a whole number from 10 to"),
+            (
+                "afterwork top --every -3",
+                "'-3' for '--every <MS>': not a whole number from 10 to 3600000",
+            ),
             ("afterwork topology --cache-shard-size -1", "'-1' for '--cache-shard-size <CORES>'"),
         ] {
             let Answer::Wrong(said) = answer(line) else { panic!("{line} is wrong") };

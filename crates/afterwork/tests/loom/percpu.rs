@@ -44,7 +44,7 @@ fn parked_between(qpw: Qpw) {
     owner.with(|data| *data += 1);
     drop(owner);
     remotes.into_iter().for_each(|remote| remote.join().unwrap());
-    assert_eq!(slots.run_on(CPU, |data| *data), 4);
+    assert_eq!(slots.run_on(CPU, |data| *data), 4, "{qpw:?}");
 }
 
 /// Two threads attach to a slot whose leaked owner's thread has exited. A new owner operates once.
@@ -60,8 +60,8 @@ fn two_take_over(qpw: Qpw) {
     };
     let other = spawn_with(slots.clone(), move |slots| operate(&slots));
     let nr_all = operate(&slots) + other.join().unwrap();
-    assert!(nr_all > 0, "neither thread has taken over");
-    assert_eq!(slots.run_on(CPU, |data| *data), nr_all);
+    assert!(nr_all > 0, "{qpw:?}: neither thread has taken over");
+    assert_eq!(slots.run_on(CPU, |data| *data), nr_all, "{qpw:?}");
 }
 
 /// The owner stops operating while a remote caller breaks its bias and then uses the slot.
@@ -105,18 +105,18 @@ fn queued_from_inside(qpw: Qpw) {
                 *data *= 10;
                 count();
             });
-            assert!(*data < 10, "work runs inside its section");
+            assert!(*data < 10, "{qpw:?}: work runs inside its section");
         });
         // In the queueing mode, the work has run or is left to the owner.
         let is_done = done.load(Ordering::Relaxed) == 1;
-        assert!(is_done || qpw == Qpw::Queue, "work was left");
+        assert!(is_done || qpw == Qpw::Queue, "{qpw:?}: work was left");
     });
     let mut owner = slots.attach(CPU).unwrap();
     owner.with(|data| *data += 1);
     drop(owner);
     remote.join().unwrap();
     let data = slots.run_on(CPU, |data| *data);
-    assert!([11, 20].contains(&data), "{data}");
+    assert!([11, 20].contains(&data), "{qpw:?}: {data}");
 }
 
 /// A flush sees the effects of work that was queued before it.

@@ -39,6 +39,7 @@ pub fn builder(qpw: Qpw) -> Builder {
     PerCpu::builder().topology(machine()).qpw(qpw)
 }
 
+#[track_caller]
 pub fn assert_panics<R>(body: impl FnOnce() -> R) {
     assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
 }

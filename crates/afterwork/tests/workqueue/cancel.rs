@@ -6,8 +6,8 @@ use crate::support::*;
 fn a_pending_item_that_is_cancelled_does_not_run() {
     for queue in ordered_and_narrow() {
         let (plug, (work, count)) = (plug_into(&queue), counted());
-        assert!(queue.enqueue(&work) && work.cancel());
-        assert!(!work.is_busy() && !work.cancel());
+        assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
+        assert!(!work.is_busy() && !work.cancel(), "{work:?}");
         plug.release_and_drain(&queue);
         assert_eq!(count.get(), 0);
         assert!(queue.enqueue(&work));
@@ -18,7 +18,8 @@ fn a_pending_item_that_is_cancelled_does_not_run() {
 #[test]
 fn neither_a_running_nor_an_idle_item_is_cancelled() {
     let (queue, idle) = (queue("cancel").alone(), Work::new(|| ()));
-    assert!(!idle.cancel() && !idle.cancel_sync());
+    assert_eq!((idle.cancel(), idle.cancel_sync()), (false, false));
+    assert!(queue.enqueue(&idle));
     let (work, plug) = stuck_in(&queue);
     assert!(!work.cancel());
     plug.release_and_drain(&queue);
@@ -94,7 +95,7 @@ fn an_item_cancelled_on_a_stuck_queue_runs_from_another() {
     let (plug, (work, count)) = (plug_into(&stuck), counted());
     assert!(stuck.enqueue(&work));
     assert!(!other.enqueue(&work), "pending there");
-    assert!(work.cancel() && other.enqueue(&work));
+    assert!(work.cancel() && other.enqueue(&work), "{work:?}");
     assert_eq!(count.after_drain(&other), 1);
     plug.release_and_drain(&stuck);
     assert_eq!(count.get(), 1);
@@ -107,7 +108,7 @@ fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
         hole.sit();
         panic!("on purpose");
     });
-    assert!(second.enqueue(&work) && work.cancel());
+    assert!(second.enqueue(&work) && work.cancel(), "{work:?}");
     second.drain().unwrap();
     drop(second);
     plug.release_and_drain(&first);
@@ -156,7 +157,7 @@ fn a_cancelled_item_that_owns_its_queue_is_freed() {
     let queue = queue("last").max_active(1).on(&registry);
     let (plug, census) = (plug_into(&queue), Census::default());
     let work = Work::new(owning((census.life(), queue.clone())));
-    assert!(queue.enqueue(&work) && work.cancel());
+    assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
     drop((work, queue));
     plug.release();
     census.all_dropped(1);
@@ -178,7 +179,7 @@ fn storm(queue: &Workqueue, log: Log<usize>, name: &str) -> usize {
         }
         assert!(queue.spawn(|| ()).cancel());
         let work = Work::new(|| ());
-        assert!(queue.enqueue(&work) && work.cancel());
+        assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
     }
     assert!(waiting(queue) <= 30, "{name}: {:?}", queue.stats());
     let grown = sizes.windows(2).map(|two| two[1].saturating_sub(two[0]));
@@ -232,7 +233,7 @@ fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
     // The item's values may wait for anything, so a canceller of another item must not drop them.
     let (send, receive) = mpsc::channel();
     let work = Work::new(owning(at_drop(move || send.send(thread::current()).unwrap())));
-    assert!(queue.enqueue(&work) && work.cancel());
+    assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
     drop(work);
     assert_eq!(waiting(&queue), 3);
     assert_eq!(receive.recv_timeout(PATIENCE).unwrap().name(), Some("aw/reaper"));
@@ -261,7 +262,7 @@ fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
         let (work, count) = counted();
         let met = in_a_batch_behind_a_blocking_item(&work);
         met.is_some_and(|(former, next, plug)| {
-            assert!(work.cancel() && next.enqueue(&work));
+            assert!(work.cancel() && next.enqueue(&work), "{work:?}");
             plug.release_and_drain(&former);
             assert_eq!(count.after_drain(&next), 1);
             true

@@ -33,14 +33,17 @@ fn destructors_and_wakers_join_items_that_are_cancelled() {
         let joining = |cpu| joins(queue.task().on_cpu(cpu).spawn(|| ()));
         let guard = at_drop(joining(second));
         let holder = queue.task().on_cpu(first).spawn(move || drop(guard));
-        // One waker joins an item of the same pod, and the other an item of the other pod.
-        let mut awaited = [first, second].map(|cpu| queue.task().on_cpu(cpu).spawn(|| ()));
-        for (awaited, cpu) in awaited.iter_mut().zip([first, second]) {
-            assert!(poll_with(awaited, &waker_once(joining(cpu))).is_pending());
-        }
+        // Each waker joins an item of the same pod: the first one joins an item that is queued after
+        // the awaited one, and the second one joins an item that is queued before it.
+        let mut awaited = queue.task().on_cpu(first).spawn(|| ());
+        let wakers = [first, second].map(|cpu| waker_once(joining(cpu)));
+        let mut other = queue.task().on_cpu(second).spawn(|| ());
+        assert!(poll_with(&mut awaited, &wakers[0]).is_pending());
+        assert!(poll_with(&mut other, &wakers[1]).is_pending());
         way(&queue);
         assert!(holder.join().is_err());
-        assert!(awaited.into_iter().all(|it| it.join().is_err()));
+        assert!(awaited.join().is_err());
+        assert!(other.join().is_err());
         queue.resume_and_drain();
 
         // The waker of a drain joins such an item.
@@ -77,14 +80,14 @@ fn destructors_join_cancelled_items_without_threads() {
 
 #[test]
 fn a_destructor_waits_for_a_producer_a_flush_or_a_drain() {
-    let acts: [fn(&Workqueue); 3] = [
-        // The queue is full.
-        |queue| drop(queue.task().wait_for_capacity().try_spawn(|| ())),
-        |queue| queue.flush().unwrap(),
-        |queue| queue.drain().unwrap(),
+    // Pairs of a capacity and an act. With a capacity of 1, the second item is rejected.
+    let acts: [(usize, fn(&Workqueue)); 3] = [
+        (1, |queue| drop(queue.task().wait_for_capacity().try_spawn(|| ()))),
+        (2, |queue| queue.flush().unwrap()),
+        (2, |queue| queue.drain().unwrap()),
     ];
-    for (way, act) in WAYS.into_iter().flat_map(|way| acts.map(|act| (way, act))) {
-        let queue = queue("pods").affinity(Cpu).capacity(2).paused();
+    for (way, (capacity, act)) in WAYS.into_iter().flat_map(|way| acts.map(|act| (way, act))) {
+        let queue = queue("pods").affinity(Cpu).capacity(capacity).paused();
         let (go, gone) = mpsc::channel::<()>();
         let other = beside(&queue, move |queue| {
             gone.recv().unwrap();
@@ -92,7 +95,7 @@ fn a_destructor_waits_for_a_producer_a_flush_or_a_drain() {
         });
         let guard = at_drop(|| other.join().unwrap());
         let handle = on_cpu(&queue, 0).try_spawn(move || drop(guard)).unwrap();
-        drop(on_cpu(&queue, 1).spawn(|| ()));
+        assert_eq!(on_cpu(&queue, 1).try_spawn(|| ()).is_ok(), capacity > 1);
         go.send(()).unwrap();
         way(&queue);
         assert!(handle.join().is_err());

@@ -42,12 +42,12 @@ fn an_item_whose_timer_runs_is_pending_and_not_queued_again() {
     let work = DelayedWork::new(|| unreachable!("cancelled"));
     assert!(!work.is_pending());
     assert!(queue.enqueue_after(&work, HOUR));
-    assert!(work.is_pending() && !work.busy().executing);
+    assert!(work.is_pending() && !work.busy().executing, "{work:?}");
     for delay in [Duration::ZERO, SHORT, HOUR] {
         assert!(!queue.enqueue_after(&work, delay));
     }
     assert!(work.cancel());
-    assert!(!work.is_pending() && !work.cancel());
+    assert!(!work.is_pending() && !work.cancel(), "{work:?}");
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
 }
@@ -121,8 +121,9 @@ fn cancel_sync_stops_an_item_that_rearms_itself() {
     assert!(queue.enqueue_after(&work, SHORT));
     wait_until(|| count.get() > 5);
     work.cancel_sync();
-    assert!(!work.is_pending() && !work.busy().executing);
-    assert_eq!(count.after_drain(&queue), count.get());
+    assert!(!work.is_pending() && !work.busy().executing, "{work:?}");
+    let before = count.get();
+    assert_eq!(count.after_drain(&queue), before);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
     let (plug, (work, count)) = (plug_into(&queue), counted());
     let (idle, (flushed, nr_flushed)) = (counting(count), counted());
-    assert!(queue.enqueue_after(&work, HOUR) && queue.enqueue_after(&flushed, HOUR));
+    assert_eq!([&work, &flushed].map(|work| queue.enqueue_after(work, HOUR)), [true; 2]);
     let drainer = drain_begun(&queue);
     assert_eq!((flushed.flush(), nr_flushed.get()), (Ok(true), 1));
     let nr_refused = queue.stats().refused;
@@ -224,7 +225,7 @@ fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
         let refused = queue.reschedule(&work, delay).unwrap_err();
         assert!(refused.is_closed() && !refused.is_full() && !refused.is_disabled(), "{refused}");
         assert!(work.is_pending(), "it keeps its time");
-        assert!(queue.reschedule(&idle, delay).is_err() && !idle.is_pending());
+        assert!(queue.reschedule(&idle, delay).is_err() && !idle.is_pending(), "{idle:?}");
     }
     assert_eq!(queue.stats().refused, nr_refused + 4);
     plug.release();
@@ -243,7 +244,7 @@ fn delays_of_any_length_are_flushed_and_changed() {
     for delay in delays {
         for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
             let work = counting(count).with_slack(slack);
-            assert!(queue.enqueue_after(&work, delay) && !queue.enqueue_after(&work, SHORT));
+            assert_eq!([delay, SHORT].map(|it| queue.enqueue_after(&work, it)), [true, false]);
             assert_eq!(queue.reschedule(&work, delay), Ok(false));
             assert!(work.is_pending());
             let before = count.get();
@@ -268,13 +269,13 @@ fn an_item_cancelled_on_a_paused_queue_fires_on_another() {
     let [paused, other] = ["paused", "other"].map(|name| queue(name).build_in(&registry).unwrap());
     let (work, count) = counted();
     paused.pause();
-    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
+    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel(), "{work:?}");
     assert!(other.enqueue_after(&work, SHORT));
     wait_until(|| count.get() == 1);
     // Disarming also finds an item that is left to a reaper.
-    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
+    assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel(), "{work:?}");
     assert!(other.enqueue_after(&work, SHORT));
     assert_eq!(other.reschedule(&work, HOUR), Ok(false));
-    assert!(work.is_pending() && work.cancel() && !work.is_pending());
+    assert!(work.is_pending() && work.cancel() && !work.is_pending(), "{work:?}");
     paused.resume();
 }

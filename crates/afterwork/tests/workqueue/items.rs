@@ -52,7 +52,7 @@ fn hammer(queues: &[Workqueue], cancelling: bool) {
     queues.iter().for_each(|queue| queue.drain().unwrap());
     assert!(!work.is_busy(), "{work:?}");
     assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
-    assert_eq!(gauge.most(), 1, "two nr_runs at once");
+    assert_eq!(gauge.most(), 1, "two runs at once");
 }
 
 #[test]

@@ -76,13 +76,13 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
         let (first, late) = (Work::new(|| ()), DelayedWork::new(|| ()));
         let (inner, timed) = (first.clone(), late.clone());
         let errors = queue.in_worker(move |own| {
-            assert!(own.enqueue(&inner) && own.enqueue_after(&timed, HOUR));
+            assert_eq!((own.enqueue(&inner), own.enqueue_after(&timed, HOUR)), (true, true));
             [inner.flush(), timed.flush()]
         });
         assert_eq!(errors, [Err(FlushError::OwnQueue); 2]);
         // The items stay queued.
         queue.drain().unwrap();
-        assert!(!first.is_busy() && !late.is_pending());
+        assert!(!first.is_busy() && !late.is_pending(), "{first:?} {late:?}");
     }
 }
 
@@ -162,7 +162,8 @@ fn item_that_its_joiner_runs_is_never_rejected() {
             let flusher = beside(&work, |work| work.flush());
             (work.flush(), flusher)
         });
-        assert!(flushed.is_ok() && flusher.join().unwrap().is_ok());
+        flushed.unwrap();
+        flusher.join().unwrap().unwrap();
         assert_eq!(count.get(), 1);
     }
 }

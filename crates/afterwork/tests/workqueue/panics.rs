@@ -133,17 +133,20 @@ fn cancel_panics<T>(mut handle: JoinHandle<T>) {
 
 #[test]
 fn items_leave_a_handle_and_a_worker_if_user_code_panics() {
-    let queue = queue("cancel").capacity(1).paused();
+    let paused = queue("cancel").capacity(1).paused();
     let [first, second] = [(); 2].map(|()| bomb());
+    cancel_panics(paused.spawn_async(async move { drop(first) }));
+    assert_eq!(free(&paused), Some(1));
+    paused.resume_and_drain();
+    let queue = queue("cancel").max_active(1).alone();
+    let plug = plug_into(&queue);
     cancel_panics(queue.spawn(move || {
-        drop(first);
+        drop(second);
         vec![String::from("never")]
     }));
-    cancel_panics(queue.spawn_async(async move { drop(second) }));
-    assert_eq!(free(&queue), Some(1));
     let mut handle = queue.spawn(|| 3);
     assert!(poll_with(&mut handle, &waker(|| panic!("in a waker"))).is_pending());
-    queue.resume_and_drain();
+    plug.release_and_drain(&queue);
     assert_eq!(handle.join().unwrap(), 3);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }

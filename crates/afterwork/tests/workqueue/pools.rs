@@ -58,7 +58,9 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     let allowed = affinity();
     pin(0);
     let (mine, stop) = (affinity(), Count::default());
-    let hogs = [(); 3].map(|()| thread::spawn(hogging(stop)));
+    // The nicer the hogs are, the more of them are necessary.
+    let nr_hogs = 3 + nice_here().max(0);
+    let hogs: Vec<_> = (0..nr_hogs).map(|_| thread::spawn(hogging(stop))).collect();
     let items = [(); 3].map(|()| {
         let allowed = allowed.clone();
         queue.spawn(move || while affinity() != allowed {})

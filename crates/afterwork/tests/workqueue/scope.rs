@@ -51,10 +51,11 @@ fn items_of_a_scope_change_borrowed_data() {
         s.spawn(move || {
             sum.fetch_add(large.iter().map(|&it| usize::from(it)).sum(), Ordering::Relaxed);
         });
+        s.spawn(move || _ = sum.fetch_add(1, Ordering::Relaxed));
         "the result of the body"
     });
     assert!((0..).zip(numbers).all(|(i, number)| number == i / 7));
-    assert_eq!((result, sum.into_inner()), ("the result of the body", 7000));
+    assert_eq!((result, sum.into_inner()), ("the result of the body", 7001));
     // Items of items end before the scope does.
     let queue = pool();
     for _ in 0..50 {

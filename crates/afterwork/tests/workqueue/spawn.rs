@@ -20,7 +20,7 @@ fn a_closure_is_cancelled_before_it_starts_and_dropped_at_once() {
         let mut handle = queue.spawn(census.closure());
         assert!(handle.cancel());
         assert_eq!(census.dropped(), 1);
-        assert!(!handle.cancel() && handle.is_finished());
+        assert_eq!((handle.cancel(), handle.is_finished()), (false, true));
         assert!(is_cancelled(handle.join()));
         plug.release_and_drain(&queue);
         census.all_dropped(1);
@@ -37,7 +37,7 @@ fn a_closure_that_runs_or_has_ended_is_not_cancelled() {
         })
     });
     assert!(handle.try_join().is_none(), "it still runs");
-    assert!(!handle.is_finished() && !handle.cancel());
+    assert_eq!((handle.is_finished(), handle.cancel()), (false, false));
     plug.release();
     wait_until(|| handle.is_finished());
     assert!(!handle.cancel());
@@ -74,7 +74,9 @@ fn closures_and_results_of_any_size_arrive_whole() {
     fn check<const N: usize>(queue: &Workqueue) {
         let sent: [u8; N] = std::array::from_fn(|i| (i * 7 + N) as u8);
         assert!(queue.spawn(move || sent).join().unwrap() == sent, "{N} bytes");
-        assert!(queue.in_worker(move |_| sent) == sent, "{N} bytes, detached");
+        let (send, receive) = mpsc::channel();
+        queue.detach(move || send.send(sent.to_vec()).unwrap());
+        assert!(receive.recv_timeout(PATIENCE).unwrap() == sent, "{N} bytes, detached");
     }
     let queue = queue("sizes").alone();
     let small: [fn(&Workqueue); 5] =
@@ -129,7 +131,7 @@ fn join_error_converts_like_an_error_of_a_thread() {
     let Ok(JoinError::Panicked(payload)) = error.map(|it| *it) else {
         panic!("another error");
     };
-    assert!(payload.text().is_none() && payload.downcast_ref::<u64>().is_none());
+    assert_eq!((payload.text(), payload.downcast_ref::<u64>()), (None, None));
     assert!(payload.into_inner().is::<std::cell::Cell<i32>>());
 }
 

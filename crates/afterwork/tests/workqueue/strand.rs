@@ -248,7 +248,8 @@ fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
         let handles: Vec<_> = (0..400).map(spawn).collect();
         queue.cancel_all();
         for handle in handles {
-            assert!(matches!(handle.join(), Ok(()) | Err(JoinError::Cancelled)));
+            let joined = handle.join();
+            assert!(matches!(joined, Ok(()) | Err(JoinError::Cancelled)), "{joined:?}");
         }
     }
     queue.flush().unwrap();

@@ -372,10 +372,10 @@ proptest! {
     }
 }
 
-/// Returns the state after an enqueue at the home pwq.
+/// Returns the state after an enqueue at the home pwq that pushes the item.
 fn enqueued(state: State) -> State {
     match state.enqueue(true, || true, RULES[0], false) {
-        Enqueue::Push(state) | Enqueue::Revive(state) => state,
+        Enqueue::Push(state) => state,
         other => panic!("{other:?}"),
     }
 }

@@ -84,14 +84,12 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let inside = common.inside.is_some();
     let before = if inside { Noise::default() } else { noise::before()? };
     let warned = || early_warnings(&before, &fingerprint, &cases);
-    let now = OffsetDateTime::now_utc();
-    let (hour, minute, second) = now.to_hms();
     let head = Head {
         schema: SCHEMA,
         warnings: if inside { Vec::new() } else { warned() },
         others_cpu: before.others,
         fingerprint,
-        started: format!("{} {hour:02}:{minute:02}:{second:02} UTC", now.date()),
+        started: utc(OffsetDateTime::now_utc()),
         command: command(std::env::args().skip(1)),
         seed,
         drawing: draw(&settings.topology, &ShardParams::default()),
@@ -396,6 +394,12 @@ fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }
 
+/// Returns the date and time of `moment`, with leading zeros.
+fn utc(moment: OffsetDateTime) -> String {
+    let (hour, minute, second) = moment.to_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02} UTC", moment.date())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -421,6 +425,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn dates_and_times_have_leading_zeros() {
+        let moment = OffsetDateTime::from_unix_timestamp(1_709_089_445).unwrap();
+        assert_eq!(utc(moment), "2024-02-28 03:04:05 UTC");
     }
 
     fn every_case() -> Vec<Case> {

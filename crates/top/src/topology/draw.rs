@@ -286,16 +286,17 @@ system       1 pod of 40 cores (80 CPUs)
 
     #[test]
     fn offline_isolated_and_memory_only_parts_are_named() {
-        for (machine, start, end) in [
-            ("server-holes", "offline    ", "3,7,12-14,16-31"),
-            ("server-isolated", "isolated   ", "4-7,12-15"),
-            ("server-isolated", "nohz_full  ", "4-7,12-15"),
-            ("grace-72", "node 1", "  memory only"),
+        for (machine, expected) in [
+            ("server-holes", "offline    3,7,12-14,16-31"),
+            ("server-isolated", "isolated   4-7,12-15"),
+            ("server-isolated", "nohz_full  4-7,12-15"),
         ] {
             let drawing = saved(machine);
-            let line = drawing.lines().find(|line| line.starts_with(start)).expect(machine);
-            assert!(line.ends_with(end), "{line}");
+            assert!(drawing.lines().any(|line| line == expected), "{drawing}");
         }
+        let drawing = saved("grace-72");
+        let node = drawing.lines().find(|line| line.starts_with("node 1")).expect("it is drawn");
+        assert!(node.ends_with("  memory only"), "{node}");
         assert!(saved("vm-nodes").contains("unknown caches: one per node"));
     }
 

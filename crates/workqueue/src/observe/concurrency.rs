@@ -152,7 +152,12 @@ mod tests {
         let cases: [Case<'_>; 7] = [
             ("first sample", &[(0, 0)], Some(false), &[Unclear]),
             ("not runnable", &[(5, 0), (5, 250)], Some(false), &[Unclear, Asleep]),
-            ("waits for a CPU", &[(5, 0), (5, 1000), (5, 11_000)], Some(true), &[Unclear; 3]),
+            (
+                "waits for a CPU",
+                &[(5, 0), (5, 1000), (5, 2000), (5, 11_000)],
+                Some(true),
+                &[Unclear; 4],
+            ),
             ("waits for long", &[(5, 0), (5, 12_000)], Some(true), &[Unclear, Starved]),
             ("unknown", &[(5, 0), (5, 4000), (5, 5000)], None, &[Unclear, Unclear, Asleep]),
             ("runs in part", &[(0, 0), (400, 1000)], Some(true), &[Unclear; 2]),
