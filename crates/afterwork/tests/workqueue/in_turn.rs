@@ -55,7 +55,7 @@ fn items_behind_a_blocked_item_of_another_queue_run() {
         let queues = queues::<5>(&registry);
         let (plug, hole) = stopper();
         let count = Count::default();
-        queues[1].enqueue(&counting(count.clone()));
+        queues[1].enqueue(&counting(count));
         queues[2].detach(move || hole.sit());
         (0..4).for_each(|_| queues.iter().for_each(|it| it.detach(count.adder())));
         plug.wait_until_stuck();
