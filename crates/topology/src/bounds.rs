@@ -258,9 +258,10 @@ pub(crate) mod tests {
         let outside = [("tasks", ""), ("../../elsewhere/cpuset.cpus.effective", "0")];
         let nested = "0::/a.slice/b.service\n";
         let by_name = "9:name=systemd:/\n3:cpuset,cpu:/jobs/7\n0::/\n";
-        // The columns are the case, the cgroups of the process, the mounts, the files below
-        // `/sys/fs/cgroup`, and the bound.
-        let cases: [(&str, &str, &str, &[(&str, &str)], &str); 12] = [
+        /// The case, the cgroups of the process, the mounts, the files below `/sys/fs/cgroup`, and
+        /// the bound.
+        type Case<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+        let cases: [Case<'_>; 12] = [
             ("no cpuset", nested, V2, &[], "none"),
             ("the top", nested, V2, &[top], "0-15"),
             ("the parent", nested, V2, &[top, parent], "0-7"),
