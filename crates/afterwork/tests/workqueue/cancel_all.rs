@@ -33,8 +33,8 @@ fn destructors_and_wakers_join_items_that_are_cancelled() {
         let joining = |cpu| joins(queue.task().on_cpu(cpu).spawn(|| ()));
         let guard = at_drop(joining(second));
         let holder = queue.task().on_cpu(first).spawn(move || drop(guard));
-        // Each waker joins an item of the same pod: the first one joins an item that is queued after
-        // the awaited one, and the second one joins an item that is queued before it.
+        // Each waker joins an item of the pod of the awaited item. The joined item is queued after
+        // the awaited one in the first pod, and before it in the second pod.
         let mut awaited = queue.task().on_cpu(first).spawn(|| ());
         let wakers = [first, second].map(|cpu| waker_once(joining(cpu)));
         let mut other = queue.task().on_cpu(second).spawn(|| ());
