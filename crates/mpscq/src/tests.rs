@@ -9,10 +9,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ptr::NonNull;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use crate::{Chain, Link, Linked, Node, Pop, Queue, RawCursor, RawQueue, Shared, Stack, Stopped};
 
@@ -42,38 +38,78 @@ fn chain_of<T>(values: impl IntoIterator<Item = T>) -> Chain<Node<T>> {
 }
 
 #[test]
-fn items_come_out_in_order_and_an_empty_queue_is_reported() {
+fn items_come_out_in_the_order_of_their_pushes() {
     let queue = Queue::<Node<_>>::new();
+    for number in 0..5 {
+        queue.push(Node::new(number));
+    }
     let mut consumer = queue.try_consumer().unwrap();
-    for _ in 0..2 {
-        assert!(queue.push(Node::new(1)));
-        assert!(!queue.push(Node::new(2)));
-        assert_eq!(take(consumer.pop()), 1);
-        assert!(!consumer.emptied());
-        assert!(!queue.push(Node::new(3)));
-        assert_eq!([take(consumer.pop()), take(consumer.pop())], [2, 3]);
-        assert!(consumer.emptied() && queue.is_empty());
+    for number in 0..5 {
+        assert_eq!(take(consumer.pop()), number);
     }
     assert!(matches!(consumer.pop(), Pop::Empty));
     assert!(matches!(consumer.pop(), Pop::Empty));
 }
 
 #[test]
-fn a_drain_leaves_the_rest_and_stays_ended() {
+fn push_returns_whether_the_queue_was_empty() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    for _ in 0..2 {
+        assert!(queue.push(Node::new(1)));
+        assert!(!queue.push(Node::new(2)));
+        take(consumer.pop());
+        assert!(!queue.push(Node::new(3)));
+        take(consumer.pop());
+        take(consumer.pop());
+    }
+}
+
+#[test]
+fn emptied_is_known_without_another_pop() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push(Node::new(1));
+    queue.push(Node::new(2));
+    take(consumer.pop());
+    assert!(!consumer.emptied());
+    take(consumer.pop());
+    assert!(consumer.emptied());
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_drain_stops_at_its_bound_and_leaves_the_rest() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
     queue.push_chain(chain_of(0..10));
     let mut drain = consumer.drain(4);
     assert_eq!(taken(drain.by_ref()), [0, 1, 2, 3]);
     assert_eq!(drain.stopped(), Stopped::Bound);
-    // This drain is abandoned.
-    assert!(consumer.drain(3).next().is_some());
     let mut drain = consumer.drain(usize::MAX);
-    assert_eq!(taken(drain.by_ref()), [5, 6, 7, 8, 9]);
+    assert_eq!(taken(drain.by_ref()), [4, 5, 6, 7, 8, 9]);
     assert_eq!(drain.stopped(), Stopped::Empty);
-    queue.push(Node::new(10));
     assert!(drain.next().is_none());
-    assert_eq!(take(consumer.pop()), 10);
+}
+
+#[test]
+fn a_drain_that_ended_stays_ended() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    let mut drain = consumer.drain(4);
+    assert!(drain.next().is_none());
+    queue.push(Node::new(1));
+    assert!(drain.next().is_none());
+    assert_eq!(take(consumer.pop()), 1);
+}
+
+#[test]
+fn abandoned_drain_yields_no_item_twice() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push_chain(chain_of(0..3));
+    assert!(consumer.drain(3).next().is_some());
+    assert_eq!(take(consumer.pop()), 1);
 }
 
 #[test]
@@ -134,14 +170,13 @@ fn contained_items_are_dropped_with_their_container() {
 
 #[test]
 fn a_moved_queue_keeps_its_items() {
-    // The handles cannot leave this thread.
     let queue = Queue::<Node<_>>::new();
-    queue.push(Node::new(Rc::new(1)));
-    queue.push(Node::new(Rc::new(2)));
+    queue.push(Node::new(1));
+    queue.push(Node::new(2));
     let moved = Box::new(queue);
     let mut consumer = moved.try_consumer().unwrap();
-    assert_eq!(*take(consumer.pop()), 1);
-    assert_eq!(*take(consumer.pop()), 2);
+    assert_eq!(take(consumer.pop()), 1);
+    assert_eq!(take(consumer.pop()), 2);
 }
 
 #[test]
@@ -153,6 +188,13 @@ fn one_consumer_at_a_time_and_the_next_one_continues() {
     assert_eq!(take(first.pop()), 0);
     drop(first);
     assert_eq!(take(queue.try_consumer().unwrap().pop()), 1);
+}
+
+#[test]
+fn handles_that_stay_on_their_thread_work_too() {
+    let queue = Queue::<Node<_>>::new();
+    queue.push(Node::new(Rc::new(7)));
+    assert_eq!(*take(queue.try_consumer().unwrap().pop()), 7);
 }
 
 #[test]
@@ -212,33 +254,10 @@ fn item_pushed_to_the_front_comes_first() {
     assert_eq!(self::taken(taken), [3, 2, 1, 0]);
 }
 
-/// An item that is not in a box, and whose link is not its first field. On a thread that counts its
-/// calls of [`Linked::link`], the push of the item blocks between the exchange and the store of the
-/// link, until released.
+/// An item that is not in a box, and whose link is not its first field.
 struct Embedded {
     number: u32,
     link: Link<Embedded>,
-}
-
-/// The progress of a blocked push, and the flag that releases it.
-#[derive(Default)]
-struct Ice {
-    is_reached: AtomicBool,
-    is_broken: AtomicBool,
-}
-
-static ICE: LazyLock<Ice> = LazyLock::new(Ice::default);
-
-std::thread_local!(static NR_LINKS: Cell<Option<u32>> = const { Cell::new(None) });
-
-fn embedded(number: u32) -> &'static mut Embedded {
-    Box::leak(Box::new(Embedded { number, link: Link::new() }))
-}
-
-/// Frees an item that was popped, and returns its number.
-fn freed(item: &'static mut Embedded) -> u32 {
-    // SAFETY: `embedded` leaked the item from a box, and this is the only reference.
-    unsafe { Box::from_raw(item) }.number
 }
 
 // SAFETY: 1, 2: the handle is a borrow that never ends. 3, 4: the link is a private field. 5: no
@@ -256,15 +275,6 @@ unsafe impl Linked for Embedded {
     }
 
     unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
-        let nth = NR_LINKS.get();
-        NR_LINKS.set(nth.map(|nth| nth + 1));
-        // The first call is for the item's own link, the second for that of the item before it.
-        if nth == Some(1) {
-            ICE.is_reached.store(true, Ordering::SeqCst);
-            while !ICE.is_broken.load(Ordering::SeqCst) {
-                thread::yield_now();
-            }
-        }
         // SAFETY: the item is alive, so its field's address is inside it.
         unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).link) }
     }
@@ -273,39 +283,97 @@ unsafe impl Linked for Embedded {
 #[test]
 fn the_raw_halves_work_apart() {
     let (queue, mut cursor) = (RawQueue::<Embedded>::new(), RawCursor::new());
+    let mut items = Vec::new();
     for number in 0..3 {
-        let item = Embedded::into_raw(embedded(number));
+        let item = Box::into_raw(Box::new(Embedded { number, link: Link::new() }));
+        items.push(item);
+        // SAFETY: the item was just leaked, and this is the only reference.
+        let item = Embedded::into_raw(unsafe { &mut *item });
         // SAFETY: 1: the item came from `into_raw`. 2: it is new. 3: `queue` stays on this stack.
         let was_empty = unsafe { queue.push(item) };
         assert_eq!(was_empty, number == 0);
     }
-    let mut items = Vec::new();
     for number in 0..3 {
         // SAFETY: the cursor was created with the queue, and this is the only thread.
         let item = popped(unsafe { queue.pop(&mut cursor) });
         // SAFETY: the item is popped once.
-        items.push(unsafe { Embedded::from_raw(item) });
+        assert_eq!(unsafe { Embedded::from_raw(item) }.number, number);
         assert_eq!(cursor.emptied(), number == 2);
     }
     // SAFETY: as above.
     assert_eq!(unsafe { queue.pop(&mut cursor) }, Pop::Empty);
-    assert!(items.into_iter().map(freed).eq(0..3));
+    for item in items {
+        // SAFETY: the item was leaked above, and has been popped.
+        drop(unsafe { Box::from_raw(item) });
+    }
+}
+
+/// An item that blocks its push between the exchange and the store of the link, until released.
+struct Frozen {
+    number: u32,
+    link: Link<Frozen>,
+}
+
+/// The progress of a blocked push, and the flag that releases it.
+#[derive(Default)]
+struct Ice {
+    is_reached: std::sync::atomic::AtomicBool,
+    is_broken: std::sync::atomic::AtomicBool,
+}
+
+static ICE: std::sync::LazyLock<Ice> = std::sync::LazyLock::new(Ice::default);
+
+std::thread_local!(static NR_LINKS: Cell<Option<u32>> = const { Cell::new(None) });
+
+// SAFETY: 1, 2: the handle is a box. 3, 4: the link is a private field, used nowhere else. 5: no
+// function panics.
+unsafe impl Linked for Frozen {
+    type Handle = Box<Frozen>;
+
+    fn into_raw(handle: Box<Frozen>) -> NonNull<Self> {
+        NonNull::from(Box::leak(handle))
+    }
+
+    unsafe fn from_raw(item: NonNull<Self>) -> Box<Frozen> {
+        // SAFETY: the pointer came from a box that was given up.
+        unsafe { Box::from_raw(item.as_ptr()) }
+    }
+
+    unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
+        use std::sync::atomic::Ordering;
+        let nth = NR_LINKS.get();
+        NR_LINKS.set(nth.map(|nth| nth + 1));
+        // The first call is for the item's own link, the second for that of the item before it.
+        if nth == Some(1) {
+            ICE.is_reached.store(true, Ordering::SeqCst);
+            while !ICE.is_broken.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: the item is alive, so its field's address is inside it.
+        unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).link) }
+    }
 }
 
 #[test]
 fn no_item_overtakes_an_incomplete_push() {
-    let queue = Queue::<Embedded>::new();
-    queue.push(embedded(1));
-    thread::scope(|scope| {
+    use std::sync::atomic::Ordering;
+    let frozen = |number| {
+        let link = Link::new();
+        Box::new(Frozen { number, link })
+    };
+    let queue = Queue::<Frozen>::new();
+    queue.push(frozen(1));
+    std::thread::scope(|scope| {
         scope.spawn(|| {
             NR_LINKS.set(Some(0));
-            queue.push(embedded(2));
+            queue.push(frozen(2));
         });
         while !ICE.is_reached.load(Ordering::SeqCst) {
-            thread::yield_now();
+            std::thread::yield_now();
         }
         // This push completes, behind one that has not.
-        queue.push(embedded(3));
+        queue.push(frozen(3));
         for _ in 0..3 {
             let mut consumer = queue.try_consumer().unwrap();
             assert!(!queue.is_empty());
@@ -317,8 +385,8 @@ fn no_item_overtakes_an_incomplete_push() {
         ICE.is_broken.store(true, Ordering::SeqCst);
     });
     let mut consumer = queue.try_consumer().unwrap();
-    let items: Vec<_> = consumer.drain(10).collect();
-    assert!(items.into_iter().map(freed).eq(1..=3));
+    let numbers = consumer.drain(10).map(|item| item.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3]);
     assert!(matches!(consumer.pop(), Pop::Empty) && queue.is_empty());
 }
 
@@ -336,6 +404,7 @@ impl Drop for Bomb<'_> {
 
 #[test]
 fn item_whose_drop_panics_harms_no_other() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     let nr_dropped = Cell::new(0);
     let bombs = || chain_of((0..5).map(|nth| Bomb { nth, _counted: Counted(&nr_dropped) }));
     let stack = || {
@@ -370,7 +439,7 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
     const NR_PRODUCERS: usize = 4;
     let queue = Queue::<Node<_>>::new();
     let mut seen = [0; NR_PRODUCERS];
-    thread::scope(|scope| {
+    std::thread::scope(|scope| {
         for producer in 0..NR_PRODUCERS {
             let queue = &queue;
             scope.spawn(move || {
@@ -397,7 +466,7 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
                     assert_eq!(seen[producer], number);
                     seen[producer] += 1;
                 }
-                Pop::Empty | Pop::MidPush => thread::yield_now(),
+                Pop::Empty | Pop::MidPush => std::thread::yield_now(),
             }
         }
     });
@@ -409,8 +478,8 @@ fn shared_item_is_reused_by_several_threads() {
     let queue = Queue::<Shared<_>>::new();
     let item = Arc::new(Shared::new(()));
     let mut nr_pushed = 0;
-    let done = AtomicBool::new(false);
-    let nr_popped = thread::scope(|scope| {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let nr_popped = std::thread::scope(|scope| {
         let consumer = scope.spawn(|| {
             let mut consumer = queue.try_consumer().unwrap();
             let mut nr_popped = 0;
@@ -420,10 +489,12 @@ fn shared_item_is_reused_by_several_threads() {
                         drop(claim);
                         nr_popped += 1;
                     }
-                    Pop::Empty if done.load(Ordering::Acquire) && queue.is_empty() => {
+                    Pop::Empty
+                        if done.load(std::sync::atomic::Ordering::Acquire) && queue.is_empty() =>
+                    {
                         return nr_popped;
                     }
-                    Pop::Empty | Pop::MidPush => thread::yield_now(),
+                    Pop::Empty | Pop::MidPush => std::thread::yield_now(),
                 }
             }
         });
@@ -433,10 +504,10 @@ fn shared_item_is_reused_by_several_threads() {
                     queue.push(claim);
                     nr_pushed += 1;
                 }
-                None => thread::yield_now(),
+                None => std::thread::yield_now(),
             }
         }
-        done.store(true, Ordering::Release);
+        done.store(true, std::sync::atomic::Ordering::Release);
         consumer.join().unwrap()
     });
     assert_eq!(nr_popped, nr_pushed);

@@ -6,7 +6,7 @@ use afterwork_mpscq::{Linked, Node, Pop, RawCursor, RawQueue};
 use sync::models;
 use sync::twin::must_fail;
 
-use crate::support::{Item, exhaustive, spawn};
+use crate::support::{Item, exhaustive};
 use crate::transfer::singles;
 
 /// Runs the smallest case that needs all of the orderings, with one of them weakened.
@@ -26,7 +26,7 @@ models! {
 /// The consumer peeks at the first item and at its successor, without popping either.
 fn peeks_without_taking() {
     let queue = Arc::new(RawQueue::<Node<Item>>::new());
-    let thread = spawn({
+    let thread = loom::thread::spawn({
         let queue = queue.clone();
         move || {
             for number in 0..2 {

@@ -6,7 +6,7 @@ use afterwork_mpscq::{Node, Stack};
 use sync::models;
 use sync::twin::must_fail;
 
-use crate::support::{Got, Item, exhaustive, join, spawn};
+use crate::support::{Got, Item, exhaustive, spawn};
 
 /// Two threads push, one of them twice, and a third takes everything once at the same time. The
 /// taker starts last. Otherwise loom would never explore its swap between a pusher's load of the
@@ -29,7 +29,9 @@ fn two_push_one_takes() {
             got
         }
     });
-    join(pushers);
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
     let mut got = taker.join().unwrap();
     stack.take_all_fifo().for_each(|item| got.take(&item));
     assert_eq!(got.total, 3);

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use afterwork_mpscq::{Node, Queue};
-use loom::thread::JoinHandle;
-pub use loom::thread::spawn;
 use sync::cell::UnsafeCell;
-/// Explores without a bound.
-pub use sync::model as exhaustive;
 
 /// The `number`th item that producer `from` pushed.
 #[derive(Debug)]
@@ -60,7 +56,7 @@ impl Got {
 }
 
 /// Starts a producer that pushes `nr_items` items.
-pub fn pusher(queue: &Arc<Items>, from: usize, nr_items: usize) -> JoinHandle<()> {
+pub fn pusher(queue: &Arc<Items>, from: usize, nr_items: usize) -> loom::thread::JoinHandle<()> {
     let queue = queue.clone();
     spawn(move || {
         for number in 0..nr_items {
@@ -69,9 +65,9 @@ pub fn pusher(queue: &Arc<Items>, from: usize, nr_items: usize) -> JoinHandle<()
     })
 }
 
-/// Joins threads, which return nothing.
-pub fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+/// Explores without a bound.
+pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
+    sync::model(model);
 }
 
 /// Explores all runs with at most `preemptions` switches away from a runnable thread.
@@ -79,4 +75,9 @@ pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
+}
+
+/// Starts a thread of the model.
+pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
+    loom::thread::spawn(body)
 }

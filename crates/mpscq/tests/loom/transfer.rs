@@ -5,7 +5,7 @@ use std::sync::Arc;
 use afterwork_mpscq::{Chain, Pop, Stopped};
 use sync::models;
 
-use crate::support::{Got, Item, Items, bounded, exhaustive, join, pusher, spawn};
+use crate::support::{Got, Item, Items, bounded, exhaustive, pusher, spawn};
 
 /// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
 /// time, and pops the rest afterwards.
@@ -21,7 +21,9 @@ pub fn singles(producers: &[usize], tries: usize) {
             got.take(&item);
         }
     }
-    join(threads);
+    for thread in threads {
+        thread.join().unwrap();
+    }
     while got.total < total {
         match consumer.pop() {
             Pop::Item(item) => got.take(&item),
@@ -50,7 +52,9 @@ fn chains(other: usize) {
             order.push((item.from, item.number));
         }
     }
-    join(threads);
+    for thread in threads {
+        thread.join().unwrap();
+    }
     while let Pop::Item(item) = consumer.pop() {
         item.check();
         order.push((item.from, item.number));
@@ -98,7 +102,9 @@ fn a_bounded_drain_leaves_the_rest_in_order() {
             assert!(got.total - before <= bound);
             assert_eq!(got.total - before == bound, stopped == Stopped::Bound);
         }
-        join(threads);
+        for thread in threads {
+            thread.join().unwrap();
+        }
         let mut drain = consumer.drain(usize::MAX);
         drain.by_ref().for_each(|item| got.take(&item));
         assert_eq!(drain.stopped(), Stopped::Empty);
@@ -126,7 +132,9 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
             nr_emptied += usize::from(matches!(found, Pop::Item(_)) && consumer.emptied());
         };
         pop();
-        join(threads);
+        for thread in threads {
+            thread.join().unwrap();
+        }
         pop();
         pop();
         assert_eq!(nr_reported.load(sync::atomic::Ordering::Relaxed), nr_emptied);
@@ -137,6 +145,8 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
 fn remaining_items_are_dropped_with_the_queue() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
-        join([0, 1].map(|from| pusher(&queue, from, 1)));
+        for thread in [0, 1].map(|from| pusher(&queue, from, 1)) {
+            thread.join().unwrap();
+        }
     });
 }

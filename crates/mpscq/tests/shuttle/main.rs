@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use afterwork_mpscq::{Node, Pop, Queue, Shared, Stack};
+use afterwork_mpscq::{Chain, Node, Pop, Queue, Shared, Stack};
 use shuttle::thread;
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::models;
@@ -16,19 +16,6 @@ const NR_RUNS: usize = 100_000;
 
 /// The number of a push by its producer, and the producer.
 type Item = Node<(usize, usize)>;
-
-/// Starts `nr_threads` threads, which call `body` with `shared` and their number.
-fn start<T: Send + Sync + 'static, R: Send + 'static>(
-    nr_threads: usize,
-    shared: &Arc<T>,
-    body: fn(&Arc<T>, usize) -> R,
-) -> Vec<thread::JoinHandle<R>> {
-    let start = |number| {
-        let shared = shared.clone();
-        thread::spawn(move || body(&shared, number))
-    };
-    (0..nr_threads).map(start).collect()
-}
 
 fn check(next: &mut [usize], item: (usize, usize)) {
     let (from, number) = item;
@@ -41,14 +28,23 @@ fn transfer() {
     const NR_PRODUCERS: usize = 4;
     const NR_ITEMS: usize = 6;
     let queue = Arc::new(Queue::<Item>::new());
-    let producers = start(NR_PRODUCERS, &queue, |queue, from| {
-        let mut numbers = 0..NR_ITEMS;
-        while !numbers.is_empty() {
-            // Producer 0 pushes single items, the others push chains.
-            let numbers = numbers.by_ref().take(from + 1);
-            queue.push_chain(numbers.map(|number| Node::new((from, number))).collect());
-        }
-    });
+    let producers: Vec<_> = (0..NR_PRODUCERS)
+        .map(|from| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut numbers = 0..NR_ITEMS;
+                while !numbers.is_empty() {
+                    // Producer 0 pushes single items, the others push chains.
+                    let chain: Chain<Item> = numbers
+                        .by_ref()
+                        .take(from + 1)
+                        .map(|number| Node::new((from, number)))
+                        .collect();
+                    queue.push_chain(chain);
+                }
+            })
+        })
+        .collect();
     let mut next = [0; NR_PRODUCERS];
     while next.iter().sum::<usize>() < NR_PRODUCERS * NR_ITEMS {
         let mut consumer = queue.try_consumer().expect("the last one was dropped");
@@ -80,11 +76,21 @@ fn four_producers_lose_and_reorder_nothing_with_few_preemptions() {
 fn shared() {
     let queue = Arc::new(Queue::<Shared<AtomicUsize>>::new());
     let item = Arc::new(Shared::new(AtomicUsize::new(0)));
-    let pushers = start(3, &Arc::new((queue.clone(), item.clone())), |both, _| {
-        let (queue, item) = &**both;
-        let claims = (0..3).filter_map(|_| Shared::claim(item));
-        claims.map(|claim| queue.push(claim)).count()
-    });
+    let pushers: Vec<_> = (0..3)
+        .map(|_| {
+            let (queue, item) = (queue.clone(), item.clone());
+            thread::spawn(move || {
+                let mut nr_pushed = 0;
+                for _ in 0..3 {
+                    if let Some(claim) = Shared::claim(&item) {
+                        queue.push(claim);
+                        nr_pushed += 1;
+                    }
+                }
+                nr_pushed
+            })
+        })
+        .collect();
     let mut consumer = queue.try_consumer().unwrap();
     let mut nr_popped = 0;
     for _ in 0..6 {
@@ -112,12 +118,28 @@ fn stack() {
     const NR_PUSHERS: usize = 3;
     const NR_ITEMS: usize = 3;
     let stack = Arc::new(Stack::<Item>::new());
-    let pushers = start(NR_PUSHERS, &stack, |stack, from| {
-        (0..NR_ITEMS).for_each(|number| _ = stack.push(Node::new((from, number))));
-    });
-    let takers = start(2, &stack, |stack, _| {
-        (0..2).flat_map(|_| stack.take_all_fifo()).map(Node::into_inner).collect::<Vec<_>>()
-    });
+    let pushers: Vec<_> = (0..NR_PUSHERS)
+        .map(|from| {
+            let stack = stack.clone();
+            thread::spawn(move || {
+                for number in 0..NR_ITEMS {
+                    stack.push(Node::new((from, number)));
+                }
+            })
+        })
+        .collect();
+    let takers: Vec<_> = (0..2)
+        .map(|_| {
+            let stack = stack.clone();
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                for _ in 0..2 {
+                    got.extend(stack.take_all_fifo().map(Node::into_inner));
+                }
+                got
+            })
+        })
+        .collect();
     for pusher in pushers {
         pusher.join().unwrap();
     }
