@@ -32,7 +32,8 @@ impl Called {
     }
 }
 
-/// Runs `body`, which waits for a grace period, for the function `name`, or reports misuse.
+/// Runs `body`, which waits for a grace period. In a read section, reports misuse of the function
+/// `name` instead.
 pub(crate) fn waits(name: &str, body: impl FnOnce()) {
     within(name, || match raw::is_reading() {
         true => {

@@ -253,9 +253,9 @@ impl<T> Mailbox<T> {
     ///
     /// # Examples
     ///
-    /// Receive up to 32 items at once, or the available ones after a millisecond, for an owner that
-    /// then has other work. Other owners should use [`wait_linger`](Self::wait_linger), which does
-    /// not wake them if there is no item.
+    /// Receive 32 items at once, or those that have arrived after a millisecond. This is for an
+    /// owner that then has other work. Other owners should use [`wait_linger`](Self::wait_linger),
+    /// which does not wake them if there is no item.
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;

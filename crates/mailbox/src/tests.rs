@@ -123,7 +123,7 @@ pub(super) const fn miri_or<T: Copy>(few: T, many: T) -> T {
     if cfg!(miri) { few } else { many }
 }
 
-/// Returns a number for Miri, for a simulated machine, or for a real one.
+/// Returns the value that suits the back end: Miri, a simulated machine or a real one.
 pub(super) const fn scaled<T: Copy>(miri: T, sim: T, real: T) -> T {
     if cfg!(sim) { sim } else { miri_or(miri, real) }
 }

@@ -75,8 +75,8 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     })
 }
 
-/// Waits as [`wait_for`] does, but unwinds only if `check` does, for a caller whose stack another
-/// thread may still be using. If the thread must not sleep here, it still sleeps for short times,
+/// Waits as [`wait_for`] does, but unwinds only if `check` does, because another thread may still
+/// be using the caller's stack. If the thread must not sleep here, it still sleeps for short times,
 /// but does not report this.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {

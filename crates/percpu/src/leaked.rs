@@ -117,7 +117,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that holds the slot, if any, for a remote caller that has `waited`.
+    /// Describes the owner that holds the slot, if any. A remote caller has `waited` for it.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
         if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {

@@ -115,7 +115,7 @@ fn gated() -> (Gate, NonNull<Job>) {
     (Gate { started, go, nr_runs }, job)
 }
 
-/// Returns a number of rounds for Miri, for a simulated machine, or for a real one.
+/// Returns the number of rounds that suits the back end: Miri, a simulated machine or a real one.
 const fn rounds(miri: usize, sim: usize, real: usize) -> usize {
     if cfg!(miri) {
         miri

@@ -60,7 +60,8 @@ acts! {
 
 /// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
-/// Naps after which a child counts as hung: five minutes, for a busy machine.
+/// The number of naps after which a child counts as hung. They take five minutes, because the
+/// machine may be busy.
 const LIMIT_OF_CHILD: u32 = 150_000;
 const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 

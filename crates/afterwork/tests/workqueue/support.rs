@@ -368,8 +368,8 @@ pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     thread::spawn(move || body(shared))
 }
 
-/// Makes the only worker of a pool take an item that blocks, and as many of the items that `rest`
-/// queues as it takes at once. Both queues use that pool.
+/// Makes the only worker of a pool take one batch: an item that blocks, and items that `rest`
+/// queues. Both queues use that pool.
 pub fn take_a_batch(queue: &Workqueue, other: &Workqueue, rest: impl FnOnce(&Workqueue)) -> Plug {
     let (_, plug) = stuck(|hole| {
         queue.pause();

@@ -20,7 +20,7 @@ pub struct Key {
     value: fn(&Params) -> String,
 }
 
-/// Creates a line of the table, for a value with its own words or for a number in a range.
+/// Creates a row of the table. The value is a number in a range, or one of a set of words.
 macro_rules! key {
     ($name:literal => $($field:ident).+ in $range:expr, $about:literal) => {
         Key {

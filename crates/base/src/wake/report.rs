@@ -1,8 +1,8 @@
 //! Reports that a thread is about to sleep.
 //!
 //! When a worker is about to sleep inside an item, another one must replace it. Every wait in the
-//! library that may sleep therefore calls [`while_asleep`], which calls the observer that the
-//! thread has set with [`report_to`], for the outermost of nested waits.
+//! library that may sleep therefore calls [`while_asleep`]. If waits are nested, the outermost one
+//! calls the observer that the thread has set with [`report_to`].
 //!
 //! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait of the library
 //! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.

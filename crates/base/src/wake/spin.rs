@@ -96,9 +96,9 @@ impl SpinBudget {
         done() || self.spin_rounds(spin_limit, done)
     }
 
-    /// Busy-polls, then spins as [`spin`](Self::spin) does, for a wait that a thread on another CPU
-    /// may end soon. A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise
-    /// at most [`MAX_POLL_NS`].
+    /// Busy-polls, and then spins as [`spin`](Self::spin) does. Use it if a thread on another CPU
+    /// may end the wait soon. A busy-poll takes at most `after_hit_ns` if the last one succeeded,
+    /// otherwise at most [`MAX_POLL_NS`].
     #[inline]
     #[doc(hidden)]
     pub fn poll_and_spin(

@@ -332,8 +332,8 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`:
-/// averages over each bench, for the estimate of the duration.
+/// The average number of seconds that one run of a variant takes on two CPUs, in full size and with
+/// `--quick`. The duration is estimated from it.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),

@@ -85,7 +85,7 @@ use sync::{identity, thread, twin};
 use crate::domain::ANSWERS_AT_ONCE;
 use crate::slot::{ASK, Flags, NrActive, PARK};
 
-/// The number of lines in the first chunk. Each further chunk has twice as many.
+/// The number of lines in the first chunk. Each further chunk has twice the number.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 /// The number of chunks. They suffice for four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };

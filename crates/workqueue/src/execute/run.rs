@@ -728,7 +728,8 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, the item of `frame`, was cancelled, even by that item.
+/// Returns `true` if the token of `item` was cancelled, even by that item. `item` is the item of
+/// `frame`.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {

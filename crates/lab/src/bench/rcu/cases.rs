@@ -73,7 +73,7 @@ const QUICK_SHARE: u32 = 10;
 
 /// The maximum duration of a run with single replacements, each of which may take 20 ms.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The maximum duration if `--calls` is given, for a thousand replacements of 20 ms each.
+/// The maximum duration if `--calls` is given. A thousand replacements may take 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
 type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
