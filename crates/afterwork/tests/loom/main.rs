@@ -24,6 +24,7 @@ mod workqueue_attrs;
 mod workqueue_blocking;
 mod workqueue_capacity;
 mod workqueue_deadline;
+mod workqueue_deferred;
 mod workqueue_delayed;
 mod workqueue_end;
 mod workqueue_flush;

@@ -16,6 +16,7 @@ mod cancel;
 mod cancel_all;
 mod cancellation;
 mod deadline;
+mod deferred;
 mod delayed;
 mod dependency;
 mod disable;

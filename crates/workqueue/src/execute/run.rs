@@ -456,7 +456,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     ((), count.wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
         // If unlinking fails, a worker is popping the item, and hands it over to us or to the run.
-        while head.update(State::take_handoff).is_none() && !count.pool.unlink(count.slot, item) {
+        while !take_over(item, home) && !count.pool.unlink(count.slot, item) {
             // The worker has not handed the item over yet.
             backoff.pause();
         }
@@ -464,6 +464,18 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // An item gets its color when it is adopted, which may have happened in the loop.
     count.color = list::color(item);
     count
+}
+
+/// Takes over the link of a claimed item, if a worker has popped the item and handed the link over
+/// to the claim or to a run. Call it with wakers set aside.
+fn take_over(item: NonNull<Head>, home: &Pwq) -> bool {
+    // SAFETY: the claim keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    let taken = head.update(State::take_handoff).is_some();
+    if taken && home.rules.ordered && !sync::twin::armed("cancel: a deferred item keeps its seat") {
+        home.pool.note_return(home.slot, item);
+    }
+    taken
 }
 
 /// Expires an item if it has not started, and counts the expiry. Returns `true` if it expired.
@@ -511,9 +523,9 @@ pub(crate) fn cancel_and(
             break from.cancel().is_some_and(|(_, wakes)| wakes);
         }
         // A worker popped the item in the meantime, and handed it over to us.
-        if head.update(State::take_handoff).is_some() {
-            // SAFETY: the count, which is now ours, keeps the home alive.
-            let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+        let (taken, mut woken) = cleanups::with_wakers_aside(|| take_over(item, home));
+        wakers.append(&mut woken);
+        if taken {
             left = Some(CountToRelease::of(item, home));
         }
     };

@@ -76,9 +76,9 @@ impl WorkerPool {
         Cut { pwq: pwq.clone(), items }
     }
 
-    /// Puts an item that is counted in flight back at the front of its list. Returns the item
-    /// instead if a bulk cancel covers it. A `revived` item was queued more recently than its color
-    /// suggests.
+    /// Puts an item that is counted in flight back at the front of its list, because the run that
+    /// it was handed over to has ended. Returns the item instead if a bulk cancel covers it. A
+    /// `revived` item was queued more recently than its color suggests.
     #[must_use = "an item that was not put back is to be cancelled"]
     pub(crate) fn put_back(
         self: &Arc<Self>,
@@ -86,16 +86,19 @@ impl WorkerPool {
         revived: Option<&Revivable>,
     ) -> Option<Cut> {
         let mut guard = self.lock_to_act();
-        let pwq = guard.pwq(home_slot(item));
+        let slot = home_slot(item);
+        let pwq = guard.pwq(slot);
         let by_color = || pwq.in_flight.is_cancelled(list::color(item));
         let is_cancelled = revived.map_or_else(by_color, |item| item.is_older(pwq.last_cancel));
         if is_cancelled && !twin::armed("cancel all: forgets returned items") {
             let pwq = pwq.handle().clone();
             let mut items = List::default();
             items.push_back(item);
+            guard.note_return(slot, item);
             return Some(Cut { pwq, items });
         }
         guard.put_back(item);
+        guard.note_return(slot, item);
         guard.pick_if_needed();
         None
     }

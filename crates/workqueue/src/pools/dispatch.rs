@@ -45,6 +45,8 @@ pub(crate) struct Enlisted {
     pub(crate) legs: [Leg; MAX_LEGS],
     /// The number of these legs; at least 1, even before the first batch.
     pub(crate) nr_legs: usize,
+    /// Set if the item of that batch was handed over to an earlier run and has returned from it.
+    pub(crate) returned: bool,
     /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
     /// The reasons why the worker does not count as awake, if any.
@@ -193,7 +195,7 @@ impl Dispatch {
         self.remove_account(slot);
         let state = self.pwqs[slot].take().expect("a pwq in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
-        debug_assert_eq!(state.nr_listed(), 0);
+        debug_assert!(state.nr_listed() == 0 && state.deferred.is_none());
         self.nr_led -= usize::from(!state.retired);
         self.nr_with_lanes -= usize::from(state.has_lanes);
         self.free_slots.push(slot);
@@ -238,6 +240,7 @@ impl Dispatch {
             worker: worker.clone(),
             legs: Default::default(),
             nr_legs: 1,
+            returned: false,
             paid: Paid::default(),
             away: Away::default(),
             seen: None,

@@ -312,6 +312,11 @@ impl WorkerPool {
         self.lock_to_act().retire_from(slot, color, 1);
     }
 
+    /// Records that a canceller has taken an item back from the run that it was handed over to.
+    pub(crate) fn note_return(self: &Arc<Self>, slot: usize, item: NonNull<Head>) {
+        self.lock_to_act().note_return(slot, item);
+    }
+
     /// Removes an item that must not run from its list, or from a worker's local batch, and hands
     /// its in-flight count over to the caller. Returns `false` while a worker is about to pop the
     /// item.

@@ -1,6 +1,7 @@
 //! A pool workqueue (pwq), which connects one queue to one pool, and the part of it that the pool
 //! lock guards.
 
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
@@ -84,6 +85,9 @@ pub(crate) struct PwqState {
     /// The reason why the pwq waits, if it does. It waits while it has items in its own lists, and
     /// never twice.
     pub(crate) waits: Option<WaitsFor>,
+    /// In an ordered queue, the address of the item for which the pwq keeps the queue's seat; see
+    /// `take.rs`.
+    pub(crate) deferred: Option<NonZeroUsize>,
     turns: Turns,
     /// The pwq's own lists, by lane, with the oldest item first. The list of ordinary items
     /// contains those that found no seat, and those that urgent items may overtake.
@@ -280,6 +284,7 @@ impl PwqState {
             pwq,
             lists: Default::default(),
             waits: None,
+            deferred: None,
             turns: Turns::default(),
             account: Account::default(),
             in_flight: Colors::default(),

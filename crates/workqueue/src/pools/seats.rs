@@ -291,15 +291,20 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases a seat in a queue. Returns the pwq that gets it.
-    #[must_use = "the next waiter must be notified"]
-    fn leave_queue(&mut self, slot: usize) -> Option<WaitingPwq> {
+    /// Releases a seat in a queue, and passes it on.
+    pub(crate) fn leave_queue(&mut self, slot: usize) {
         let pwq = self.dispatch.pwq(slot);
         let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
         if let Some(core) = left.settled {
             self.effects.settled.push(core);
         }
-        left.waiter
+        left.waiter.into_iter().for_each(|next| self.pass(next));
+    }
+
+    /// Releases a seat in the group of a pwq, if it is in one, and passes it on.
+    pub(crate) fn leave_group(&mut self, slot: usize) {
+        let next = self.pwq(slot).leave_group();
+        next.into_iter().for_each(|next| self.pass(next));
     }
 
     /// Transfers a seat to a pwq: at once if it is in this pool, otherwise after the pool is
@@ -319,8 +324,7 @@ impl PoolGuard<'_> {
         let seated: Vec<_> = std::iter::from_fn(|| self.next_seated()).collect();
         for slot in seated {
             self.await_turn(slot);
-            let next = self.pwq(slot).leave_group();
-            next.into_iter().for_each(|next| self.pass(next));
+            self.leave_group(slot);
         }
     }
 
@@ -348,14 +352,10 @@ impl PoolGuard<'_> {
 
     /// Releases the seats of a pwq. `last` is the last gate at which it has one.
     fn leave(&mut self, slot: usize, last: Level) {
-        if last == Level::Group
-            && let Some(next) = self.pwq(slot).leave_group()
-        {
-            self.pass(next);
+        if last == Level::Group {
+            self.leave_group(slot);
         }
-        if let Some(next) = self.leave_queue(slot) {
-            self.pass(next);
-        }
+        self.leave_queue(slot);
     }
 
     /// If a pwq has no items and waits, releases its seats. If it waits for a seat in its queue, it

@@ -25,9 +25,28 @@
 //!
 //! The first leg keeps its seat if the next batch begins with the same pwq. Twins `take: counts go
 //! to the first leg` and `take: a leg without items keeps its seat`.
+//!
+//! # A deferred item
+//!
+//! An item does not overlap with itself, even if it is queued on another queue during its run. The
+//! worker that pops it then hands it over to that run, whose end puts it back at the front of its
+//! list. In an ordered queue, the next item must not start before it. The batch of such a queue is
+//! one item, and the worker leaves the queue's seat to it:
+//!
+//! ```text
+//! worker: pop: hand over;  end of the batch: unless the item has returned: pwq.deferred = item
+//! run:    end: put the item back;             deferred = none: release the seat
+//! cancel: claim: take the item from the run;  deferred = none: release the seat
+//! ```
+//!
+//! The item may return before the batch has ended. The worker, which still has the seat, then keeps
+//! it (`Enlisted::returned`). A deferred item has no seat in the group of its queue, because the
+//! run may wait for such a seat. Twins `take: a deferred item has no seat`, `take: a returned item
+//! is deferred` and `cancel: a deferred item keeps its seat`.
 
 use std::mem;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use base::internal::trace;
 use base::internal::wake::lane::Lane;
@@ -37,7 +56,7 @@ use sync::atomic::Ordering;
 use sync::thread::ThreadId;
 use sync::{time, twin};
 
-use super::dispatch::{Dispatch, home, home_slot};
+use super::dispatch::{Dispatch, Enlisted, home, home_slot};
 use super::policy;
 use super::pool::PoolGuard;
 use super::pwq::PwqState;
@@ -288,13 +307,56 @@ impl PoolGuard<'_> {
     /// adds its counters to the pwqs, and releases its seats, except that of the first leg. The
     /// worker calls this between two batches.
     pub(crate) fn end_batch(&mut self, worker: &Worker) {
-        let nr_legs = mem::replace(&mut self.enlisted_mut(worker).nr_legs, 1);
+        let enlisted = self.enlisted_mut(worker);
+        let nr_legs = mem::replace(&mut enlisted.nr_legs, 1);
+        let returned = mem::take(&mut enlisted.returned);
         for leg in 0..nr_legs {
             self.retire(worker, leg);
             self.record(worker, leg);
             if leg > 0 {
                 self.end_leg(worker, leg);
             }
+        }
+        if worker.has_handed_over() && !returned {
+            self.defer(worker);
+        }
+    }
+
+    /// Leaves the seat of an ordered queue to the item of the batch, which was handed over to an
+    /// earlier run.
+    #[cold]
+    fn defer(&mut self, worker: &Worker) {
+        let first = &self.enlisted(worker).legs[0];
+        let slot = first.slot.filter(|slot| first.has_seat && self.pwq(*slot).rules.ordered);
+        let Some(slot) = slot.filter(|_| !twin::armed("take: a deferred item has no seat")) else {
+            return;
+        };
+        self.enlisted_mut(worker).legs[0].has_seat = false;
+        self.pwq_mut(slot).deferred = worker.held_at(0).map(NonNull::addr);
+        self.leave_group(slot);
+        self.rest_group(slot);
+    }
+
+    /// Records that an item has returned from the run that it was handed over to, because the run
+    /// has ended or the item is cancelled. Releases the seat that was left to the item.
+    pub(crate) fn note_return(&mut self, slot: usize, item: NonNull<Head>) {
+        let pwq = self.pwq_mut(slot);
+        if !pwq.rules.ordered {
+            return;
+        }
+        if pwq.deferred == Some(item.addr()) {
+            pwq.deferred = None;
+            self.leave_queue(slot);
+            if self.has_work() {
+                self.pick_if_needed();
+            }
+            return;
+        }
+        // The batch of an ordered queue has one leg, with one item.
+        let has_it = |it: &Enlisted| it.legs[0].has_seat && it.worker.held_at(0) == Some(item);
+        let worker = self.holders(slot).find(|(it, _)| has_it(it)).map(|(it, _)| it.worker.clone());
+        if let Some(worker) = worker.filter(|_| !twin::armed("take: a returned item is deferred")) {
+            self.enlisted_mut(&worker).returned = true;
         }
     }
 

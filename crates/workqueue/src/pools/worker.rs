@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 
 use base::internal::wake::{MAX_POLL_AFTER_WORK_NS, Parker, SpinBudget, Unparker, report};
 use crossbeam_utils::CachePadded;
-use item::internal::head::{Head, VTable};
+use item::internal::head::{Head, Popped, VTable};
 use item::internal::memory;
 use sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sync::unmodelled::Arc;
@@ -106,6 +106,8 @@ pub(crate) struct Worker {
     pub(crate) strays: AtomicBool,
     /// A, written by the owner: set if its affinity has been restored since it last took items.
     pub(super) returned: AtomicBool,
+    /// A, written by the owner: set if an item of its batch was handed over to another thread.
+    handed_over: AtomicBool,
 }
 
 impl Worker {
@@ -125,6 +127,7 @@ impl Worker {
             cpu_clock: CpuClock::default(),
             strays: AtomicBool::new(false),
             returned: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
         }
     }
 
@@ -140,11 +143,13 @@ impl Worker {
     /// Returns `true`, once, if the worker's affinity has been restored since it last took items.
     /// Only the owner calls this.
     pub(crate) fn takes_after_return(&self) -> bool {
-        let returned = self.returned.load(Ordering::Relaxed);
-        if returned {
-            self.returned.store(false, Ordering::Relaxed);
-        }
-        returned
+        take(&self.returned)
+    }
+
+    /// Returns `true`, once, if an item of its last batch was handed over to another thread. Only
+    /// the owner calls this.
+    pub(crate) fn has_handed_over(&self) -> bool {
+        take(&self.handed_over)
     }
 
     /// Returns `true` if the worker has been kicked and has not woken yet.
@@ -324,6 +329,8 @@ impl Worker {
             }
             if popped.counts() {
                 leg.counts.add_done();
+            } else if popped == Popped::Left {
+                self.handed_over.store(true, Ordering::Relaxed);
             }
             nr_taken += 1;
         }
@@ -343,6 +350,15 @@ impl Worker {
         let mixed = before - before / 8 + item_ns.min(u64::from(u32::MAX)) / 8;
         self.item_ns.store(mixed as u32, Ordering::Relaxed);
     }
+}
+
+/// Clears a flag that only this thread changes; returns its value.
+fn take(flag: &AtomicBool) -> bool {
+    let is_set = flag.load(Ordering::Relaxed);
+    if is_set {
+        flag.store(false, Ordering::Relaxed);
+    }
+    is_set
 }
 
 impl LegCounts {

@@ -266,10 +266,10 @@ impl Builder {
 
     /// Makes items run one at a time in the order in which they were queued.
     ///
-    /// Implies `max_active(1)`, one pool for the whole machine, and that joiners do not help. An
-    /// item that is queued here while it still runs from another queue loses its position in the
-    /// order. An item that waits for a later item of the queue gets an error, such as
-    /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+    /// Implies `max_active(1)`, one pool for the whole machine, and that joiners do not help. If an
+    /// item is queued here while it still runs from another queue, it and all later items start
+    /// after that run has ended. An item that waits for a later item of the queue gets an error,
+    /// such as [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(self) -> Self {
         Self { ordered: true, ..self }

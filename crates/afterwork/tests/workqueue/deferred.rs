@@ -1,0 +1,83 @@
+//! An item that is queued on an ordered queue while it runs on another queue.
+
+use crate::support::*;
+
+/// An item that runs on `first` until the plug is released, and waits for that on `ordered`.
+struct Deferred {
+    work: Work,
+    plug: Plug,
+    runs: Count,
+    /// A later item of `ordered`, which returns how many runs of `work` have begun before it.
+    later: JoinHandle<usize>,
+}
+
+fn deferred(first: &Workqueue, ordered: &Workqueue, body: impl Fn() + Send + 'static) -> Deferred {
+    must_end();
+    let runs = Count::default();
+    let (work, plug) = stuck_with(first, move |hole| {
+        runs.add();
+        if runs.get() == 1 {
+            hole.sit();
+            body();
+        }
+    });
+    assert!(ordered.enqueue(&work));
+    let later = ordered.spawn(move || runs.get());
+    Deferred { work, plug, runs, later }
+}
+
+fn two_queues() -> [Workqueue; 2] {
+    let registry = registry("4 core");
+    [queue("first"), queue("ordered").ordered()].map(|it| it.on(&registry))
+}
+
+#[test]
+fn later_item_does_not_overtake_it() {
+    let [first, ordered] = two_queues();
+    let Deferred { plug, later, .. } = deferred(&first, &ordered, || ());
+    assert!(!holds_within(Duration::from_millis(50), || later.is_finished()));
+    plug.release();
+    assert_eq!(later.join().unwrap(), 2);
+}
+
+#[test]
+fn cancel_lets_the_later_item_run() {
+    let [first, ordered] = two_queues();
+    let Deferred { work, plug, later, .. } = deferred(&first, &ordered, || ());
+    assert!(work.cancel());
+    assert_eq!(later.join().unwrap(), 1);
+    plug.release_and_drain(&first);
+}
+
+#[test]
+fn cancel_of_all_items_covers_it() {
+    let [first, ordered] = two_queues();
+    let Deferred { plug, runs, later, .. } = deferred(&first, &ordered, || ());
+    assert_eq!(ordered.cancel_all(), 1);
+    assert!(is_cancelled(later.join()));
+    plug.release_and_drain(&first);
+    ordered.drain().unwrap();
+    assert_eq!(ordered.spawn(move || runs.get()).join().unwrap(), 1);
+}
+
+#[test]
+fn destruction_of_the_queue_waits_for_it() {
+    let [first, ordered] = two_queues();
+    let Deferred { plug, runs, .. } = deferred(&first, &ordered, || ());
+    plug.release();
+    drop(ordered);
+    assert_eq!(runs.get(), 2);
+}
+
+#[test]
+fn it_has_no_seat_in_the_group() {
+    let registry = registry("4 core");
+    let group = Group::builder("group").max_active(1).build_in(&registry).unwrap();
+    let [first, other, ordered] =
+        [queue("first"), queue("other").help(false), queue("ordered").ordered()]
+            .map(|it| it.group(&group).on(&registry));
+    let joins = move || other.spawn(|| ()).join().unwrap();
+    let Deferred { plug, later, .. } = deferred(&first, &ordered, joins);
+    plug.release();
+    assert_eq!(later.join().unwrap(), 2);
+}
