@@ -156,7 +156,7 @@ impl PoolGuard<'_> {
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
                 if nr_taken > 0 {
-                    return self.note_leg(worker, time::cycles(), (0, slot), 0..nr_taken);
+                    return self.note_leg(worker, time::cycles(), 0, 0..nr_taken);
                 }
             }
             if !twin::armed("rescue: keeps its seat") {

@@ -62,14 +62,6 @@ use super::pool::PoolGuard;
 use super::pwq::PwqState;
 use super::worker::{MAX_LEGS, MAX_LOCAL_BATCH, Worker};
 
-/// A leg that is being added to a batch.
-#[derive(Default)]
-struct Planned {
-    slot: usize,
-    color: Color,
-    items: List,
-}
-
 impl PoolGuard<'_> {
     /// Ends the last batch of `worker`, and takes the next one. Returns the size of the new batch.
     pub(crate) fn take(&mut self, worker: &Worker) -> usize {
@@ -103,7 +95,7 @@ impl PoolGuard<'_> {
                     .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 if nr_taken > 0 {
-                    return self.note_leg(worker, now, (0, slot), 0..nr_taken);
+                    return self.note_leg(worker, now, 0, 0..nr_taken);
                 }
                 continue;
             }
@@ -129,53 +121,44 @@ impl PoolGuard<'_> {
             let (color, nr_taken) = hold_first(worker, &mut self.pending, limit);
             self.enlisted_mut(worker).legs[0].color = color;
             if nr_taken < limit && !self.pending.is_empty() && self.may_add_legs(slot) {
-                return self.add_legs(worker, now, (slot, nr_taken), limit);
+                return self.add_legs(worker, now, nr_taken, limit);
             }
-            return self.note_leg(worker, now, (0, slot), 0..nr_taken);
+            return self.note_leg(worker, now, 0, 0..nr_taken);
         }
     }
 
-    /// Adds items from the front of `pending` to a batch that has `nr_first` items of the pwq
-    /// `first`, up to `limit` items. Returns the size of the batch.
-    fn add_legs(
-        &mut self,
-        worker: &Worker,
-        now: u64,
-        (first, nr_first): (usize, usize),
-        limit: usize,
-    ) -> usize {
-        let mut legs: [Planned; MAX_LEGS] = Default::default();
-        (legs[0].slot, legs[0].color) = (first, self.enlisted(worker).legs[0].color);
+    /// Adds items from the front of `pending` to a batch whose first leg has `nr_first` items. The
+    /// batch then has at most `limit` items. Returns its size.
+    fn add_legs(&mut self, worker: &Worker, now: u64, nr_first: usize, limit: usize) -> usize {
+        let mut items: [List; MAX_LEGS] = Default::default();
         let (mut nr_legs, mut nr_free) = (1, limit - nr_first);
         while nr_free > 0
             && let Some(item) = self.pending.first()
         {
             let (slot, color) = (home_slot(item), list::color(item));
-            let known = legs[..nr_legs].iter().position(|leg| leg.slot == slot);
-            let fits = match known {
-                Some(at) => legs[at].color == color,
-                None => nr_legs < MAX_LEGS && self.enter_further(slot),
+            let legs = &self.enlisted(worker).legs[..nr_legs];
+            let at = match legs.iter().position(|leg| leg.slot == Some(slot)) {
+                Some(at) if legs[at].color == color => at,
+                None if nr_legs < MAX_LEGS && self.enter_further(slot) => {
+                    let leg = &mut self.enlisted_mut(worker).legs[nr_legs];
+                    (leg.slot, leg.has_seat, leg.color) = (Some(slot), true, color);
+                    nr_legs += 1;
+                    nr_legs - 1
+                }
+                _ => break,
             };
-            if !fits {
-                break;
-            }
-            let at = known.unwrap_or(nr_legs);
-            nr_legs = nr_legs.max(at + 1);
-            (legs[at].slot, legs[at].color) = (slot, color);
             self.pending.pop_front();
-            legs[at].items.push_back(item);
+            items[at].push_back(item);
             nr_free -= 1;
         }
         self.enlisted_mut(worker).nr_legs = nr_legs;
         let (mut start, mut end) = (0, nr_first);
-        for (at, mut leg) in legs.into_iter().take(nr_legs).enumerate() {
-            while let Some(item) = leg.items.pop_front() {
+        for (leg, mut items) in items.into_iter().take(nr_legs).enumerate() {
+            while let Some(item) = items.pop_front() {
                 worker.hold(end, item);
                 end += 1;
             }
-            let its = &mut self.enlisted_mut(worker).legs[at];
-            (its.slot, its.has_seat, its.color) = (Some(leg.slot), true, leg.color);
-            self.note_leg(worker, now, (at, leg.slot), start..end);
+            self.note_leg(worker, now, leg, start..end);
             start = end;
         }
         end
@@ -187,11 +170,12 @@ impl PoolGuard<'_> {
         &mut self,
         worker: &Worker,
         now: u64,
-        (leg, slot): (usize, usize),
+        leg: usize,
         places: Range<usize>,
     ) -> usize {
         let pool = self.pool();
         let nr_taken = places.len();
+        let slot = self.enlisted(worker).legs[leg].slot.expect("the pwq of a leg");
         worker.set_leg_end(leg, places.end);
         self.nr_taken += nr_taken as u64;
         let pwq = self.dispatch.pwq_mut(slot);
