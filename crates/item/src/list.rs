@@ -80,7 +80,6 @@ impl List {
         self.push_front_in(item, color(item));
     }
 
-    /// Inserts an item at the front and sets its color.
     #[inline]
     fn push_front_in(&mut self, item: NonNull<Head>, color: Color) {
         set_link(item, self.first, usize::from(color.0));

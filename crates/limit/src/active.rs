@@ -106,7 +106,6 @@ impl Phase {
 /// The seat and count that a thread holds while it runs items of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
-    /// A worker's seat.
     Seat,
     /// A helper's count in a phase, and a seat unless an outer run lends one.
     Help { phase: Phase, lent: bool },
@@ -399,7 +398,6 @@ impl<S> Gate<S> {
         self.load().nr_active().saturating_sub(nr_kept)
     }
 
-    /// Returns the stock of the current CPU for a seat of `node`.
     #[inline]
     fn stock_here(&self, node: usize) -> Option<usize> {
         if self.nr_stocks == 0 {
@@ -414,7 +412,6 @@ impl<S> Gate<S> {
         Some((first + at) as usize)
     }
 
-    /// Returns the node to which the seats of a stock belong.
     fn node_of(&self, stock: usize) -> usize {
         match stock.checked_sub(self.nr_stocks as usize) {
             Some(behind) => 1 + behind / self.nr_per_node as usize,
@@ -422,7 +419,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Returns the number of seats that a stock may keep.
     #[inline]
     fn keep(&self) -> u32 {
         self.kept_of.divide(self.nr_seats())
@@ -830,7 +826,6 @@ const STOCK_MASK: u64 = 0xffff;
 /// The seat and count that a thread takes from a stock or returns to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Share {
-    /// A worker's seat.
     Seat,
     /// A helper's count, and a seat unless it is lent.
     Help { lent: bool },
@@ -842,7 +837,6 @@ pub enum Refusal {
     Empty,
 }
 
-/// The result of returning a [`Share`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.

@@ -232,7 +232,6 @@ impl Tree {
         self.top.change(&mut group.account, change)
     }
 
-    /// Returns the level of the pwqs of a group, or the top level.
     fn level(&mut self, group: Option<GroupKey>) -> &mut Level {
         match group {
             None => &mut self.top,

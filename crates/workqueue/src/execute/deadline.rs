@@ -20,7 +20,6 @@ use std::task::Waker;
 
 use item::internal::head::OfStrand;
 
-/// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {
     /// `true` if there is a deadline.
     const IS_LIMITED: bool;

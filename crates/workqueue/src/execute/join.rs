@@ -65,7 +65,6 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
-/// A closure, and later its result.
 #[repr(C)]
 struct Joinable<F, T, S> {
     head: Head,

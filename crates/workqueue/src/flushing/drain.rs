@@ -342,7 +342,6 @@ impl Inner {
         self.drain_by(None);
     }
 
-    /// Waits at most until `end_ns` for the queue to be drained. Returns `true` if it is.
     pub(super) fn drain_by(&self, end_ns: Option<u64>) -> bool {
         wait::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);

@@ -197,7 +197,6 @@ impl ManagerLoop {
         }
     }
 
-    /// Handles pools for which no thread could be started.
     fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {

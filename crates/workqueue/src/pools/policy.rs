@@ -31,7 +31,6 @@ impl Census {
 pub(crate) enum Need {
     /// Nothing: a searching worker will find the work.
     Nothing,
-    /// One more worker.
     Worker,
     /// The monitor, which notices if workers that count as awake are asleep.
     Watch,
@@ -48,8 +47,6 @@ pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
 }
 
-/// Returns the need of a pool in which work waits. `target` is the number of workers that the pool
-/// keeps awake.
 pub(crate) fn need(census: Census, target: u32) -> Need {
     if census.nr_searching() > 0 {
         Need::Nothing

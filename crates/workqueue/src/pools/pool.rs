@@ -59,7 +59,6 @@ pub(crate) struct PoolAttrs {
     pub(crate) bh: bool,
 }
 
-/// Workers that share a list of items.
 pub(crate) struct WorkerPool {
     /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
@@ -130,15 +129,12 @@ pub(crate) struct DeferredEffects<'a> {
     picked: Option<Arc<Worker>>,
     /// The number of workers picked or requested.
     nr_kicks: u64,
-    /// Set if a worker must be created.
     create: bool,
-    /// Set if the monitor must be armed.
     pub(crate) watch: bool,
     /// Queues whose `settled` waiters must be notified.
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Pwqs of other pools to which a seat was transferred.
     pub(crate) seats: Vec<WaitingPwq>,
-    /// Trace records of items.
     pub(crate) traced: trace::Noted,
 }
 
@@ -226,7 +222,6 @@ impl WorkerPool {
         }
     }
 
-    /// Returns the number of workers that the pool keeps awake.
     #[inline]
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Ordering::Relaxed)
@@ -254,14 +249,12 @@ impl WorkerPool {
         }
     }
 
-    /// Pushes a chain of linked items; see [`Injector::push_chain`].
     pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
         if self.injector.push_chain(newest, oldest) {
             self.find_worker();
         }
     }
 
-    /// Ensures that a worker will find the items in the injector.
     pub(crate) fn find_worker(self: &Arc<Self>) {
         // ORDER(worker-park): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
@@ -307,7 +300,6 @@ impl WorkerPool {
         guard.pick_if_needed();
     }
 
-    /// Releases one in-flight count of a pwq.
     pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, color: Color) {
         self.lock_to_act().retire_from(slot, color, 1);
     }

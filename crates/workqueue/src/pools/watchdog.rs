@@ -172,7 +172,6 @@ impl Dispatch {
         records
     }
 
-    /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
             queue: self.pwq(enlisted.slot()?).core.name.to_string(),

@@ -128,7 +128,6 @@ pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
-    /// Rejects items of other callers until the result is dropped.
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
         Draining(self)

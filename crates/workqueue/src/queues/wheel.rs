@@ -305,7 +305,6 @@ mod tests {
 
     const TICK_NS: u64 = 1 << TICK_SHIFT;
 
-    /// A wheel whose timers are numbers.
     struct Numbers {
         wheel: Wheel<usize>,
         nodes: Vec<NonNull<Node<usize>>>,

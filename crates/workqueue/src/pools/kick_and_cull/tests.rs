@@ -14,7 +14,6 @@ use super::super::policy::{Census, Need, may_cull, need};
 const NR_WORKERS: usize = 4;
 const NR_ITEMS: u8 = 3;
 
-/// The state of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Life {
     Parked,
@@ -27,7 +26,6 @@ enum Life {
 }
 use Life::{Gone, Leaving, Parked, Running, Woken};
 
-/// The worker that a kick picks.
 #[derive(Clone, Copy, PartialEq)]
 enum Pick {
     /// The worker that parked last.
@@ -38,7 +36,6 @@ enum Pick {
     Any,
 }
 
-/// The worker that is culled.
 #[derive(Clone, Copy, PartialEq)]
 enum Cull {
     /// The worker that parked first.
@@ -93,7 +90,6 @@ struct State {
     old: u8,
 }
 
-/// The result of an exploration.
 #[derive(Debug)]
 struct Found {
     nr_states: usize,
@@ -192,7 +188,6 @@ impl State {
         next
     }
 
-    /// Returns all possible next steps.
     fn steps(&self, rules: Rules) -> Vec<(String, State)> {
         let mut steps = Vec::new();
         let mut add = |name: String, states: Vec<State>| {
