@@ -10,10 +10,9 @@
 //! releasing thread transfers it to the first waiter. Pools therefore take turns, and a busy pool
 //! cannot starve the others.
 //!
-//! If the pools span several NUMA nodes, each node has a share of the seats (`share.rs`). The first
-//! waiter whose node holds less than its share is served next. If there is none, the first waiter
-//! is served. Each node counts the seats that it holds in a separate atomic (`Node::nr_active`).
-//! With a single node there is no such counter.
+//! If the pools span several NUMA nodes, each node has a share of the seats, which decides which
+//! waiter is served next (`share.rs`). `Node::nr_active` counts the seats that a node holds. With a
+//! single node there is no such counter.
 //!
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
@@ -106,6 +105,7 @@ impl Phase {
 /// The seat and count that a thread holds while it runs items of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
+    /// A worker's seat.
     Seat,
     /// A helper's count in a phase, and a seat unless an outer run lends one.
     Help { phase: Phase, lent: bool },
@@ -826,6 +826,7 @@ const STOCK_MASK: u64 = 0xffff;
 /// The seat and count that a thread takes from a stock or returns to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Share {
+    /// A worker's seat.
     Seat,
     /// A helper's count, and a seat unless it is lent.
     Help { lent: bool },

@@ -1,10 +1,7 @@
 //! Parts that have models of their own: the injector, the gate, the capacity, and slabs.
 
 use std::ptr::NonNull;
-use std::task::Context;
 
-use base::internal::admission::Ticket;
-use base::internal::wake::sleeper::on_turn_of_task;
 use item::internal::cleanups::{Cleanup, Left, Reapers};
 use item::internal::head::{Head, State, VTable};
 use item::internal::list::{Color, Injector, set_fresh_next};
@@ -218,13 +215,6 @@ impl HelpersFlush {
     }
 }
 
-/// The capacity of a single queue.
-pub struct Permits(Capacity);
-
-/// A producer's wait for a capacity permit.
-#[derive(Debug, Default)]
-pub struct Turn(Option<Ticket>);
-
 /// Reapers that run each cleanup immediately.
 struct AtOnce;
 
@@ -234,41 +224,9 @@ impl Reapers for AtOnce {
     }
 }
 
-impl Permits {
-    /// Creates `capacity` permits.
-    pub fn new(capacity: usize) -> Self {
-        Self(Capacity::new(capacity, Arc::new(AtOnce)))
-    }
-
-    /// Acquires a permit if one is free.
-    pub fn try_take(&self) -> bool {
-        self.0.try_take()
-    }
-
-    /// Acquires a permit, or sleeps until one is free.
-    pub fn wait(&self) {
-        assert!(self.0.wait(None), "without an end");
-    }
-
-    /// Acquires a permit, or registers a waker; returns `true` if the caller has a permit.
-    pub fn poll(&self, turn: &mut Turn, context: &Context<'_>) -> bool {
-        self.0.poll(&mut turn.0, || on_turn_of_task(context))
-    }
-
-    /// Ends the wait, and releases the permit if the waiter has received one.
-    pub fn leave(&self, turn: Turn) {
-        self.0.leave(turn.0);
-    }
-
-    /// Releases a permit.
-    pub fn release(&self) {
-        self.0.release(1);
-    }
-
-    /// Returns the number of free permits.
-    pub fn nr_free(&self) -> usize {
-        self.0.nr_free()
-    }
+/// Creates the capacity of a single queue.
+pub fn permits(capacity: usize) -> Capacity {
+    Capacity::new(capacity, Arc::new(AtOnce))
 }
 
 /// The only chunk of a model's slab.

@@ -131,8 +131,7 @@ impl Manager {
         }
     }
 
-    /// Waits until the manager's thread has ended. This is called after [`quit`](Self::quit), when
-    /// all pools have been killed.
+    /// Waits for the end of the manager's thread, after [`quit`](Self::quit).
     pub(crate) fn wait_for_departures(&self) {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -140,8 +139,7 @@ impl Manager {
         }
     }
 
-    /// Joins the manager's workers and reapers. This is called when the registry has ended and no
-    /// cleanup is waiting.
+    /// Joins the workers and reapers, after the registry has ended and no cleanup waits.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {

@@ -89,8 +89,7 @@ impl MaydayQueue {
 pub(crate) struct MaydayTimer(Option<u64>);
 
 impl MaydayTimer {
-    /// Updates the timer and returns `true` if a rescuer must be called now. `wants` is `true` if
-    /// the pool needs a worker.
+    /// Returns `true` if a rescuer must be called now. `wants` is set if the pool needs a worker.
     pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
         let due_ns = self.0.filter(|_| wants);
         let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);

@@ -597,8 +597,7 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Claims the worker that parked last, or requests a new one. Returns `true` if either was
-    /// possible.
+    /// Claims the worker that parked last, or requests a new one. Returns `true` on success.
     fn pick(&mut self) -> bool {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
         let max_workers = if pool.attrs.bh { 1 } else { pool.params.max_workers.max(1) };
@@ -637,8 +636,7 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Records the number of items taken up to the time `now`, in cycles, and updates how workers
-    /// wait.
+    /// Records the items taken up to `now`, in cycles, and updates how workers wait.
     pub(crate) fn note_pace(&mut self, now: u64) {
         let (pool, nr_taken) = (self.pool(), self.nr_taken);
         if pool.target() > 1

@@ -392,8 +392,7 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
-    /// of `fork`.
+    /// Panics in a child of `fork`, in which the queue's workers do not exist.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(

@@ -183,8 +183,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
+    /// The slow path of [`Workqueue::admission`], if the queue is closed or has a capacity.
     #[cold]
     fn admission_else(&self) -> Admission<'_> {
         self.must_be_at_home();
