@@ -145,13 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn one_searching_worker_is_enough() {
+    fn pool_grows_to_its_target_unless_a_worker_searches() {
         assert_eq!(need(census(1, 1), 8), Need::Nothing);
         assert_eq!(need(census(8, 1), 8), Need::Nothing);
-    }
-
-    #[test]
-    fn pool_grows_to_its_target() {
         assert_eq!(need(census(0, 0), 1), Need::Worker);
         assert_eq!(need(census(7, 0), 8), Need::Worker);
         assert_eq!(need(census(8, 0), 8), Need::Watch);

@@ -165,7 +165,7 @@ impl<K> Wheel<K> {
         if self.slots.is_empty() {
             self.slots = self.empty_slots();
         }
-        let rounded = at_ns.div_ceil(1 << self.shift).min(self.last_tick());
+        let rounded = at_ns.div_ceil(1 << self.shift).min(u64::MAX >> self.shift);
         let tick = rounded.max(self.now_tick.saturating_add(1));
         // SAFETY: (1).
         unsafe {
@@ -242,10 +242,6 @@ impl<K> Wheel<K> {
     fn empty_slots(&self) -> Vec<Link> {
         let nr_levels = (u64::BITS - self.shift).div_ceil(SLOT_BITS) as usize;
         (0..nr_levels * NR_SLOTS).map(|_| Link::NONE).collect()
-    }
-
-    fn last_tick(&self) -> u64 {
-        u64::MAX >> self.shift
     }
 
     /// Returns the lowest level that has timers, and its first slot with timers.
