@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_an_empty_pool_nor_a_threshold_of_zero_reports_a_stall() {
+    fn empty_pool_or_a_threshold_of_zero_reports_no_stall() {
         for (waits, thresh_ns) in [(false, THRESH_NS), (true, 0)] {
             let mut stall_detector = StallDetector::default();
             for s in 0..100 {
