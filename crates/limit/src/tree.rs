@@ -95,7 +95,6 @@ impl Tree {
         usize::from(account.has_shares()) + usize::from(of_group)
     }
 
-    /// Returns `true` if the pwqs are in the same group.
     pub fn are_siblings(one: &Account, other: &Account) -> bool {
         one.group.is_some() && one.group == other.group
     }

@@ -25,7 +25,6 @@ pub(crate) trait StartBy: Send + 'static {
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
-    /// `true` if the item is a closure of a strand.
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have
