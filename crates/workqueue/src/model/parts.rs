@@ -1,5 +1,6 @@
 //! Parts that have models of their own: the injector, the gate, the capacity, and slabs.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
 
 use item::internal::cleanups::{Cleanup, Left, Reapers};
@@ -115,9 +116,6 @@ pub struct Gates {
     node: usize,
 }
 
-/// The count that a helper holds at the gate.
-pub struct Helps(Holds);
-
 /// A flush of the helpers.
 pub struct HelpersFlush(Closed<usize>, Phase);
 
@@ -175,19 +173,14 @@ impl Gates {
     }
 
     /// Starts helping. Returns `None` if no seat is free.
-    pub fn help(&self) -> Option<Helps> {
-        self.gate.try_help(self.node, false).map(Helps)
+    pub fn help(&self) -> Option<Holds> {
+        self.gate.try_help(self.node, false)
     }
 
     /// Ends helping. Returns `true` if a flush must be notified.
-    pub fn end_help(&self, helps: Helps) -> bool {
-        let left = Gate::leave(&self.gate, &self.core, self.node, helps.0);
+    pub fn end_help(&self, holds: Holds) -> bool {
+        let left = Gate::leave(&self.gate, &self.core, self.node, holds);
         left.settled.is_some()
-    }
-
-    /// Returns `true` if no seat is in use; otherwise the last release notifies the waiters.
-    pub fn is_idle(&self) -> bool {
-        self.gate.is_idle()
     }
 
     /// Starts a flush, which waits for the current helpers.
@@ -196,15 +189,13 @@ impl Gates {
         let phase = gate.phase();
         HelpersFlush(gate, phase)
     }
+}
 
-    /// Changes the number of seats; returns the pwqs that acquire one as a result.
-    pub fn set_max(&self, max: u32) -> Vec<usize> {
-        self.gate.set_max(max)
-    }
+impl Deref for Gates {
+    type Target = Gate<usize>;
 
-    /// Returns the number of seats in use.
-    pub fn nr_active(&self) -> u32 {
-        self.gate.nr_active()
+    fn deref(&self) -> &Gate<usize> {
+        &self.gate
     }
 }
 
