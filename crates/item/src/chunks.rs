@@ -37,7 +37,6 @@ impl Chunk {
     /// The value for no chunk, which is in no slab.
     pub(crate) const NONE: Self = Self(NonNull::dangling());
 
-    /// Returns the chunk of a block, and the block's bit.
     #[inline(always)]
     pub(crate) fn of(block: NonNull<u8>, class: usize) -> (Self, u64) {
         let in_chunk = block.addr().get() & (chunk_size(class) - 1);

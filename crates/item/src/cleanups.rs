@@ -118,7 +118,6 @@ pub fn fire(waker: Foreign<Waker>) {
 pub enum Left {
     /// A waker that may block.
     Waker(Foreign<Waker>),
-    /// A value to be dropped.
     Value(Box<dyn Send>),
 }
 

@@ -80,7 +80,6 @@ impl List {
         self.push_front_in(item, color(item));
     }
 
-    /// Inserts an item at the front and sets its color.
     #[inline]
     fn push_front_in(&mut self, item: NonNull<Head>, color: Color) {
         set_link(item, self.first, usize::from(color.0));
@@ -157,7 +156,6 @@ impl List {
         true
     }
 
-    /// Moves all items of `other` to the end of this list.
     #[inline]
     pub fn append(&mut self, other: &mut List) {
         if let Some(first) = NonNull::new(other.first) {
@@ -333,7 +331,6 @@ fn link<'a>(item: NonNull<Head>) -> &'a AtomicPtr<Head> {
 /// share a color.
 pub const NR_COLORS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// An index in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Color(pub u8);
 
@@ -370,7 +367,6 @@ impl Colors {
         Color(Self::place(self.present_seq) as u8)
     }
 
-    /// Returns the number of items in flight, of all colors.
     #[inline]
     pub fn nr_in_flight(&self) -> usize {
         self.nr_all

@@ -74,7 +74,6 @@ pub unsafe fn release<T>(value: NonNull<T>) {
     }
 }
 
-/// The free blocks that each thread keeps.
 mod cache {
     use std::cell::{Cell, RefCell};
     use std::ptr::NonNull;

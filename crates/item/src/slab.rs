@@ -86,7 +86,6 @@ pub struct Taken {
     pub(crate) is_new: bool,
 }
 
-/// The results of a scan.
 #[derive(Debug, Default)]
 pub struct Scanned {
     /// Set if the owner has used the slab since the last scan.
@@ -266,7 +265,6 @@ impl Wanted {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag before a scan.
     pub fn begin(&self) {
         self.set(true);
         // ORDER(chunk-full): the other end; see `is_set`.

@@ -74,7 +74,6 @@ type Table = Mutex<HashMap<usize, Arc<Token>>>;
 
 #[cfg(any(loom, shuttle))]
 sync::process_wide! {
-    /// The tokens of items, by address.
     fn table() -> Table = Mutex::new(HashMap::new())
 }
 

@@ -205,7 +205,6 @@ impl Account {
         }
     }
 
-    /// Pays for `ns` nanoseconds in advance.
     pub(crate) fn pay(&mut self, ns: u64) {
         self.used.0 += price(ns, self.weight()).0;
     }

@@ -10,10 +10,9 @@
 //! releasing thread transfers it to the first waiter. Pools therefore take turns, and a busy pool
 //! cannot starve the others.
 //!
-//! If the pools span several NUMA nodes, each node has a share of the seats (`share.rs`). The first
-//! waiter whose node holds less than its share is served next. If there is none, the first waiter
-//! is served. Each node counts the seats that it holds in a separate atomic (`Node::nr_active`).
-//! With a single node there is no such counter.
+//! If the pools span several NUMA nodes, each node has a share of the seats, which decides which
+//! waiter is served next (`share.rs`). `Node::nr_active` counts the seats that a node holds. With a
+//! single node there is no such counter.
 //!
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
@@ -399,7 +398,6 @@ impl<S> Gate<S> {
         self.load().nr_active().saturating_sub(nr_kept)
     }
 
-    /// Returns the stock of the current CPU for a seat of `node`.
     #[inline]
     fn stock_here(&self, node: usize) -> Option<usize> {
         if self.nr_stocks == 0 {
@@ -414,7 +412,6 @@ impl<S> Gate<S> {
         Some((first + at) as usize)
     }
 
-    /// Returns the node to which the seats of a stock belong.
     fn node_of(&self, stock: usize) -> usize {
         match stock.checked_sub(self.nr_stocks as usize) {
             Some(behind) => 1 + behind / self.nr_per_node as usize,
@@ -422,7 +419,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Returns the number of seats that a stock may keep.
     #[inline]
     fn keep(&self) -> u32 {
         self.kept_of.divide(self.nr_seats())
@@ -842,7 +838,6 @@ pub enum Refusal {
     Empty,
 }
 
-/// The result of returning a [`Share`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.

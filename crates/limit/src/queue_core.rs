@@ -12,6 +12,7 @@ use super::capacity::Capacity;
 use super::settled::Settled;
 
 /// State that all pwqs of one queue share. The last worker may drop it after the queue's handle.
+#[derive(Default)]
 pub struct QueueCore {
     /// I
     pub name: Box<str>,
@@ -69,32 +70,10 @@ pub type Unseen<'a> = (&'static str, &'a (dyn Any + Send));
 
 impl QueueCore {
     pub fn new(name: &str, on_panic: Option<PanicHandler>) -> Self {
-        Self {
-            name: name.into(),
-            settled: Settled::default(),
-            nr_helped: AtomicU64::new(0),
-            nr_cut: AtomicU64::new(0),
-            nr_cancels: AtomicU32::new(0),
-            nr_panicked: AtomicU64::new(0),
-            nr_expired: AtomicU64::new(0),
-            nr_refused: AtomicU64::new(0),
-            nr_helped_seen: AtomicU64::new(0),
-            nr_shown_started: AtomicU64::new(0),
-            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; a panic
-            // is contained by `Foreign`.
-            on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
-            token: OnceLock::new(),
-            capacity: None,
-            cpu_intensive: false,
-            has_lanes: AtomicBool::new(false),
-            shares: AtomicU32::new(0),
-            group_shares: AtomicU32::new(0),
-            turn: AtomicU64::new(0),
-            bh: false,
-            hidden: false,
-            reclaim: false,
-            waits: Mutex::new(Vec::new()),
-        }
+        // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; a panic is
+        // contained by `Foreign`.
+        let on_panic = on_panic.map(|handler| Arc::new(Foreign::new(handler)));
+        Self { name: name.into(), on_panic: Mutex::new(on_panic), ..Self::default() }
     }
 
     pub(crate) fn seat_price(&self) -> u64 {

@@ -95,7 +95,6 @@ impl Tree {
         usize::from(account.has_shares()) + usize::from(of_group)
     }
 
-    /// Returns `true` if the pwqs are in the same group.
     pub fn are_siblings(one: &Account, other: &Account) -> bool {
         one.group.is_some() && one.group == other.group
     }
@@ -232,7 +231,6 @@ impl Tree {
         self.top.change(&mut group.account, change)
     }
 
-    /// Returns the level of the pwqs of a group, or the top level.
     fn level(&mut self, group: Option<GroupKey>) -> &mut Level {
         match group {
             None => &mut self.top,

@@ -23,7 +23,8 @@ pub use afterwork::rcu::srcu::Domain;
 pub use afterwork::rcu::{self, Rcu};
 pub use afterwork::wake::{EventCount, Parker, Unparker, WakeQ};
 pub use afterwork::workqueue::model::{
-    Blocks, Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, Turn,
+    Blocks, Capacity, Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Pushed,
+    on_turn_of_task, permits,
 };
 pub use afterwork::workqueue::{
     self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Sleep,

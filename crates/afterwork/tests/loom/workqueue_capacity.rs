@@ -2,8 +2,8 @@
 
 use crate::support::*;
 
-fn full(capacity: usize) -> Arc<Permits> {
-    let permits = Arc::new(Permits::new(capacity));
+fn full(capacity: usize) -> Arc<Capacity> {
+    let permits = Arc::new(permits(capacity));
     for _ in 0..capacity {
         assert!(permits.try_take());
     }
@@ -18,10 +18,10 @@ fn one_permit() {
     let hold = move || {
         assert!(!is_held.swap(true, Ordering::Relaxed), "one permit for two");
         is_held.store(false, Ordering::Relaxed);
-        held.release();
+        held.release(1);
     };
     let waiter = spawn_with((permits.clone(), hold.clone()), move |(permits, hold)| {
-        permits.wait();
+        assert!(permits.wait(None), "without an end");
         hold();
     });
     let comer = spawn_with(permits.clone(), move |permits| {
@@ -30,7 +30,7 @@ fn one_permit() {
         }
     });
     assert!(!inside.load(Ordering::Relaxed), "one permit for two");
-    permits.release();
+    permits.release(1);
     waiter.join().unwrap();
     comer.join().unwrap();
     assert_eq!(permits.nr_free(), 1, "the capacity is exceeded");
@@ -39,18 +39,18 @@ fn one_permit() {
 /// Of two waiters, the first cancels while the permit is released, and the second acquires it.
 fn waiter_that_leaves() {
     let permits = full(1);
-    let context = &Context::from_waker(Waker::noop());
+    let on_turn = || on_turn_of_task(&Context::from_waker(Waker::noop()));
     let [first, mut second] = [(); 2].map(|()| {
-        let mut turn = Turn::default();
-        assert!(!permits.poll(&mut turn, context), "all permits are in use");
+        let mut turn = None;
+        assert!(!permits.poll(&mut turn, on_turn), "all permits are in use");
         turn
     });
-    let giver = spawn_with(permits.clone(), move |permits| permits.release());
+    let giver = spawn_with(permits.clone(), move |permits| permits.release(1));
     permits.leave(first);
     giver.join().unwrap();
-    assert!(permits.poll(&mut second, context), "it was admitted");
+    assert!(permits.poll(&mut second, on_turn), "it was admitted");
     assert_eq!(permits.nr_free(), 0);
-    permits.release();
+    permits.release(1);
     assert_eq!(permits.nr_free(), 1);
 }
 
@@ -65,16 +65,16 @@ impl Wake for WakeFlag {
 /// A task polls while the permit is released. It acquires the permit or is woken.
 fn a_task() {
     let permits = full(1);
-    let mut turn = Turn::default();
-    let context = &Context::from_waker(Waker::noop());
-    assert!(!permits.poll(&mut turn, context), "all permits are in use");
-    let giver = spawn_with(permits.clone(), move |permits| permits.release());
+    let mut turn = None;
+    let on_turn = || on_turn_of_task(&Context::from_waker(Waker::noop()));
+    assert!(!permits.poll(&mut turn, on_turn), "all permits are in use");
+    let giver = spawn_with(permits.clone(), move |permits| permits.release(1));
     let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
     let waker = Waker::from(wake_flag.clone());
-    let has_permit = permits.poll(&mut turn, &Context::from_waker(&waker));
+    let has_permit = permits.poll(&mut turn, || on_turn_of_task(&Context::from_waker(&waker)));
     giver.join().unwrap();
     if has_permit {
-        permits.release();
+        permits.release(1);
     } else {
         assert_eq!(wake_flag.0.load(Ordering::Relaxed), 1, "the task is not woken");
         permits.leave(turn);

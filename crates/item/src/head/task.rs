@@ -74,7 +74,6 @@ impl State {
         self.claim_pending().filter(|_| !is_begun)
     }
 
-    /// Wakes a future so that it is dropped.
     pub fn wake_to_drop(self) -> Option<(State, bool)> {
         let cancelled = self.with(CANCELLED);
         if sync::twin::armed("future: a cancel is no wake") {

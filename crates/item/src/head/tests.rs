@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The position of the item's link.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 enum Link {
     #[default]
@@ -21,7 +20,6 @@ enum Link {
     HandedOver,
 }
 
-/// The thread that has claimed the item, and its next action.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Claim {
     /// An enqueuer on another queue removes the link from the old queue's list.
@@ -73,7 +71,6 @@ const RULES: [Rules; 2] = [
 const NR_STEPS: u8 = 13;
 
 impl World {
-    /// Applies a transition, if it is possible now.
     fn transition(&mut self, step: u8) {
         match step % NR_STEPS {
             0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS), step >= 128),
@@ -262,7 +259,6 @@ impl World {
         }
     }
 
-    /// Removes the link from its list, if possible.
     fn cut_out(&mut self) -> bool {
         if self.link == Link::Listed {
             self.state = self.state.unlink();
@@ -380,7 +376,6 @@ fn enqueued(state: State) -> State {
     }
 }
 
-/// Returns the state of a pending item that a worker has popped.
 fn popped(state: State) -> State {
     let Pop::Run(running) = state.pop() else { panic!("{state:?}") };
     running

@@ -14,7 +14,6 @@ const LONGEST_NS: u64 = 20_000;
 
 const NR_HISTORIES: u64 = if cfg!(sim) { 200 } else { 20_000 };
 
-/// One pwq, and its account in the model.
 struct Link {
     account: Account,
     /// The index of its group, which is also the group's key.
@@ -34,7 +33,6 @@ struct World {
     ready: Vec<usize>,
     running: Vec<(usize, Paid)>,
     tree: Tree,
-    /// The shares of the groups.
     groups: Vec<u32>,
 }
 
@@ -137,7 +135,6 @@ impl World {
         }
     }
 
-    /// Divides time in the model.
     fn divide(&mut self, ns: f64) {
         let weight_in = |group: Option<usize>| -> u32 {
             let its = self.pwqs.iter().filter(|it| it.wants() && it.group == group);
@@ -166,7 +163,6 @@ impl World {
         }
     }
 
-    /// Cancels the waiting items of a pwq.
     fn cancel(&mut self, at: usize) {
         let pwq = &mut self.pwqs[at];
         pwq.nr_waiting = 0;

@@ -44,7 +44,6 @@ pub(crate) struct Cancelled {
     pub(crate) nr_items: usize,
 }
 
-/// The cancelled items of one pool workqueue.
 struct Part {
     pwq: Arc<Pwq>,
     deferred_drops: DeferredDrops,

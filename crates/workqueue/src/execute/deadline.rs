@@ -20,13 +20,11 @@ use std::task::Waker;
 
 use item::internal::head::OfStrand;
 
-/// The deadline of an item.
 pub(crate) trait StartBy: Send + 'static {
     /// `true` if there is a deadline.
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;
-    /// `true` if the item is a closure of a strand.
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have

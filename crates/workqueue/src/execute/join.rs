@@ -65,7 +65,6 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
-/// A closure, and later its result.
 #[repr(C)]
 struct Joinable<F, T, S> {
     head: Head,
@@ -422,8 +421,7 @@ impl<T> JoinHandle<T> {
         Some(self.take())
     }
 
-    /// If possible, runs the item on this thread before the caller waits for it. Returns `true` if
-    /// the item has run.
+    /// Runs the item on this thread, if possible. Returns `true` if the item has run.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -525,8 +523,7 @@ impl<T> JoinHandle<T> {
         is_scheduled || !self.expire(expiry)
     }
 
-    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
-    /// being cancelled. Returns `false` if the item has ended.
+    /// Registers `waker` as [`await_end`](Self::await_end) does, but not for the deadline.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.

@@ -389,7 +389,6 @@ impl Work {
         }
     }
 
-    /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
         // The item can no longer be queued, so there is at most one run to wait for.

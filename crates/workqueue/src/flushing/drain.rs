@@ -342,7 +342,6 @@ impl Inner {
         self.drain_by(None);
     }
 
-    /// Waits at most until `end_ns` for the queue to be drained. Returns `true` if it is.
     pub(super) fn drain_by(&self, end_ns: Option<u64>) -> bool {
         wait::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
@@ -438,8 +437,7 @@ pub(crate) struct Rounds<'a> {
     nr_rounds: u64,
 }
 
-/// Returns `true` if a drain is to be reported after `nr_rounds` rounds. As in the kernel, the
-/// reported rounds are the tenth and every hundredth up to the thousandth.
+/// Returns `true` if a [`Report::LongDrain`] is due after `nr_rounds` rounds.
 fn is_worth_reporting(nr_rounds: u64) -> bool {
     nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
 }

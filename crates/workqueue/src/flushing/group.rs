@@ -122,7 +122,6 @@ impl Group {
 }
 
 impl GroupInner {
-    /// Waits at most until `end_ns` for all queues to be drained. Returns `true` if they are.
     fn drain_by(&self, end_ns: u64) -> bool {
         loop {
             for queue in self.queues() {

@@ -7,9 +7,8 @@
 //! depends on the results (`concurrency.rs`). When no work has waited for a while, the monitor
 //! disarms itself, so an idle program has no ticks.
 //!
-//! If no thread can be started, the manager tries again after increasingly long pauses. It also
-//! calls the registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are
-//! delayed but not lost.
+//! If no thread can be started, the manager tries again after increasingly long pauses, and calls
+//! the registry's rescuer (`rescuer.rs`).
 //!
 //! # The manager never blocks
 //!
@@ -58,9 +57,7 @@ pub(crate) struct ManagerLoop {
     retry_pause_ns: u64,
 }
 
-/// Starts the manager of a machine, the rescuer and the fallback reaper. The rescuer is called to
-/// pools that need a worker but cannot get one. The fallback reaper runs deferred cleanups if no
-/// reaper can be started.
+/// Starts the manager of a machine, and its rescuer and fallback reaper (`rescuer.rs`).
 pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
     let manager = &machine.manager;
     let mut parker = manager.take_post();
@@ -165,11 +162,9 @@ impl ManagerLoop {
         }
     }
 
-    /// Runs the deferred cleanups that remain when the registry has ended, until the last one has
-    /// begun, because a cleanup may wait for the next one. The registry has no pools at this point,
-    /// so the rescuer may block in a cleanup too. This thread may block only in the last one:
-    /// otherwise it could not try to start threads again, and the cleanups behind that one would
-    /// wait forever. The fallback reaper is joined last.
+    /// Runs the deferred cleanups that remain when the registry has ended (`cleanups.rs`), until
+    /// the last one has begun. This thread may block only in that one: otherwise it could not try
+    /// to start threads again, and the later cleanups would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
@@ -197,7 +192,6 @@ impl ManagerLoop {
         }
     }
 
-    /// Handles pools for which no thread could be started.
     fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {

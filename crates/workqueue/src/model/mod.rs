@@ -8,8 +8,10 @@ mod parts;
 
 use base::internal::params::Params;
 use base::internal::wake::Parker;
+pub use base::internal::wake::sleeper::on_turn_of_task;
 use item::internal::head::Name;
-pub use parts::{Blocks, Gates, Injected, Permits, Pushed, Turn};
+pub use limit::internal::capacity::Capacity;
+pub use parts::{Blocks, Gates, Injected, Pushed, permits};
 use sync::atomic::Ordering;
 use sync::unmodelled::Arc;
 use topology::Topology;

@@ -1,10 +1,8 @@
 //! Parts that have models of their own: the injector, the gate, the capacity, and slabs.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::task::Context;
 
-use base::internal::admission::Ticket;
-use base::internal::wake::sleeper::on_turn_of_task;
 use item::internal::cleanups::{Cleanup, Left, Reapers};
 use item::internal::head::{Head, State, VTable};
 use item::internal::list::{Color, Injector, set_fresh_next};
@@ -118,9 +116,6 @@ pub struct Gates {
     node: usize,
 }
 
-/// The count that a helper holds at the gate.
-pub struct Helps(Holds);
-
 /// A flush of the helpers.
 pub struct HelpersFlush(Closed<usize>, Phase);
 
@@ -178,19 +173,14 @@ impl Gates {
     }
 
     /// Starts helping. Returns `None` if no seat is free.
-    pub fn help(&self) -> Option<Helps> {
-        self.gate.try_help(self.node, false).map(Helps)
+    pub fn help(&self) -> Option<Holds> {
+        self.gate.try_help(self.node, false)
     }
 
     /// Ends helping. Returns `true` if a flush must be notified.
-    pub fn end_help(&self, helps: Helps) -> bool {
-        let left = Gate::leave(&self.gate, &self.core, self.node, helps.0);
+    pub fn end_help(&self, holds: Holds) -> bool {
+        let left = Gate::leave(&self.gate, &self.core, self.node, holds);
         left.settled.is_some()
-    }
-
-    /// Returns `true` if no seat is in use; otherwise the last release notifies the waiters.
-    pub fn is_idle(&self) -> bool {
-        self.gate.is_idle()
     }
 
     /// Starts a flush, which waits for the current helpers.
@@ -199,15 +189,13 @@ impl Gates {
         let phase = gate.phase();
         HelpersFlush(gate, phase)
     }
+}
 
-    /// Changes the number of seats; returns the pwqs that acquire one as a result.
-    pub fn set_max(&self, max: u32) -> Vec<usize> {
-        self.gate.set_max(max)
-    }
+impl Deref for Gates {
+    type Target = Gate<usize>;
 
-    /// Returns the number of seats in use.
-    pub fn nr_active(&self) -> u32 {
-        self.gate.nr_active()
+    fn deref(&self) -> &Gate<usize> {
+        &self.gate
     }
 }
 
@@ -218,13 +206,6 @@ impl HelpersFlush {
     }
 }
 
-/// The capacity of a single queue.
-pub struct Permits(Capacity);
-
-/// A producer's wait for a capacity permit.
-#[derive(Debug, Default)]
-pub struct Turn(Option<Ticket>);
-
 /// Reapers that run each cleanup immediately.
 struct AtOnce;
 
@@ -234,41 +215,9 @@ impl Reapers for AtOnce {
     }
 }
 
-impl Permits {
-    /// Creates `capacity` permits.
-    pub fn new(capacity: usize) -> Self {
-        Self(Capacity::new(capacity, Arc::new(AtOnce)))
-    }
-
-    /// Acquires a permit if one is free.
-    pub fn try_take(&self) -> bool {
-        self.0.try_take()
-    }
-
-    /// Acquires a permit, or sleeps until one is free.
-    pub fn wait(&self) {
-        assert!(self.0.wait(None), "without an end");
-    }
-
-    /// Acquires a permit, or registers a waker; returns `true` if the caller has a permit.
-    pub fn poll(&self, turn: &mut Turn, context: &Context<'_>) -> bool {
-        self.0.poll(&mut turn.0, || on_turn_of_task(context))
-    }
-
-    /// Ends the wait, and releases the permit if the waiter has received one.
-    pub fn leave(&self, turn: Turn) {
-        self.0.leave(turn.0);
-    }
-
-    /// Releases a permit.
-    pub fn release(&self) {
-        self.0.release(1);
-    }
-
-    /// Returns the number of free permits.
-    pub fn nr_free(&self) -> usize {
-        self.0.nr_free()
-    }
+/// Creates the capacity of a single queue.
+pub fn permits(capacity: usize) -> Capacity {
+    Capacity::new(capacity, Arc::new(AtOnce))
 }
 
 /// The only chunk of a model's slab.

@@ -44,7 +44,6 @@ pub(crate) struct Sample {
     pub(crate) at_ns: u64,
 }
 
-/// Samples of the item that a worker is executing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) first: Sample,
@@ -107,14 +106,12 @@ pub(crate) fn judge(
     (seen, verdict)
 }
 
-/// The combined result of the samples of all pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
     Quiet,
     /// Work waits, and all workers that are awake are running.
     Calm,
     Unclear,
-    /// A sleeping worker was found.
     Found,
 }
 

@@ -94,7 +94,6 @@ impl Kept {
         Self { at: self.at, rest: self.take_rest() }
     }
 
-    /// Takes the counts that have not been recorded.
     pub(crate) fn take_rest(&mut self) -> Rest {
         let rest = self.rest;
         (self.rest.nr_taken, self.rest.ran) = Default::default();

@@ -15,7 +15,6 @@ use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 /// kinds of futures in one queue.
 const NR_KINDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Futures that hold an in-flight count of one pwq.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors {
     kinds: [Kind; NR_KINDS],
@@ -30,12 +29,10 @@ struct Kind {
 }
 
 impl Anchors {
-    /// Adds one future with the vtable `table`.
     pub(crate) fn add(&self, table: &'static VTable) {
         self.count_of(table).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Subtracts one future with the vtable `table`.
     pub(crate) fn remove(&self, table: &'static VTable) {
         self.count_of(table).fetch_sub(1, Ordering::Relaxed);
     }

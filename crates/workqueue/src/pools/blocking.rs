@@ -73,7 +73,6 @@ pub(crate) struct WorkerHook {
 }
 
 impl BlockingObserver for WorkerHook {
-    /// Records that a running worker is about to sleep inside an item.
     fn falls_asleep(&self) {
         assert!(self.may_sleep(), "{}", report::ABOUT_TO_SLEEP);
         let mut guard = self.pool.lock_to_act();
@@ -90,7 +89,6 @@ impl BlockingObserver for WorkerHook {
         }
     }
 
-    /// Records that a worker that may have slept inside an item runs again.
     fn is_back(&self) {
         let mut dispatch = self.pool.lock();
         self.pool.recount(&mut dispatch, &self.worker, |away| {

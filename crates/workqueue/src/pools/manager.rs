@@ -15,7 +15,6 @@ use sync::{Mutex, OnceLock, thread, twin};
 use super::pool::WorkerPool;
 use crate::observe::report::Report;
 
-/// Requests to the manager, and the pools that it manages.
 #[derive(Default)]
 pub(crate) struct Manager {
     pub(crate) inbox: Mutex<Inbox>,
@@ -27,7 +26,6 @@ pub(crate) struct Manager {
     pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
     /// Worker threads that have not been joined.
     threads: Mutex<Vec<thread::JoinHandle>>,
-    /// The handler of reports.
     on_report: Mutex<Option<ReportHandler>>,
     /// The manager's own thread.
     pub(crate) thread: Mutex<Option<thread::JoinHandle>>,
@@ -35,7 +33,6 @@ pub(crate) struct Manager {
     pub(crate) thread_id: AtomicU32,
     /// Set by tests to make thread creation fail.
     pub(crate) refuse_threads: AtomicBool,
-    /// Deferred cleanups.
     pub(crate) cleanups: CleanupQueue,
     /// I: names and other properties of its threads.
     pub(crate) style: ThreadStyle,
@@ -47,7 +44,6 @@ impl Reapers for Manager {
     }
 }
 
-/// A handler of reports.
 pub(crate) type ReportHandler = Arc<Foreign<Box<dyn Fn(&Report) + Send + Sync>>>;
 
 #[derive(Default)]
@@ -112,7 +108,6 @@ impl Manager {
         }
     }
 
-    /// Sets the handler of reports.
     pub(crate) fn on_report(&self, handler: ReportHandler) {
         let before = self.on_report.lock().replace(handler);
         // FOREIGN(on-report-drop): the previous handler, on the thread that sets another, with no
@@ -136,8 +131,7 @@ impl Manager {
         }
     }
 
-    /// Waits until the manager's thread has ended. This is called after [`quit`](Self::quit), when
-    /// all pools have been killed.
+    /// Waits for the end of the manager's thread, after [`quit`](Self::quit).
     pub(crate) fn wait_for_departures(&self) {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -145,8 +139,7 @@ impl Manager {
         }
     }
 
-    /// Joins the manager's workers and reapers. This is called when the registry has ended and no
-    /// cleanup is waiting.
+    /// Joins the workers and reapers, after the registry has ended and no cleanup waits.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
@@ -198,7 +191,6 @@ impl Manager {
         self.leave_boxed_to_reapers(cleanups.into_iter().map(boxed).collect());
     }
 
-    /// Queues boxed `cleanups`, like [`leave_to_reapers`](Self::leave_to_reapers).
     pub(crate) fn leave_boxed_to_reapers(&self, cleanups: Vec<Box<dyn Cleanup>>) {
         let is_first = self.cleanups.add(cleanups);
         if is_first && !twin::armed("cleanups: the first does not wake the manager") {

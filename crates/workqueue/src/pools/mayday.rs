@@ -19,7 +19,6 @@ use super::pool::WorkerPool;
 const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;
 
-/// A request to a rescuer.
 pub(crate) enum Call {
     /// Run the items of a pool, or those of one of its pwqs.
     Pool(Arc<WorkerPool>, Option<usize>),
@@ -33,14 +32,12 @@ struct Calls {
     quit: bool,
 }
 
-/// The queue of calls to one rescuer.
 pub(crate) struct MaydayQueue {
     calls: Mutex<Calls>,
     unparker: Unparker,
 }
 
 impl MaydayQueue {
-    /// Creates an empty queue. `unparker` wakes the rescuer.
     pub(crate) fn new(unparker: Unparker) -> Self {
         Self { calls: Mutex::new(Calls::default()), unparker }
     }
@@ -51,7 +48,6 @@ impl MaydayQueue {
         self.call_once(is_this, || Call::Pool(pool.clone(), slot));
     }
 
-    /// Calls the rescuer to run deferred cleanups.
     pub(crate) fn call_for_cleanups(&self, manager: &Arc<Manager>) {
         let is_this = |call: &Call| matches!(call, Call::Cleanups(_));
         self.call_once(is_this, || Call::Cleanups(manager.clone()));
@@ -93,8 +89,7 @@ impl MaydayQueue {
 pub(crate) struct MaydayTimer(Option<u64>);
 
 impl MaydayTimer {
-    /// Updates the timer and returns `true` if a rescuer must be called now. `wants` is `true` if
-    /// the pool needs a worker.
+    /// Returns `true` if a rescuer must be called now. `wants` is set if the pool needs a worker.
     pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
         let due_ns = self.0.filter(|_| wants);
         let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);

@@ -4,8 +4,8 @@
 //! contains the state that the pool lock guards: `take.rs` takes batches from it and releases
 //! in-flight counts, `seats.rs` acquires and releases the seats that the batches need, and
 //! `dispatch/shares.rs` divides CPU time. The decisions are plain functions in `policy.rs`.
-//! `pwq.rs` contains the pool workqueue, which connects a queue to a pool, `anchors.rs` counts its
-//! waiting futures, and `pwqs.rs` adds and removes pwqs.
+//! `pwq.rs` contains the pool workqueue, which connects a queue to a pool, and `anchors.rs` counts
+//! its waiting futures.
 //!
 //! `worker.rs` contains the loop of a worker's thread and the part of a worker that other threads
 //! use. `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a
@@ -28,7 +28,6 @@ pub(crate) mod pace;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod pwq;
-pub(crate) mod pwqs;
 pub(crate) mod rescuer;
 pub(crate) mod sampler;
 pub(crate) mod seats;

@@ -31,7 +31,6 @@ impl Census {
 pub(crate) enum Need {
     /// Nothing: a searching worker will find the work.
     Nothing,
-    /// One more worker.
     Worker,
     /// The monitor, which notices if workers that count as awake are asleep.
     Watch,
@@ -48,8 +47,6 @@ pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
 }
 
-/// Returns the need of a pool in which work waits. `target` is the number of workers that the pool
-/// keeps awake.
 pub(crate) fn need(census: Census, target: u32) -> Need {
     if census.nr_searching() > 0 {
         Need::Nothing
@@ -148,13 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn one_searching_worker_is_enough() {
+    fn pool_grows_to_its_target_unless_a_worker_searches() {
         assert_eq!(need(census(1, 1), 8), Need::Nothing);
         assert_eq!(need(census(8, 1), 8), Need::Nothing);
-    }
-
-    #[test]
-    fn pool_grows_to_its_target() {
         assert_eq!(need(census(0, 0), 1), Need::Worker);
         assert_eq!(need(census(7, 0), 8), Need::Worker);
         assert_eq!(need(census(8, 0), 8), Need::Watch);

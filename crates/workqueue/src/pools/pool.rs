@@ -59,7 +59,6 @@ pub(crate) struct PoolAttrs {
     pub(crate) bh: bool,
 }
 
-/// Workers that share a list of items.
 pub(crate) struct WorkerPool {
     /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
@@ -130,15 +129,12 @@ pub(crate) struct DeferredEffects<'a> {
     picked: Option<Arc<Worker>>,
     /// The number of workers picked or requested.
     nr_kicks: u64,
-    /// Set if a worker must be created.
     create: bool,
-    /// Set if the monitor must be armed.
     pub(crate) watch: bool,
     /// Queues whose `settled` waiters must be notified.
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Pwqs of other pools to which a seat was transferred.
     pub(crate) seats: Vec<WaitingPwq>,
-    /// Trace records of items.
     pub(crate) traced: trace::Noted,
 }
 
@@ -226,7 +222,6 @@ impl WorkerPool {
         }
     }
 
-    /// Returns the number of workers that the pool keeps awake.
     #[inline]
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Ordering::Relaxed)
@@ -254,14 +249,12 @@ impl WorkerPool {
         }
     }
 
-    /// Pushes a chain of linked items; see [`Injector::push_chain`].
     pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
         if self.injector.push_chain(newest, oldest) {
             self.find_worker();
         }
     }
 
-    /// Ensures that a worker will find the items in the injector.
     pub(crate) fn find_worker(self: &Arc<Self>) {
         // ORDER(worker-park): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
@@ -307,7 +300,6 @@ impl WorkerPool {
         guard.pick_if_needed();
     }
 
-    /// Releases one in-flight count of a pwq.
     pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, color: Color) {
         self.lock_to_act().retire_from(slot, color, 1);
     }
@@ -374,6 +366,40 @@ impl WorkerPool {
             dispatch.adopt(&self.injector);
         }
         dispatch.pwq(slot).in_flight.present() == color
+    }
+
+    /// Makes the items of a pwq wait in its own lists from now on. Items in local batches are put
+    /// back there too.
+    pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
+        self.add_work(|guard| {
+            if !guard.pwq(slot).has_lanes {
+                guard.recall_local_batches(slot);
+                guard.open_lanes(slot);
+            }
+        });
+    }
+
+    /// Retires a pwq: routes no longer lead to it. Late items may still arrive.
+    pub(crate) fn retire_pwq(&self, slot: usize) {
+        let mut dispatch = self.lock();
+        dispatch.lead(slot, false);
+        let deserted = dispatch.is_deserted();
+        drop(dispatch);
+        if deserted {
+            // The manager can cull the pool's workers now.
+            self.manager.wake();
+        }
+    }
+
+    /// Updates the pool for the CPUs that the process may use now.
+    pub(crate) fn confine(&self, allowed: &CpuSet) {
+        let confined = self.attrs.cpus != *allowed;
+        if !self.confined.swap(confined, Ordering::Relaxed) && confined {
+            for enlisted in self.lock().workers() {
+                // Workers apply their affinity again when they next wake.
+                enlisted.worker.strays.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     // ---- called by workers ----
@@ -610,8 +636,7 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Claims the worker that parked last, or requests a new one. Returns `true` if either was
-    /// possible.
+    /// Claims the worker that parked last, or requests a new one. Returns `true` on success.
     fn pick(&mut self) -> bool {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
         let max_workers = if pool.attrs.bh { 1 } else { pool.params.max_workers.max(1) };
@@ -650,8 +675,7 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Records the number of items taken up to the time `now`, in cycles, and updates how workers
-    /// wait.
+    /// Records the items taken up to `now`, in cycles, and updates how workers wait.
     pub(crate) fn note_pace(&mut self, now: u64) {
         let (pool, nr_taken) = (self.pool(), self.nr_taken);
         if pool.target() > 1

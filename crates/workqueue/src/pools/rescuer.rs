@@ -14,8 +14,7 @@
 //! manager's own thread, because an item that it runs may wait for another item of that pool. The
 //! rescuer then blocks, and the manager still starts threads once that is possible.
 //!
-//! A third thread, the *fallback reaper*, runs the deferred cleanups for which no reaper can be
-//! started (`cleanups.rs`), one at a time.
+//! A third thread is the *fallback reaper* (`cleanups.rs`).
 //!
 //! # Pools take turns
 //!

@@ -118,7 +118,6 @@ impl WorkerPool {
     }
 }
 
-/// Adds the stacks of the workers that `reports` name.
 #[cfg(feature = "stacks")]
 fn add_stacks(reports: &mut [crate::Report], signal: u32) {
     use crate::Report;

@@ -91,8 +91,7 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
-    /// Wakes workers that have idled for a long time, so that they return their stacks' memory.
-    /// Returns the time at which this must be called next, if ever.
+    /// Makes workers that have idled for long return their stacks' memory. Returns as `cull` does.
     fn slim_idle(&mut self, now_ns: u64) -> Option<u64> {
         let pool = self.pool();
         let limit_ns = pool.params.idle_timeout_ms.saturating_mul(1_000_000);

@@ -21,8 +21,6 @@ use crate::observe::stall::worth_reporting;
 const LISTED: usize = 128;
 
 impl Dispatch {
-    /// Returns the time in nanoseconds for which the pool has taken no item; 0 if it took one since
-    /// the last check.
     pub(crate) fn stalled_ns(&self) -> u64 {
         self.stall_detector.age_ns(self.nr_taken)
     }
@@ -80,8 +78,7 @@ impl Dispatch {
         worth_reporting(count).then_some(Report::CpuIntensive { item, count })
     }
 
-    /// Returns the name of an item of the pwq `slot`: a running one if there is one, otherwise a
-    /// waiting one.
+    /// Returns the name of an item of the pwq `slot`, of a running one if there is one.
     pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
         let mut inside = self.workers().filter(|it| it.worker.is_inside());
         let running = inside.find(|it| it.slot() == Some(slot));
@@ -172,7 +169,6 @@ impl Dispatch {
         records
     }
 
-    /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
             queue: self.pwq(enlisted.slot()?).core.name.to_string(),

@@ -137,7 +137,6 @@ impl<F> From<TrySpawnError<F>> for io::Error {
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
-    /// Creates the permit that the caller acquired, if `has_permit` is set.
     pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
         Self(queue.core.capacity.as_deref().filter(|_| has_permit))
     }

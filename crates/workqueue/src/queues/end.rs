@@ -63,7 +63,6 @@ pub(crate) struct Lease {
     pub(crate) in_background: bool,
 }
 
-/// The end of a queue that remains to be carried out.
 struct End {
     inner: Arc<Inner>,
     registry: Registry,

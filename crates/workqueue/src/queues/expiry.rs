@@ -22,7 +22,6 @@ use super::sleeps::SleepTimer;
 use crate::execute::deadline::StartBy;
 use crate::execute::run;
 
-/// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {
     at_ns: u64,
     /// The queue whose wheel has the timer. This reference does not keep the queue open.

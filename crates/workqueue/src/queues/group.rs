@@ -487,7 +487,6 @@ impl GroupInner {
         }
     }
 
-    /// Panics in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(

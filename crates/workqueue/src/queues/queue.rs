@@ -128,7 +128,6 @@ pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 pub(crate) struct Draining<'a>(&'a Closed);
 
 impl Closed {
-    /// Rejects items of other callers until the result is dropped.
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
         Draining(self)
@@ -393,8 +392,7 @@ impl Inner {
         self.closed.process.is_this()
     }
 
-    /// Checks that the queue's workers exist, before the caller queues or waits. Panics in a child
-    /// of `fork`.
+    /// Panics in a child of `fork`, in which the queue's workers do not exist.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.core.name;
         assert!(

@@ -232,7 +232,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns an error in a child of `fork`.
     pub(crate) fn check_here(&self) -> Result<(), BuildError> {
         let is_here = self.is_here();
         is_here.then_some(()).ok_or(BuildError::Registry(RegistryError::Forked))

@@ -17,7 +17,6 @@ use crate::execute::join::{self, JoinHandle};
 use crate::pools::pwq::Pwq;
 
 pub(crate) enum Admission<'a> {
-    /// The queue accepts the item.
     Open,
     /// The queue accepts the item if there is free capacity.
     Counted(&'a Capacity),
@@ -177,7 +176,6 @@ impl Workqueue {
         self.inner.admission_else()
     }
 
-    /// Returns the pwq for an item that this thread queues.
     #[inline]
     pub(crate) fn here(&self) -> &Pwq {
         self.inner.route_table.routes().here().in_lane(self.lane)
@@ -185,8 +183,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// The slow path of [`Workqueue::admission`]: the queue has a capacity, or is closed to all
-    /// callers except its own items.
+    /// The slow path of [`Workqueue::admission`], if the queue is closed or has a capacity.
     #[cold]
     fn admission_else(&self) -> Admission<'_> {
         self.must_be_at_home();
@@ -231,7 +228,6 @@ impl Pwq {
     }
 }
 
-/// Does the work of [`TaskOptions::spawn_detached_all`].
 pub(super) fn spawn_detached_all<F>(
     options: TaskOptions<'_>,
     funcs: impl IntoIterator<Item = F>,

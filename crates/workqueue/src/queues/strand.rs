@@ -403,7 +403,6 @@ impl<'a> Run<'a> {
         unsafe { &mut *self.base.own.get() }
     }
 
-    /// Queues the strand's item at `home`.
     fn enqueue(&self, home: &Pwq) {
         // SAFETY: (1) of `of`: the item is alive.
         let work = unsafe { Work::lent(self.item) };
@@ -434,7 +433,6 @@ impl<'a> Run<'a> {
         &mut self.own().taken
     }
 
-    /// Takes the next closure.
     fn next(&mut self) -> Option<NonNull<Head>> {
         self.taken().first()?;
         self.own().nr_done += 1;
@@ -469,7 +467,6 @@ impl<'a> Run<'a> {
         self.base.nr.load(Ordering::Relaxed) / ONE - self.own().nr_done
     }
 
-    /// Runs a batch of closures.
     fn run(mut self) {
         // SAFETY: (1) of `of`: the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };

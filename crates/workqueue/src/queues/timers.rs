@@ -324,7 +324,6 @@ impl Timer {
         }
     }
 
-    /// Disarms the timer. Returns `true` if it was armed.
     pub(crate) fn disarm(&self) -> bool {
         if self.is_lost() {
             return false;

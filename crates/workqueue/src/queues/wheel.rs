@@ -165,7 +165,7 @@ impl<K> Wheel<K> {
         if self.slots.is_empty() {
             self.slots = self.empty_slots();
         }
-        let rounded = at_ns.div_ceil(1 << self.shift).min(self.last_tick());
+        let rounded = at_ns.div_ceil(1 << self.shift).min(u64::MAX >> self.shift);
         let tick = rounded.max(self.now_tick.saturating_add(1));
         // SAFETY: (1).
         unsafe {
@@ -244,10 +244,6 @@ impl<K> Wheel<K> {
         (0..nr_levels * NR_SLOTS).map(|_| Link::NONE).collect()
     }
 
-    fn last_tick(&self) -> u64 {
-        u64::MAX >> self.shift
-    }
-
     /// Returns the lowest level that has timers, and its first slot with timers.
     fn first_slot(&mut self) -> Option<(usize, usize)> {
         loop {
@@ -305,7 +301,6 @@ mod tests {
 
     const TICK_NS: u64 = 1 << TICK_SHIFT;
 
-    /// A wheel whose timers are numbers.
     struct Numbers {
         wheel: Wheel<usize>,
         nodes: Vec<NonNull<Node<usize>>>,

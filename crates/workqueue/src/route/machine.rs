@@ -145,8 +145,7 @@ impl Machine {
         hotplug::notify_aside(&online);
     }
 
-    /// Asks the source whether the machine has changed, and applies the change. Returns `true` if
-    /// there was one.
+    /// Asks the source for a change of the machine, and applies it. Returns `true` if it changed.
     pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;

@@ -33,7 +33,6 @@ pub(crate) struct Design {
     pub(crate) group: Option<GroupGate>,
 }
 
-/// The plan of a queue's routes, and all former routes.
 pub(crate) struct Plan {
     pub(crate) design: Design,
     /// I: the NUMA nodes, in the order in which gates index them.
@@ -92,7 +91,6 @@ impl Plan {
         self.gates.iter().map(|(_, gate)| gate.nr_helped()).sum()
     }
 
-    /// Changes `max_active`. Returns the pwqs that get a seat.
     #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<WaitingPwq> {
         self.design.max_active = max_active;

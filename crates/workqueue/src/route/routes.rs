@@ -36,7 +36,6 @@ use topology::{CpuId, CpuSet, Pods, Topology};
 
 use crate::pools::pwq::Pwq;
 
-/// The table from CPU to pwq.
 pub(crate) struct Routes {
     /// I: the topology for which the table was built.
     topology: Arc<Topology>,

@@ -93,8 +93,7 @@ impl Crew {
         Arc::new(Self { word: Futex::new(0), nr_tickets: AtomicU32::new(0), work, visit })
     }
 
-    /// Returns `true` if the caller, which has added work, should send a ticket, because there are
-    /// fewer than `limit` of them.
+    /// Returns `true` if the caller, which has added work, should send one of `limit` tickets.
     #[inline]
     pub(crate) fn wants_ticket(&self, limit: u32) -> bool {
         let tickets = &self.nr_tickets;
@@ -138,8 +137,7 @@ impl Crew {
         }
     }
 
-    /// Wakes the owner if it sleeps in [`sleep_while_empty`](Self::sleep_while_empty), so that it
-    /// checks for items again.
+    /// Wakes the owner in [`sleep_while_empty`](Self::sleep_while_empty), to check for items again.
     pub(crate) fn wake_owner(&self) {
         // ORDER(wake-owner): publish and consume; both ends update this word, the other end in
         // `sleep_while_empty`.

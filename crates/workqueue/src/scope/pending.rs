@@ -57,11 +57,9 @@ pub(super) enum Rest {
     Behind,
 }
 
-/// An item that has been taken and must be run.
 #[must_use = "it is never run"]
 pub(super) struct Started(NonNull<Link>);
 
-/// Returns the mark of a waiting owner.
 fn mark() -> *mut Link {
     ptr::without_provenance_mut(align_of::<Link>())
 }

@@ -14,7 +14,6 @@ use super::super::policy::{Census, Need, may_cull, need};
 const NR_WORKERS: usize = 4;
 const NR_ITEMS: u8 = 3;
 
-/// The state of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Life {
     Parked,
@@ -27,7 +26,6 @@ enum Life {
 }
 use Life::{Gone, Leaving, Parked, Running, Woken};
 
-/// The worker that a kick picks.
 #[derive(Clone, Copy, PartialEq)]
 enum Pick {
     /// The worker that parked last.
@@ -38,7 +36,6 @@ enum Pick {
     Any,
 }
 
-/// The worker that is culled.
 #[derive(Clone, Copy, PartialEq)]
 enum Cull {
     /// The worker that parked first.
@@ -93,7 +90,6 @@ struct State {
     old: u8,
 }
 
-/// The result of an exploration.
 #[derive(Debug)]
 struct Found {
     nr_states: usize,
@@ -139,7 +135,6 @@ impl State {
         Census((nr_running + nr_searching) * Census::AWAKE + nr_searching * Census::SEARCHING)
     }
 
-    /// Returns all possible results of a kick.
     fn kick(self, rules: Rules) -> Vec<State> {
         let may_make = |state: &State| state.idle.is_empty() && state.lives.contains(&Gone);
         if self.nr_queued == 0 {
@@ -192,7 +187,6 @@ impl State {
         next
     }
 
-    /// Returns all possible next steps.
     fn steps(&self, rules: Rules) -> Vec<(String, State)> {
         let mut steps = Vec::new();
         let mut add = |name: String, states: Vec<State>| {
@@ -331,18 +325,14 @@ fn claim(name: &str, rules: Rules, kicked_is_culled: bool, strands: bool) -> Fou
 #[test]
 fn the_kernels_rules_cull_a_kicked_worker_and_strand_nothing() {
     claim("pick the head, cull the tail, keep 2", KERNEL, true, false);
-    let floor = 1;
-    claim("the same, keep 1", Rules { floor, ..KERNEL }, true, false);
-    let early = true;
+    claim("the same, keep 1", Rules { floor: 1, ..KERNEL }, true, false);
     let name = "the same, keep 2; a worker may park while another runs";
-    claim(name, Rules { early, ..KERNEL }, true, false);
+    claim(name, Rules { early: true, ..KERNEL }, true, false);
 }
 
 #[test]
 fn keeping_no_idle_worker_strands_an_item() {
-    let floor = 0;
-    let name = "pick the head, cull the tail, keep 0";
-    claim(name, Rules { floor, ..KERNEL }, true, true);
+    claim("pick the head, cull the tail, keep 0", Rules { floor: 0, ..KERNEL }, true, true);
 }
 
 #[test]
@@ -357,33 +347,26 @@ fn choosing_any_worker_but_the_head_strands_an_item() {
 
 #[test]
 fn workers_with_their_own_timeout_strand_an_item() {
-    let cull = Cull::Any;
     let name = "pick the head, each times itself out, keep 2";
-    claim(name, Rules { cull, ..KERNEL }, true, true);
+    claim(name, Rules { cull: Cull::Any, ..KERNEL }, true, true);
 }
 
 #[test]
 fn checking_before_culling_saves_the_item_not_the_worker() {
-    let recheck = true;
     let name = "pick the head, cull the tail, keep 0, look for work first";
-    let floor = 0;
-    claim(name, Rules { floor, recheck, ..KERNEL }, true, false);
+    claim(name, Rules { floor: 0, recheck: true, ..KERNEL }, true, false);
     let name = "pick any, each times itself out, keep 0, look for work first";
-    let rules = Rules { claim: false, recheck, ..CLAIM };
-    claim(name, rules, true, false);
+    claim(name, Rules { claim: false, recheck: true, ..CLAIM }, true, false);
 }
 
 #[test]
 fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
     let name = "claim, pick any, each times itself out, keep 0";
     assert!(!claim(name, CLAIM, false, false).dead_was_woken);
-    let early = true;
     let name = "the same, and a worker may park while another runs";
-    let found = claim(name, Rules { early, ..CLAIM }, false, false);
-    assert!(!found.dead_was_woken);
-    let (claims, chain) = (true, false);
+    assert!(!claim(name, Rules { early: true, ..CLAIM }, false, false).dead_was_woken);
     let name = "claim, pick the head, cull the tail, keep 2, no chained kick";
-    let rules = Rules { claim: claims, chain, ..KERNEL };
+    let rules = Rules { claim: true, chain: false, ..KERNEL };
     assert!(!claim(name, rules, false, false).dead_was_woken);
 }
 
