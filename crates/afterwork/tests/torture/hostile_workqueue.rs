@@ -88,22 +88,14 @@ impl Lair {
         }
     }
 
-    pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            contained(|| self.act(dice));
-        }
-    }
-
-    pub fn flush_timers(&self, dice: &mut Dice, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            let timers = self.timers.lock().unwrap();
-            let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
-            drop(timers);
-            match work {
-                // The result depends on the state of the timer.
-                Some(work) => drop(contained(move || _ = work.flush())),
-                None => thread::sleep(Duration::from_micros(100)),
-            }
+    pub fn flush_a_timer(&self, dice: &mut Dice) {
+        let timers = self.timers.lock().unwrap();
+        let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
+        drop(timers);
+        match work {
+            // The result depends on the state of the timer.
+            Some(work) => _ = work.flush(),
+            None => thread::sleep(Duration::from_micros(100)),
         }
     }
 
@@ -121,7 +113,8 @@ impl Lair {
         watched("shutting hostile users down", || shut_down(registry));
     }
 
-    fn act(&self, dice: &mut Dice) {
+    /// Performs a random act, which may panic as planned.
+    pub fn act(&self, dice: &mut Dice) {
         match dice.below(16) {
             0 if may(Act::Bh) => self.end_in_bottom_half(dice),
             1..3 if may(Act::Timer) => self.end_under_flushes(dice),
