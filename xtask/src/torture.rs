@@ -4,6 +4,9 @@
 //! parses its own arguments. It is built for speed or for a sanitizer. If it is built with `--cfg
 //! torture`, in a separate folder, it can also reintroduce bugs and inject system errors.
 
+#[path = "../../crates/afterwork/tests/torture/options.rs"]
+mod options;
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
@@ -24,9 +27,6 @@ const REFUSED: i32 = 2;
 
 /// The signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
-
-/// The calls whose argument names a bug that can be reintroduced.
-const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
 #[derive(Debug, PartialEq)]
 pub struct Program {
@@ -64,7 +64,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let program = find(&programs, name)?;
     let asked = Asked::of(rest, None);
     if let Some(twin) = &asked.twin {
-        must_be_named(workspace, twin)?;
+        options::find_twin(twin, &workspace.root().join("crates")).map_err(Failure::new)?;
     }
     if let Some(sanitizer) = asked.sanitizer
         && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
@@ -124,32 +124,6 @@ impl End {
             _ => Self::Other(format!("the torture could not run: {status}")),
         }
     }
-}
-
-/// Returns an error unless the sources contain the name of the bug `twin`.
-fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
-    for file in workspace.rust_files()? {
-        if file.contains("/src/") && !file.starts_with("xtask/") {
-            let text = workspace.text(&file)?.unwrap_or_default();
-            if names_of_twins(&text).any(|name| name == twin) {
-                return Ok(());
-            }
-        }
-    }
-    Err(Failure::new(format!("unknown twin `{twin}`; `git grep 'armed(\"'` lists them")))
-}
-
-/// Returns the names of the bugs that a source can reintroduce. Ignores comments.
-fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.lines().map(str::trim_start);
-    let code = lines.filter(|line| !line.starts_with("//"));
-    code.flat_map(|line| {
-        NAMING.iter().filter_map(move |call| {
-            let (_, argument) = line.split_once(call)?;
-            let (name, _) = argument.strip_prefix('"')?.split_once('"')?;
-            Some(name)
-        })
-    })
 }
 
 pub fn run(
@@ -313,21 +287,6 @@ mod tests {
         for raw in [101 << 8, 2, 9] {
             assert!(matches!(end(raw), End::Other(_)), "{raw}");
         }
-    }
-
-    #[test]
-    fn twins_are_found_in_code_and_not_in_comments() {
-        let text = "
-            /// `armed(\"in a comment\")`
-            if !twin::armed(\"area: a bug\") {}
-            twin::linger(\"area: another\");
-            let order = twin::order(\"area: an ordering\", order);
-            armed(name)";
-        let names: Vec<_> = names_of_twins(text).collect();
-        assert_eq!(names, ["area: a bug", "area: another", "area: an ordering"]);
-        let workspace = Workspace::find().unwrap();
-        must_be_named(&workspace, "rcu: the driver wakes early").unwrap();
-        assert!(must_be_named(&workspace, "rcu: the driver wakes earlie").is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The values of a torture command line, and near matches for a misspelled value.
+//! The values of a torture command line, and near matches for a misspelled value. `cargo xtask
+//! torture` also includes this file, to reject a misspelled bug before it builds the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ mod edits;
 
 use edits::edits;
 
-/// The functions that name an injectable bug; `xtask/src/torture.rs` has the same list.
+/// The functions that name an injectable bug.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 const MOST_NEAR: usize = 3;
 
@@ -44,9 +45,15 @@ fn distance(asked: &str, choice: &str) -> usize {
     if part.len() > 2 && letters(choice).contains(&part) { 0 } else { edits(asked, choice) }
 }
 
+/// Returns an error with the nearest names if no source in the folder `crates` has the bug `asked`.
+pub fn find_twin(asked: &str, crates: &Path) -> Result<(), String> {
+    let names = twins(crates).map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    find(asked, &names).map(drop).map_err(|e| format!("--twin: {e}"))
+}
+
 /// Returns the names of all bugs that a build can inject, found in its own sources.
-pub fn twins() -> io::Result<BTreeSet<String>> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+fn twins(crates: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let of = [
         "base",
@@ -55,7 +62,9 @@ pub fn twins() -> io::Result<BTreeSet<String>> {
         "mailbox",
         "mpscq",
         "percpu",
+        "raw",
         "rcu",
+        "stacks",
         "sync",
         "topology",
         "workqueue",

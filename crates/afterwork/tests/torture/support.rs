@@ -19,6 +19,7 @@ pub use std::fmt::Debug;
 pub use std::future::Future;
 pub use std::ops::Range;
 pub use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+pub use std::path::Path;
 pub use std::pin::{Pin, pin};
 pub use std::process::ExitCode;
 pub use std::ptr::NonNull;
@@ -166,9 +167,7 @@ fn program_name() -> String {
 
 /// Injects a bug, if the build can inject bugs.
 fn put_back(twin: &str) -> Result<(), String> {
-    let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    options::find(twin, &names).map_err(|e| format!("--twin: {e}"))?;
+    options::find_twin(twin, &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
     HAS_TWIN.store(true, Ordering::Relaxed);
     #[cfg(torture)]
     sync::twin::arm(twin);
