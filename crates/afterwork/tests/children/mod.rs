@@ -19,11 +19,18 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Returns the command that runs only `test` of this program.
-pub fn this_test(test: &str) -> Command {
+const MODE: &str = "AFTERWORK_TEST_MODE";
+
+/// Returns the command that runs only `test` of this program, in which [`mode`] returns `mode`.
+pub fn this_test(test: &str, mode: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MODE, mode);
     command
+}
+
+/// Returns the mode of this process, or `None` if it runs all tests.
+pub fn mode() -> Option<String> {
+    std::env::var(MODE).ok()
 }
 
 /// Exits the process at once, without destructors.

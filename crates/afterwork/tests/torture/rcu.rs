@@ -160,7 +160,7 @@ impl<'a, F: Flavor> Scene<'a, F> {
             config,
             totals,
             flavor,
-            versions: Arc::new(Versions::new()),
+            versions: Arc::default(),
             travelling: Mutex::default(),
             nr_flooded: AtomicU64::new(0),
             nr_called: Arc::default(),

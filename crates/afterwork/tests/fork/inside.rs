@@ -3,31 +3,9 @@
 //! If the fork was on a thread of the library or in an item, the child exits with a message and a
 //! special status. Otherwise it continues, without its parent's work.
 
-#![cfg(not(any(loom, shuttle)))]
-
-mod children;
-
-use std::cell::RefCell;
-use std::fs::File;
-use std::future::poll_fn;
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::panic::resume_unwind;
-use std::sync::atomic::*;
-use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::mailbox::Worker;
-use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
-use afterwork::workqueue::{Registry, Work, Workqueue};
-use children::{LIMIT_S, alone};
 use sync::fork::CAME_BACK;
-use topology::Topology;
+
+use crate::*;
 
 /// Exit status of a child that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;

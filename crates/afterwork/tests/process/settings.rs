@@ -1,26 +1,9 @@
-//! Settings of the whole process: sandboxes, limits, priorities. Each test has its own process.
+//! Settings of the whole process: limits, priorities, its stops and its end.
 
-#![cfg(not(any(loom, shuttle)))]
-
-mod children;
-
-use std::cell::RefCell;
-use std::os::unix::process::ExitStatusExt;
-use std::panic::{catch_unwind, resume_unwind};
-use std::sync::atomic::*;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use std::{io, thread};
-
-use afterwork::observe;
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
-use afterwork::workqueue::{self, DelayedWork, Workqueue};
-use children::{
-    LIMIT_S, NoThreads, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
-};
 use sync::thread::ThreadId;
 use topology::CpuSet;
+
+use crate::*;
 
 /// Makes all later calls to `membarrier` in this process fail.
 fn reject_membarrier() {
@@ -296,11 +279,10 @@ thread_local!(static LAST: RefCell<Option<WorksAtExit>> = const { RefCell::new(N
 
 #[test]
 fn a_process_may_end_inside_an_item_or_while_items_run() {
-    const HOW: &str = "AFTERWORK_TEST_HOW";
-    let Ok(how) = std::env::var(HOW) else {
+    const TEST: &str = "settings::a_process_may_end_inside_an_item_or_while_items_run";
+    let Some(how) = mode() else {
         for (how, code) in [("exits", 7), ("returns", 0)] {
-            let mut test = this_test("a_process_may_end_inside_an_item_or_while_items_run");
-            let ended = test.env(HOW, how).output().unwrap();
+            let ended = this_test(TEST, how).output().unwrap();
             assert_eq!(ended.status.code(), Some(code), "{how}: {ended:?}");
             let output = String::from_utf8_lossy(&ended.stdout);
             assert_eq!(output.contains("the last is done"), code == 0, "{output}");

@@ -1,32 +1,11 @@
 //! Children of `fork`: RCU works in them, and operations that cannot work panic.
 
-#![cfg(not(any(loom, shuttle)))]
+use afterwork::mailbox::{PostError, ReplyError, TryRecvError};
+use afterwork::workqueue::TaskSet;
+use topology::CpuId;
 
-mod children;
-
-use std::cell::RefCell;
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::atomic::*;
-use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::mailbox::{self, Mailbox, PostError, ReplyError, TryRecvError};
-use afterwork::observe;
-use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self, Rcu, qsbr};
-use afterwork::workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue};
-use children::{LIMIT_S, alone, exit, spawn, until, wait_for};
-use topology::{CpuId, Topology};
-
-fn in_child(body: impl FnOnce()) {
-    children::succeeds_in_child(body);
-}
+use crate::children::succeeds_in_child as in_child;
+use crate::*;
 
 fn use_rcu() {
     let value = Arc::new(Rcu::new(1_u64));
@@ -209,7 +188,7 @@ fn fork_during_all_operations_leaves_a_sane_child() {
                 }
             });
         }
-        let children = || (0..50).for_each(|_| in_child(use_rcu));
+        let children = || (0..50).for_each(|_| _ = in_child(use_rcu));
         let ended = catch_unwind(children);
         stop.store(true, Ordering::Relaxed);
         ended.unwrap();
