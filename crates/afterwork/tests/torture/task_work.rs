@@ -17,7 +17,7 @@ use afterwork::mailbox::{
 };
 use rustix::event;
 
-use crate::support::hostile::Unpark;
+use crate::support::hostile::unpark;
 use crate::support::*;
 
 const NR_POSTERS: usize = 6;
@@ -209,8 +209,7 @@ fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<()
     let mut send = poster.send(item);
     let nr_polls = dice.pick(&[0, 1, 3, usize::MAX]);
     for _ in 0..nr_polls {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        match Pin::new(&mut send).poll(&mut Context::from_waker(&waker)) {
+        match Pin::new(&mut send).poll(&mut Context::from_waker(&unpark())) {
             Poll::Ready(sent) => return sent,
             Poll::Pending if nr_polls == usize::MAX => thread::park(),
             Poll::Pending => thread::yield_now(),
@@ -356,7 +355,7 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
 }
 
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = unpark();
     loop {
         match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
