@@ -10,10 +10,9 @@ mod parts;
 mod worker;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::future::{Future, poll_fn};
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::pin::{Pin, pin};

@@ -2,6 +2,7 @@
 
 use afterwork::page::{self, ASKED_AT, Kind, Page};
 use afterwork::workqueue::Group;
+use rustix::process::{Pid, Signal, kill_process};
 use sync::shared_file::SharedFile;
 
 use crate::*;
@@ -187,24 +188,21 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
     let path = observe::publish().unwrap();
     let file = SharedFile::open(&path).unwrap();
     assert!(file.is_locked().unwrap());
-    let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the child writes one byte, and sleeps until it is killed.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    // The child sleeps until it is killed.
+    let Some(child) = children::fork() else {
         writer.write_all(b"!").ok();
         loop {
-            // SAFETY: see above.
-            unsafe { libc::pause() };
+            thread::park();
         }
-    }
+    };
     reader.read_exact(&mut [0]).unwrap();
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
     // A child of another test may hold the lock until it executes another program.
     let let_go = || until("the lock is released", || !file.is_locked().unwrap());
     let outcome = catch_unwind(AssertUnwindSafe(let_go));
-    // SAFETY: the process is our own child.
-    unsafe { libc::kill(child, libc::SIGKILL) };
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
     wait_for(child);
     outcome.unwrap();
 }
@@ -212,25 +210,13 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
 #[test]
 fn next_publisher_removes_the_page_of_a_killed_process() {
     let _alone = alone();
-    let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the child publishes itself, writes the path, and exits as abruptly as a killed
-    // process.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: the call takes a number. The signal kills the process.
-        unsafe { libc::alarm(30) };
-        if let Ok(path) = observe::publish() {
-            writer.write_all(path.to_str().unwrap().as_bytes()).ok();
-        }
-        exit(0);
-    }
-    drop(writer);
-    let mut left = String::new();
-    reader.read_to_string(&mut left).unwrap();
-    wait_for(child);
+    // The child exits as abruptly as a killed process.
+    let left = &succeeds_in_child(|| {
+        let path = observe::publish().unwrap();
+        io::stderr().write_all(path.to_str().unwrap().as_bytes()).unwrap();
+    });
     // Any process of this user may have removed the page since.
-    assert!(!left.is_empty(), "the child has not shown itself");
-    let left = Path::new(&left);
+    let left = Path::new(left);
     // This is the page of a process in another container, which is not visible from here.
     let number = u32::MAX - std::process::id();
     let elsewhere = &Path::new(page::DIRECTORY).join(page::name_of(number, 7));

@@ -205,11 +205,7 @@ fn stall_handler_that_forks_continues_in_both_processes() {
     // A child neither uses nor drops the channel, whose lock may be held at the fork.
     let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
     rcu::on_stall(Some(Box::new(move |_| {
-        // SAFETY: as in `in_child`.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            // SAFETY: the call takes a number.
-            unsafe { libc::alarm(LIMIT_S) };
+        let Some(pid) = children::fork() else {
             // The child can read, and a new waiter must wait for this grace period to end.
             drop(rcu::read());
             let waiter = ::sync::thread::spawn("waiter", rcu::synchronize).unwrap();
@@ -220,9 +216,9 @@ fn stall_handler_that_forks_continues_in_both_processes() {
                     exit(9);
                 }
             }
-        } else {
-            sender.lock().unwrap().send(pid).unwrap();
-        }
+            return;
+        };
+        sender.lock().unwrap().send(pid).unwrap();
     })));
     let parent = std::process::id();
     let guard = rcu::read();
@@ -321,13 +317,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
         let [has_begun, may_go, pid] = theirs;
         has_begun.store(1, Ordering::Release);
         value_of(&may_go);
-        // SAFETY: as in `in_child`.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: the call takes a number.
-            unsafe { libc::alarm(LIMIT_S) };
-        }
-        pid.store(child, Ordering::Release);
+        pid.store(children::fork().unwrap_or(0), Ordering::Release);
     });
     value_of(&has_begun);
     // The callback that drops the old version waits until the running batch has ended.

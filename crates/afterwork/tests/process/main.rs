@@ -29,6 +29,6 @@ use afterwork::workqueue::{
 };
 use afterwork::{observe, rcu};
 use children::{
-    LIMIT_S, NoThreads, alone, exit, in_child, mode, spawn, succeeds_in_child, this_test, until,
+    NoThreads, alone, exit, in_child, limit_time, mode, spawn, succeeds_in_child, this_test, until,
     wait_for,
 };

@@ -164,8 +164,7 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
 fn library_threads_keep_the_settings_of_the_process() {
     const TEST: &str = "newborn::library_threads_keep_the_settings_of_the_process";
     if mode().is_some() {
-        // SAFETY: the call takes a number. The signal ends a process that hangs.
-        unsafe { libc::alarm(LIMIT_S) };
+        limit_time();
         // The test harness started this thread from the first thread.
         let started = State::of_this_thread();
         assert_eq!(started.slack_ns, 200_000_000);

@@ -9,6 +9,7 @@
 //! such a queue neither wait nor drop a queue. All other drops do not wait.
 
 use afterwork::observe;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Dice, FAULT, Planned, fault, options, wander};
 use crate::support::*;
@@ -385,8 +386,7 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // No other process would kill a child that hangs.
-        // SAFETY: the arguments are numbers. The signal kills the process.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        _ = set_parent_process_death_signal(Some(Signal::KILL));
         // The threads of `body` may do the same later.
         contained(show_alone);
         contained(body);

@@ -32,6 +32,7 @@ pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use afterwork::params::Params;
 use afterwork::workqueue::{JoinError, Registry};
+use rustix::time::{ClockId, clock_gettime};
 use topology::{CpuId, Topology};
 
 /// Default duration of a program.
@@ -266,10 +267,7 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
 }
 
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time`, which outlives it.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    clock_gettime(ClockId::ProcessCPUTime).try_into().expect("CPU time is never negative")
 }
 
 /// Returns the kernel's data on each thread: name, state, policy, and the call that it sleeps in.
