@@ -2,6 +2,8 @@
 //! the output of the first test.
 #![cfg(not(any(loom, shuttle)))]
 
+mod children;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -9,7 +11,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use std::{fs, iter, thread};
@@ -20,6 +21,8 @@ use afterwork::percpu::PerCpu;
 use afterwork::rcu;
 use afterwork::rcu::srcu::Domain;
 use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, sleep};
+// The tests measure the memory of the whole process.
+use children::alone;
 use raw::{RawDelayed, RawWork};
 use topology::Topology;
 
@@ -82,12 +85,6 @@ fn is_ours(id: &OsString) -> bool {
     // The thread may have exited.
     let name = fs::read_to_string(Path::new("/proc/self/task").join(id).join("comm"));
     name.is_ok_and(|name| name.starts_with("aw") || name.starts_with("rcu"))
-}
-
-/// Serializes the tests of this program, because they measure the memory of the whole process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the bytes that the process has allocated, and its resident memory without code.

@@ -14,7 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Time limit in seconds after which a hanging child is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;
 
-/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
+/// Serializes tests, for example because a child of `fork` inherits the locks of threads that it
+/// lacks.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
