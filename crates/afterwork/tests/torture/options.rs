@@ -2,7 +2,7 @@
 //! torture` also includes this file, to reject a misspelled bug before it builds the program.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 #[path = "../../../base/src/params/edits.rs"]
@@ -55,21 +55,10 @@ pub fn find_twin(asked: &str, crates: &Path) -> Result<(), String> {
 /// Returns the names of all bugs that a build can inject, found in its own sources.
 fn twins(crates: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    let of = [
-        "base",
-        "item",
-        "limit",
-        "mailbox",
-        "mpscq",
-        "percpu",
-        "raw",
-        "rcu",
-        "stacks",
-        "sync",
-        "topology",
-        "workqueue",
-    ];
-    let mut folders: Vec<PathBuf> = of.map(|name| crates.join(name).join("src")).into();
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(crates)? {
+        folders.push(entry?.path().join("src"));
+    }
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
