@@ -176,7 +176,8 @@ impl<'a, F: Flavor> Scene<'a, F> {
                 self.end_travelling();
                 hostile::clean_up();
             }
-            thread::sleep(Duration::from_micros(100));
+            let pause = ROUND.saturating_sub(elapsed);
+            thread::sleep(pause.max(Duration::from_micros(100)));
         };
         Crew::run(round, meanwhile, |crew| {
             for i in 0..config.nr_readers {
