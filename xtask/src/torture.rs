@@ -4,6 +4,9 @@
 //! parses its own arguments. It is built for speed or for a sanitizer. If it is built with `--cfg
 //! torture`, in a separate folder, it can also reintroduce bugs and inject system errors.
 
+#[path = "../../crates/afterwork/tests/torture/options.rs"]
+mod options;
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
@@ -24,9 +27,6 @@ const REFUSED: i32 = 2;
 
 /// The signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
-
-/// The calls whose argument names a bug that can be reintroduced.
-const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
 #[derive(Debug, PartialEq)]
 pub struct Program {
@@ -64,7 +64,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let program = find(&programs, name)?;
     let asked = Asked::of(rest, None);
     if let Some(twin) = &asked.twin {
-        must_be_named(workspace, twin)?;
+        options::find_twin(twin, &workspace.root().join("crates")).map_err(Failure::new)?;
     }
     if let Some(sanitizer) = asked.sanitizer
         && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
@@ -124,32 +124,6 @@ impl End {
             _ => Self::Other(format!("the torture could not run: {status}")),
         }
     }
-}
-
-/// Returns an error unless the sources contain the name of the bug `twin`.
-fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
-    for file in workspace.rust_files()? {
-        if file.contains("/src/") && !file.starts_with("xtask/") {
-            let text = workspace.text(&file)?.unwrap_or_default();
-            if names_of_twins(&text).any(|name| name == twin) {
-                return Ok(());
-            }
-        }
-    }
-    Err(Failure::new(format!("unknown twin `{twin}`; `git grep 'armed(\"'` lists them")))
-}
-
-/// Returns the names of the bugs that a source can reintroduce. Ignores comments.
-fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text.lines().map(str::trim_start);
-    let code = lines.filter(|line| !line.starts_with("//"));
-    code.flat_map(|line| {
-        NAMING.iter().filter_map(move |call| {
-            let (_, argument) = line.split_once(call)?;
-            let (name, _) = argument.strip_prefix('"')?.split_once('"')?;
-            Some(name)
-        })
-    })
 }
 
 pub fn run(
@@ -316,18 +290,44 @@ mod tests {
     }
 
     #[test]
-    fn twins_are_found_in_code_and_not_in_comments() {
-        let text = "
-            /// `armed(\"in a comment\")`
-            if !twin::armed(\"area: a bug\") {}
-            twin::linger(\"area: another\");
-            let order = twin::order(\"area: an ordering\", order);
-            armed(name)";
-        let names: Vec<_> = names_of_twins(text).collect();
-        assert_eq!(names, ["area: a bug", "area: another", "area: an ordering"]);
-        let workspace = Workspace::find().unwrap();
-        must_be_named(&workspace, "rcu: the driver wakes early").unwrap();
-        assert!(must_be_named(&workspace, "rcu: the driver wakes earlie").is_err());
+    fn misspelled_word_is_rejected_with_the_nearest_ones() {
+        let configs = ["TREE01", "TREE02", "SRCU-P", "QSBR"];
+        assert_eq!(options::find("QSBR", &configs), Ok("QSBR"));
+        let refused = options::find("TREE1", &configs).unwrap_err();
+        let expected = "`TREE1` is not known; did you mean TREE01, or TREE02?";
+        assert_eq!(refused, expected);
+        let refused = options::find("SRCU", &configs).unwrap_err();
+        assert_eq!(refused, "`SRCU` is not known; did you mean SRCU-P?");
+        let refused = options::find("xyz", &configs).unwrap_err();
+        let expected = "`xyz` is not known; there are TREE01, TREE02, SRCU-P, QSBR";
+        assert_eq!(refused, expected);
+        assert!(options::find("", &configs).is_err());
+    }
+
+    #[test]
+    fn torture_bugs_are_found_in_the_sources() {
+        let crates = Workspace::find().unwrap().root().join("crates");
+        let find = |asked| options::find_twin(asked, &crates);
+        // The list has one bug for each kind of call that names a bug, and one whose name is on the
+        // next line.
+        for name in [
+            "srcu: single flip",
+            "rcu: relaxed answer",
+            "event count: no fence in notify",
+            "rcu: a driver that stops wakes one",
+        ] {
+            assert_eq!(find(name), Ok(()));
+        }
+        let refused = find("srcu: single flp").unwrap_err();
+        assert!(refused.contains("did you mean srcu: single flip"), "{refused}");
+        let refused = find("nosuch").unwrap_err();
+        let expected = "--twin: `nosuch` is not known; the nearest are ";
+        assert!(refused.starts_with(expected), "{refused}");
+        let refused = find("srcu:single").unwrap_err();
+        let expected = "--twin: `srcu:single` is not known; did you mean srcu: single flip?";
+        assert_eq!(refused, expected);
+        // This name is only in a comment.
+        assert!(find("park: asleep forever").is_err());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! A child has all of the memory but only one thread. State that another thread may be changing
 //! must be locked during the fork, initialized before it, or reset after it. Each `static` needs a
-//! row here, and the code that the row requires.
+//! row here, and the code that the row requires. Two kinds need no row, because their declaration
+//! shows how a fork treats them: a child has only the thread-locals of the thread that forked, and
+//! each process creates a `PerProcess` for itself.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -21,10 +23,6 @@ enum Over {
     Settled(&'static str),
     /// Reset in the child by this expression in a handler's `child`.
     Reset(&'static str),
-    /// Created by each process for itself: `PerProcess`.
-    PerProcess,
-    /// Thread-local: the child has only the copy of the thread that forked.
-    Thread,
     /// A single atomic that no thread waits for. Its meaning is the same in the child.
     Word,
     /// Never changes.
@@ -33,7 +31,7 @@ enum Over {
     Tests,
 }
 
-use Over::{Constant, Held, HeldFirst, PerProcess, Reset, Settled, Tests, Thread, Word};
+use Over::{Constant, Held, HeldFirst, Reset, Settled, Tests, Word};
 
 /// Files, with variables that a fork treats alike. A `HANDLER` needs no row: it never changes.
 const LIST: &[(&str, &str, Over)] = &[
@@ -45,17 +43,13 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/eventfd.rs", "NR_MADE", Word),
     ("sync/cpu.rs", "GIVEN IS_REPORTED", Word),
     ("sync/fault.rs", "DICE ONE_IN SEED", Tests),
-    ("sync/fork.rs", "GATE", PerProcess),
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),
     // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
-    ("sync/identity.rs", "HELD MINE", Thread),
     ("sync/identity.rs", "NEXT", Word),
-    ("sync/identity.rs", "SEAT", Thread),
     ("sync/identity.rs", "SEATS", HeldFirst),
-    ("sync/lock.rs", "NR_HELD", Thread),
     ("sync/newborn.rs", "POLICY", Word),
     ("sync/newborn.rs", "RECORD", Constant),
     ("sync/newborn.rs", "SLACK_NS", Word),
@@ -66,7 +60,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/slice.rs", "KERNEL", Word),
     // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
-    ("sync/start.rs", "IS_OURS STACK_SIZE", Thread),
     ("sync/thread.rs", "KEEPS_RESET", Word),
     ("sync/thread.rs", "NAMES", HeldFirst),
     ("sync/time.rs", "RATE", Word),
@@ -80,18 +73,13 @@ const LIST: &[(&str, &str, Over)] = &[
     ("params/environment.rs", "IS_REPORTED", Word),
     ("params/threads.rs", "HOOKS_OF_C", Word),
     ("percpu/fork.rs", "places", Held("places()")),
-    ("rcu/bag.rs", "AT_EXIT", Thread),
     // The contents of the bag are the parent's, so the child calls `bag::leave`.
     ("rcu/bag.rs", "OPEN", Reset("bag::leave()")),
     ("rcu/bag.rs", "spares", Word),
-    ("rcu/batch.rs", "RUNS", Thread),
     ("rcu/batch.rs", "place", Held("&place().executor")),
     ("rcu/callback.rs", "callbacks", Reset("callbacks().inherit()")),
-    ("rcu/describe.rs", "SHOWN", PerProcess),
-    ("rcu/local.rs", "AT_EXIT MINE", Thread),
     ("rcu/local.rs", "global", Reset("global().inherit()")),
     ("rcu/local.rs", "stand_in", Constant),
-    ("rcu/srcu/callback.rs", "RUNS", Thread),
     // Exists only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
@@ -100,50 +88,30 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "BOOST EARLY_QS FIRST_FQS_MS", Word),
     ("rcu/tunables.rs", "FROM_ENV", Settled("settle()")),
     ("rcu/tunables.rs", "NEXT_FQS_MS QHIMARK STALL_TIMEOUT_MS WAKE_FROM_GP", Word),
-    ("mailbox/local.rs", "CURRENT", Thread),
-    ("trace/on/held.rs", "KEPT", Thread),
-    ("trace/on.rs", "IS_EMITTING", Thread),
     ("trace/on/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
     ("trace/on/spans.rs", "SPANS", Held("spans()")),
-    ("wake/harmless.rs", "WORKER FUTURE TASK_SET", PerProcess),
     ("wake/parker.rs", "WAKER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),
-    ("wake/report.rs", "BEFORE_SLEEP DOUBTS", Thread),
     ("wake/report.rs", "LEND", Settled("report::lend_by(lend)")),
-    ("wake/report.rs", "LENDS NR_WAITS", Thread),
     ("wake/report.rs", "OBSERVER", Reset("OBSERVER.try_with(|place| place.borrow_mut().take())")),
     ("wake/spin.rs", "MAY", Word),
-    ("wake/spin.rs", "SAME_CPU_WAITER WAITER", Thread),
-    ("item/cleanups.rs", "IS_DEPENDED_ON SERVES PUT_ASIDE", Thread),
-    ("workqueue/execute/lend.rs", "NR_OF_PARENT", Thread),
-    ("workqueue/execute/run.rs", "INNERMOST", Thread),
-    ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
-    ("item/memory.rs", "LOCAL", Thread),
     ("item/chunks.rs", "home", Held("home()")),
     ("item/chunks.rs", "scanning", Held("scanning()")),
     // A scan is as necessary in the child as in its parent.
     ("item/chunks.rs", "wanted", Word),
-    ("item/panicked.rs", "KEPT", PerProcess),
     ("item/panicked.rs", "NR_KEPT", Word),
     ("item/revival.rs", "nr_cancels", Word),
-    ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
-    ("item/token.rs", "TOKENS", PerProcess),
     // Exists only in a model.
     ("item/token.rs", "table", Tests),
-    ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
-    ("workqueue/queues/system.rs", "QUEUE", PerProcess),
     ("workqueue/queues/timers.rs", "ITEM", Constant),
-    ("workqueue/scope/join.rs", "CHAIN", Thread),
     ("raw/delayed.rs", "RAW", Constant),
-    ("raw/runs.rs", "INNERMOST", Thread),
-    ("raw/runs.rs", "TABLE", PerProcess),
     // Exists only in a model.
     ("raw/runs.rs", "table", Tests),
 ];
 
-/// Returns a row for each variable.
+/// Returns a row for each variable of the list.
 fn rows() -> impl Iterator<Item = (&'static str, &'static str, Over)> {
     LIST.iter().flat_map(|&(file, names, over)| names.split(' ').map(move |it| (file, it, over)))
 }
@@ -231,21 +199,33 @@ fn kept_in(text: &str) -> BTreeSet<&str> {
     kept
 }
 
+/// Returns the same for the variables that need a row.
+fn shared_in(text: &str) -> BTreeSet<&str> {
+    let mut shared = kept_in(text);
+    for (at, _) in text.match_indices("thread_local!") {
+        let end = if text[at..].starts_with("thread_local! {\n") { "\n}" } else { "\n" };
+        let end = text[at..].find(end).expect("the call ends");
+        names_after(&text[at..at + end], "static ").for_each(|name| _ = shared.remove(name));
+    }
+    shared.retain(|name| !text.contains(&format!("static {name}: PerProcess<")));
+    shared
+}
+
 #[test]
 fn all_state_of_a_process_is_on_the_list() {
     let listed: BTreeSet<_> = rows().map(|(file, name, _)| (file, name)).collect();
     assert_eq!(listed.len(), rows().count(), "a row twice");
     let sources = sources();
-    let mut found = BTreeSet::new();
+    let (mut found, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (file, text) in &sources {
         // This is the file that defines the macros.
         let is_macro = file == "sync/lib.rs";
         let is_handler = |name: &str| name == "HANDLER" && text.contains("static HANDLER: Handler");
-        let names = kept_in(text).into_iter().filter(|name| !is_macro && !is_handler(name));
-        // `$name` in a macro that declares them.
-        found.extend(names.map(|name| (file.as_str(), name)));
+        let names = shared_in(text).into_iter().filter(|name| !is_macro && !is_handler(name));
+        shared.extend(names.map(|name| (file.as_str(), name)));
+        found.extend(kept_in(text).into_iter().map(|name| (file.as_str(), name)));
     }
-    let new: Vec<_> = found.difference(&listed).collect();
+    let new: Vec<_> = shared.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&found).collect();
     assert!(new.is_empty(), "what does a fork do about these? {new:?}");
     assert!(gone.is_empty(), "not there: {gone:?}");
@@ -270,12 +250,10 @@ fn each_listed_static_is_handled_as_listed() {
                 let settles = format!("{call};");
                 sources.values().any(|source| source.contains(&settles))
             }
-            PerProcess => declares("PerProcess<"),
             Constant => {
                 let kinds = ["RawWakerVTable", "Option<Topology>", "Kind", "extern"];
                 kinds.iter().any(|kind| declares(kind)) || name == "stand_in"
             }
-            Thread => says(file, "thread_local!"),
             Reset(call) => near.iter().any(|near| says(near, call)),
             Word | Tests => true,
         };
@@ -283,7 +261,7 @@ fn each_listed_static_is_handled_as_listed() {
         // A single atomic is never partly initialized.
         let is_made_once =
             declares("OnceLock") || declares("Mutex") || declares("std::sync::OnceLock");
-        let may_be = !matches!(over, Word | Constant | Thread | PerProcess);
+        let may_be = !matches!(over, Word | Constant);
         assert!(!is_made_once || may_be, "{file}: {name} is more than {over:?}");
     }
 }
@@ -297,8 +275,12 @@ fn static_is_found_in_any_scope() {
                 sync::process_wide! {\n    pub(super) fn e() -> u8 = 1\n}\n\
                 // static F: u8 = 1;\n\
                 #[cfg(all(test, x))]\nmod tests {\n    static G: u8 = 1;\n}\n\
-                static H: u8 = 1;\n";
+                static H: PerProcess<u8> = 1;\n\
+                thread_local! {\n    static I: u8 = 1;\n}\n\
+                static J: u8 = 1;\n";
     let text = without_tests(text);
     let kept: Vec<_> = kept_in(&text).into_iter().collect();
-    assert_eq!(kept, ["A", "B", "C", "D", "H", "e"]);
+    assert_eq!(kept, ["A", "B", "C", "D", "H", "I", "J", "e"]);
+    let shared: Vec<_> = shared_in(&text).into_iter().collect();
+    assert_eq!(shared, ["A", "B", "D", "J", "e"]);
 }

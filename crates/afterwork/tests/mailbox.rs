@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::mailbox::{Mailbox, PostError, Poster, TryRecvError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[test]
 fn a_mailbox_may_travel_in_a_mailbox() {
@@ -107,13 +108,14 @@ fn item_count_never_exceeds_the_capacity() {
 #[test]
 fn each_arming_is_notified_at_most_once() {
     let mut mailbox = Mailbox::new();
-    let fd = mailbox.eventfd().unwrap().as_raw_fd();
+    let fd = mailbox.eventfd().unwrap().try_clone_to_owned().unwrap();
     let (mut nr_armed, mut nr_rings, mut nr_received) = (0_u64, 0_u64, 0);
     let mut read_bell = || {
-        let mut count = 0_u64;
-        // SAFETY: the call writes eight bytes; the owner's eventfd does not block.
-        let nr_bytes = unsafe { libc::read(fd, (&raw mut count).cast(), 8) };
-        nr_rings += if nr_bytes == 8 { count } else { 0 };
+        let mut count = [0; 8];
+        // The owner's eventfd does not block.
+        if rustix::io::read(&fd, &mut count).is_ok() {
+            nr_rings += u64::from_ne_bytes(count);
+        }
     };
     let posters = [(); 2].map(|()| mailbox.poster());
     thread::scope(|scope| {
@@ -133,10 +135,9 @@ fn each_arming_is_notified_at_most_once() {
             // If `arm` finds items, a poster may still wake the owner before the arming ends.
             nr_armed += 1;
             if mailbox.arm(2).unwrap() {
-                let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-                // SAFETY: `poll` outlives the call.
-                let nr_ready = unsafe { libc::poll(&mut poll, 1, 60_000) };
-                assert_eq!(nr_ready, 1, "a wake-up was lost");
+                let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+                let nr_ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit));
+                assert_eq!(nr_ready, Ok(1), "a wake-up was lost");
                 mailbox.disarm();
                 read_bell();
             }

@@ -15,10 +15,10 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-fn registry_and_queue() -> (TestRegistry, Workqueue) {
+fn registry_and_queues<const N: usize>() -> (TestRegistry, [Workqueue; N]) {
     let registry = Registry::for_tests().unwrap();
-    let queue = Workqueue::builder("tested").build_in(&registry).unwrap();
-    (registry, queue)
+    let queues = [(); N].map(|()| Workqueue::builder("tested").build_in(&registry).unwrap());
+    (registry, queues)
 }
 
 /// Saves a document a minute after its last change.
@@ -67,7 +67,7 @@ struct Log(Arc<Mutex<Vec<(u128, &'static str)>>>);
 
 #[test]
 fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
-    let (mut registry, queue) = registry_and_queue();
+    let (mut registry, [queue]) = registry_and_queues();
     let log = Log::default();
     let start = registry.now();
     let noted = |what| {
@@ -111,7 +111,7 @@ fn timers_of_all_kinds_fire_in_order_and_exactly_in_time() {
 
 #[test]
 fn a_timeout_ends_a_future_at_its_time_and_not_before() {
-    let (mut registry, queue) = registry_and_queue();
+    let (mut registry, [queue]) = registry_and_queues();
     let task = queue.spawn_async(registry.timeout(YEAR, pending::<()>()));
     registry.advance(YEAR - Duration::from_nanos(1));
     assert!(!task.is_finished());
@@ -121,9 +121,7 @@ fn a_timeout_ends_a_future_at_its_time_and_not_before() {
 
 #[test]
 fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
-    let mut registry = Registry::for_tests().unwrap();
-    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
-    let (first, second, caller) = (build("first"), build("second"), build("caller"));
+    let (mut registry, [first, second, caller]) = registry_and_queues();
     drop(first.spawn_async(registry.sleep(9 * SECOND)));
     drop(second.spawn_async(registry.sleep(YEAR)));
     let queues = [first.clone(), second.clone()];
@@ -154,7 +152,7 @@ fn a_rate_limit_of_centuries_is_still_a_limit() {
 
 #[test]
 fn an_item_that_has_not_started_by_its_deadline_expires() {
-    let (mut registry, queue) = registry_and_queue();
+    let (mut registry, [queue]) = registry_and_queues();
     let deadline = registry.now() + SECOND;
     let in_time = queue.task().deadline(deadline).spawn(|| 7);
     assert_eq!(in_time.join().unwrap(), 7);
@@ -171,9 +169,7 @@ fn an_item_that_has_not_started_by_its_deadline_expires() {
 
 #[test]
 fn a_task_that_awaits_an_item_is_woken_at_its_deadline() {
-    let mut registry = Registry::for_tests().unwrap();
-    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
-    let (paused, queue) = (build("paused"), build("awaits"));
+    let (mut registry, [paused, queue]) = registry_and_queues();
     paused.pause();
     let late = paused.task().deadline(registry.now() + SECOND).spawn(|| 7);
     let task = queue.spawn_async(late);
@@ -207,9 +203,7 @@ fn the_registry_is_idle_when_all_that_can_run_has_run() {
         };
         queue.spawn_detached(item).unwrap();
     }
-    let registry = Registry::for_tests().unwrap();
-    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
-    let (queue, paused) = (build("tree"), build("paused"));
+    let (registry, [queue, paused]) = registry_and_queues();
     let nr_runs = Arc::new(AtomicU32::new(0));
     paused.pause();
     spawn_below(&paused, &nr_runs, 0);
@@ -224,9 +218,8 @@ fn the_registry_is_idle_when_all_that_can_run_has_run() {
 /// Because of the cancelled enqueue, a reaper fires the timer. The registry waits for the reaper.
 #[test]
 fn an_item_that_a_reaper_fires_is_not_late() {
-    let mut registry = Registry::for_tests().unwrap();
+    let (mut registry, [paused]) = registry_and_queues();
     let document = SaveSoon::new(&registry);
-    let paused = Workqueue::builder("paused").build_in(&registry).unwrap();
     paused.pause();
     paused.reschedule(&document.save, Duration::ZERO).unwrap();
     assert!(document.save.cancel());
@@ -238,11 +231,10 @@ fn an_item_that_a_reaper_fires_is_not_late() {
 
 #[test]
 fn a_retry_stops_at_a_permanent_error_without_a_pause() {
-    let mut registry = Registry::for_tests().unwrap();
+    let (mut registry, [queue]) = registry_and_queues();
     let mut errors = ["busy", "denied", "busy"].into_iter();
     let policy = Backoff::new(3, SECOND);
     let attempt = move || std::future::ready(Err::<(), _>(errors.next().unwrap()));
-    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
     let task = queue.spawn_async(registry.retry_if(policy, attempt, |error| *error == "busy"));
     registry.run_until_idle();
     assert!(!task.is_finished(), "the first error is transient");
@@ -253,7 +245,7 @@ fn a_retry_stops_at_a_permanent_error_without_a_pause() {
 
 #[test]
 fn a_retry_pauses_longer_each_time_and_gives_up() {
-    let (mut registry, queue) = registry_and_queue();
+    let (mut registry, [queue]) = registry_and_queues();
     let (log, start, clock) = (Log::default(), registry.now(), registry.clone());
     let noted = log.clone();
     let policy = Backoff::new(4, SECOND).longest(3 * SECOND);
@@ -274,7 +266,7 @@ fn a_retry_pauses_longer_each_time_and_gives_up() {
 
 #[test]
 fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
-    let (mut registry, queue) = registry_and_queue();
+    let (mut registry, [queue]) = registry_and_queues();
     let limit = Arc::new(registry.rate_limit(SECOND, 3));
     let nr_passed = Arc::new(AtomicU32::new(0));
     for _ in 0..10 {
@@ -297,9 +289,7 @@ fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
 
 #[test]
 fn a_hard_deadline_cancels_a_future_that_still_runs() {
-    let mut registry = Registry::for_tests().unwrap();
-    let [queue, paused] =
-        ["hard", "paused"].map(|name| Workqueue::builder(name).build_in(&registry).unwrap());
+    let (mut registry, [queue, paused]) = registry_and_queues();
     paused.pause();
     let until_cancelled = async {
         let before = is_cancelled();

@@ -302,11 +302,7 @@ mod stepped {
 fn threads_of_the_library_yield_each_extension_once() {
     /// Ends the interrupts, also if the test panics.
     struct End<'a>(&'a AtomicBool);
-    impl Drop for End<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
-    }
+    sync::on_drop!(End<'_>, this => this.0.store(true, Relaxed));
 
     turn_on();
     let params = Params { rseq_slice_ext: true, ..Params::default() };

@@ -1,10 +1,14 @@
 //! A stall is reported with the stacks of the stuck workers.
 
+mod children;
+
 use std::sync::atomic::*;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
 use afterwork::params::Params;
 use afterwork::workqueue::{Registry, RegistryError, Report, Stack, Stall, Topology, Workqueue};
+// A second registry that captures stacks would be rejected.
+use children::alone;
 
 const SIGURG: u32 = 23;
 
@@ -20,12 +24,6 @@ fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
         }
     });
     (registry, stalls)
-}
-
-/// Serializes the tests, because a second registry that captures stacks would be rejected.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Blocks the only worker in `item`, and returns the first stall that is `good`.

@@ -134,11 +134,6 @@ impl Subscriber for Scribe {
     }
 }
 
-fn listen() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Scribe).unwrap());
-}
-
 /// Returns the events that name `queue`, oldest first.
 fn events_of(queue: &str) -> Vec<Recorded> {
     let recorded = RECORDED.lock().unwrap();
@@ -147,13 +142,9 @@ fn events_of(queue: &str) -> Vec<Recorded> {
 }
 
 /// Starts to listen. Ends the process if the returned value is not dropped in time.
-fn ends() -> impl Sized {
-    part_ends("")
-}
-
-/// Does as [`ends`] for the named part of a test.
-fn part_ends(part: &str) -> impl Sized + use<> {
-    listen();
+fn ends(part: &str) -> impl Sized + use<> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Scribe).unwrap());
     let hangs = format!("{} hangs {part}", thread::current().name().unwrap_or_default());
     let (is_running, ended) = mpsc::channel::<()>();
     thread::spawn(move || {
@@ -220,7 +211,7 @@ const ALL_STEPS: [&str; 4] = ["queue_work", "activate_work", "execute_start", "e
 
 #[test]
 fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let queue = |name, help| {
         let builder = Workqueue::builder(name).help(help);
@@ -257,7 +248,7 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
 
 #[test]
 fn span_of_the_enqueuer_follows_all_kinds_of_work() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let build = |help| Workqueue::builder("spans").help(help).build_in(&registry);
     let (queue, helps) = (build(false).unwrap(), build(true).unwrap());
@@ -308,7 +299,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
 
 #[test]
 fn span_of_an_item_that_never_runs_is_closed() {
-    let _ends = ends();
+    let _ends = ends("");
     let (_registry, queue) = unhelped("never");
     queue.pause();
     let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "never");
@@ -333,7 +324,7 @@ fn span_of_an_item_that_never_runs_is_closed() {
 
 #[test]
 fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
-    let _ends = ends();
+    let _ends = ends("");
     let (_registry, queue) = unhelped("taken back");
     queue.pause();
     let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
@@ -365,7 +356,7 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
 
 #[test]
 fn revived_item_emits_a_second_queue_event() {
-    let _ends = ends();
+    let _ends = ends("");
     let (_registry, queue) = unhelped("revived");
     queue.pause();
     let item = Work::new(|| ());
@@ -379,7 +370,7 @@ fn revived_item_emits_a_second_queue_event() {
 
 #[test]
 fn a_subscriber_may_queue_work_at_every_event() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     // An event emitted under the lock of the queues' pool would deadlock.
     let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
@@ -396,7 +387,7 @@ fn a_subscriber_may_queue_work_at_every_event() {
 
 #[test]
 fn a_subscriber_may_join_where_a_join_is_being_offered() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let again = Workqueue::builder("again").build_in(&registry).unwrap();
     again.pause();
@@ -434,7 +425,7 @@ const DEEDS: [Deed; 5] = [
 fn at_each_deed(how: &str, event: &'static str, build: Build, uses: impl Fn(Workqueue, &Registry)) {
     for (deed, act) in DEEDS {
         let name = format!("{deed}, {how}");
-        let _ends = part_ends(&name);
+        let _ends = ends(&name);
         let registry = registry(Params::default());
         let queue = build(&name, &registry);
         let theirs = queue.clone();
@@ -523,7 +514,7 @@ fn subscriber_may_stop_a_queue_at_each_transition_of_an_item() {
 
 #[test]
 fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let queue = ordered("in order, in a span", &registry);
     let (send, seen) = mpsc::channel();
@@ -544,7 +535,7 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
 
 #[test]
 fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let queue = plain("panics", &registry);
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
@@ -558,7 +549,7 @@ fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
 
 #[test]
 fn rescuer_calls_and_batches_emit_events() {
-    let _ends = ends();
+    let _ends = ends("");
     let registry = registry(Params::default());
     let only_worker = Held::new(&registry);
     let queue = Workqueue::builder("rescued").with_rescuer().help(false);
@@ -576,7 +567,7 @@ fn rescuer_calls_and_batches_emit_events() {
 
 #[test]
 fn watchdog_reports_emit_events() {
-    let _ends = ends();
+    let _ends = ends("");
     let params = Params { max_workers: 1, watchdog_thresh_ms: 20, ..Params::default() };
     let registry = registry(params);
     let (send, reports) = mpsc::channel();
@@ -597,7 +588,7 @@ fn watchdog_reports_emit_events() {
 
 #[test]
 fn item_that_would_wait_for_itself_emits_an_event() {
-    let _ends = ends();
+    let _ends = ends("");
     let (_registry, queue) = unhelped("own");
     let own = queue.clone();
     queue.spawn(move || own.flush().unwrap_err()).join().unwrap();
@@ -611,7 +602,7 @@ fn item_that_would_wait_for_itself_emits_an_event() {
 
 #[test]
 fn grace_periods_emit_begin_and_end_events() {
-    let _ends = ends();
+    let _ends = ends("");
     let guard = rcu::read();
     let waiter = thread::spawn(rcu::synchronize);
     let count = |name: &str| {

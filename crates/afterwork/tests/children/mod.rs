@@ -2,28 +2,55 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::FromRawFd;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Time limit in seconds after which a hanging child is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;
 
-/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
+/// Serializes tests, for example because a child of `fork` inherits the locks of threads that it
+/// lacks.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Returns the command that runs only `test` of this program.
-pub fn this_test(test: &str) -> Command {
+const MODE: &str = "AFTERWORK_TEST_MODE";
+
+/// Returns the command that runs only `test` of this program, in which [`mode`] returns `mode`.
+pub fn this_test(test: &str, mode: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MODE, mode);
     command
+}
+
+/// Returns the mode of this process, or `None` if it runs all tests.
+pub fn mode() -> Option<String> {
+    std::env::var(MODE).ok()
+}
+
+/// Forks. Returns the ID of the child, or `None` in the child, whose time is limited.
+pub fn fork() -> Option<libc::pid_t> {
+    // SAFETY: the child uses memory of the C library and of this library, which is valid after a
+    // fork.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "{}", io::Error::last_os_error());
+    if pid == 0 {
+        limit_time();
+    }
+    (pid > 0).then_some(pid)
+}
+
+/// Kills the process with a signal after [`LIMIT_S`].
+pub fn limit_time() {
+    // SAFETY: the call takes a number.
+    unsafe { libc::alarm(LIMIT_S) };
 }
 
 /// Exits the process at once, without destructors.
@@ -41,18 +68,10 @@ pub fn wait_for(pid: libc::pid_t) -> ExitStatus {
 
 /// Forks. The child calls `body` and exits. Returns the child's exit status and its stderr.
 pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
-    let mut ends = [0; 2];
-    // SAFETY: the call writes two file descriptors to the array.
-    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the child uses memory of the C library and of this library, which is valid after a
-    // fork.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // SAFETY: the arguments are numbers. The signal from `alarm` kills the process.
-        unsafe {
-            libc::dup2(ends[1], libc::STDERR_FILENO);
-            libc::alarm(LIMIT_S);
-        }
+    let (mut stderr, child_stderr) = io::pipe().unwrap();
+    let Some(pid) = fork() else {
+        // SAFETY: the arguments are numbers.
+        unsafe { libc::dup2(child_stderr.as_raw_fd(), libc::STDERR_FILENO) };
         let ended = catch_unwind(AssertUnwindSafe(body));
         if let Err(payload) = &ended
             && let Some(text) = payload.downcast_ref::<String>()
@@ -62,13 +81,8 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
         exit(ended.is_err().into());
-    }
-    assert!(pid > 0, "{}", io::Error::last_os_error());
-    // SAFETY: we own both descriptors, and no other code uses them.
-    let mut stderr = unsafe {
-        libc::close(ends[1]);
-        File::from_raw_fd(ends[0])
     };
+    drop(child_stderr);
     let mut text = String::new();
     stderr.read_to_string(&mut text).unwrap();
     (wait_for(pid), text)
@@ -83,7 +97,7 @@ pub fn succeeds_in_child(body: impl FnOnce()) -> String {
 }
 
 /// Prevents the process from creating threads until it is dropped.
-pub struct NoThreads(libc::rlim_t);
+pub struct NoThreads(Option<u64>);
 
 impl NoThreads {
     pub fn begin() -> Self {
@@ -101,20 +115,15 @@ impl NoThreads {
 }
 
 sync::on_drop!(NoThreads, this => {
-    set_thread_limit(Some(this.0));
+    set_thread_limit(this.0);
     spawn(|| ()).join().unwrap();
 });
 
 /// Limits the number of threads to `limit`, or to the highest value. Returns the limit before.
-pub fn set_thread_limit(limit: Option<libc::rlim_t>) -> libc::rlim_t {
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both structures outlive the calls.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut before), 0);
-        let now = libc::rlimit { rlim_cur: limit.unwrap_or(before.rlim_max), ..before };
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &now), 0);
-    }
-    before.rlim_cur
+pub fn set_thread_limit(limit: Option<u64>) -> Option<u64> {
+    let before = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: limit.or(before.maximum), ..before }).unwrap();
+    before.current
 }
 
 pub fn until(is_so: impl Fn() -> bool) {

@@ -1,20 +1,15 @@
 //! Tunables from the environment.
 
-use std::env;
-
 use crate::*;
-
-const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
 /// Runs the test with the function path `inside` in its own process, and returns `None` there.
 pub fn alone(inside: &str, text: &str) -> Option<Output> {
-    let test = inside.split_once("::").and_then(|it| it.1.rsplit_once("::"));
-    let test = test.unwrap().0;
-    if env::var(ALONE).as_deref() == Ok(test) {
+    if children::mode().is_some() {
         return None;
     }
-    let mut command = children::this_test(test);
-    let output = command.env(ALONE, test).env("AFTERWORK", text).output().unwrap();
+    let test = inside.split_once("::").and_then(|it| it.1.rsplit_once("::"));
+    let test = test.unwrap().0;
+    let output = children::this_test(test, "alone").env("AFTERWORK", text).output().unwrap();
     assert!(output.status.success(), "{test} alone: {output:?}");
     Some(output)
 }

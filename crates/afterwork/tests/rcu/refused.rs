@@ -118,7 +118,7 @@ unsafe fn fork() -> libc::pid_t {
     let before = set_thread_limit(None);
     // SAFETY: (1).
     let pid = unsafe { libc::fork() };
-    set_thread_limit(Some(before));
+    set_thread_limit(before);
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     pid
 }

@@ -8,6 +8,8 @@ mod rcu;
 mod rcu_cell;
 mod srcu;
 mod task_work;
+#[path = "../torture/rcu_versions.rs"]
+mod versions;
 mod wake;
 mod workqueue;
 mod workqueue_group;
@@ -35,43 +37,7 @@ use sync::atomic::*;
 use sync::twin::{must_deadlock, must_fail};
 use sync::{Mutex, models};
 use topology::{CpuId, Topology};
-
-/// A value whose versions are each freed once no reader can see them.
-#[derive(Default)]
-struct Versions {
-    current: AtomicUsize,
-    next: AtomicUsize,
-    is_freed: [AtomicBool; 8],
-}
-
-impl Versions {
-    fn look(&self) -> usize {
-        let version = self.current.load(Ordering::Relaxed);
-        self.check(version);
-        version
-    }
-
-    fn check(&self, version: usize) {
-        let is_freed = self.is_freed[version].load(Ordering::Relaxed);
-        assert!(!is_freed, "version {version} was freed under a reader");
-    }
-
-    /// Returns the replaced version.
-    fn replace(&self) -> usize {
-        let new = 1 + self.next.fetch_add(1, Ordering::Relaxed);
-        self.current.swap(new, Ordering::AcqRel)
-    }
-
-    fn free(&self, version: usize) {
-        let was_freed = self.is_freed[version].swap(true, Ordering::Relaxed);
-        assert!(!was_freed, "version {version} was freed twice");
-    }
-
-    fn assert_freed(&self, nr: usize) {
-        let nr_freed = self.is_freed.iter().filter(|it| it.load(Ordering::Relaxed)).count();
-        assert_eq!(nr_freed, nr, "an old version is left");
-    }
-}
+use versions::{Seen, Versions};
 
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {

@@ -14,19 +14,19 @@ impl Versions {
     /// Reads twice in one section or in a nested one, and sometimes yields in between.
     fn read(&self) {
         let outer = rcu::read();
-        let version = self.look();
+        let seen = self.look();
         if thread_rng().gen_bool(0.5) {
             drop(rcu::read());
         } else {
             thread::yield_now();
         }
-        self.check(version);
+        self.check(seen);
         drop(outer);
     }
 
     /// Replaces the version. The old one is freed after a grace period, in a random way.
     fn update(self: &Arc<Self>) {
-        let old = self.replace();
+        let old = self.replace().expect("there are enough versions");
         match thread_rng().gen_range(0..4) {
             0 => {
                 rcu::synchronize();
@@ -71,7 +71,7 @@ fn versions() {
     join_all(spawn_each(NR_UPDATERS, move |_| (0..NR_UPDATES).for_each(|_| updated.update())));
     join_all(readers);
     rcu::barrier();
-    versions.assert_freed(NR_UPDATERS * NR_UPDATES);
+    versions.assert_all_free();
     is_over.store(true, Ordering::Relaxed);
     // Wakes the sweeper.
     let _ = rcu::start_poll();

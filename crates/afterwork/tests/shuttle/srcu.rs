@@ -8,25 +8,25 @@ struct Scene {
     domain: Domain,
     versions: Versions,
     /// Guards that another thread will drop, with the version that each protects.
-    travelling: Mutex<Vec<(OwnedGuard, usize)>>,
+    travelling: Mutex<Vec<(OwnedGuard, Seen)>>,
 }
 
 impl Scene {
     fn read(&self) {
         if thread_rng().gen_bool(0.5) {
             let guard = self.domain.read();
-            let version = self.versions.look();
+            let seen = self.versions.look();
             thread::yield_now();
-            self.versions.check(version);
+            self.versions.check(seen);
             drop(guard);
         } else {
             let guard = self.domain.read_owned();
-            let version = self.versions.look();
-            self.travelling.lock().push((guard, version));
+            let seen = self.versions.look();
+            self.travelling.lock().push((guard, seen));
         }
         let arrived = self.travelling.lock().pop();
-        if let Some((guard, version)) = arrived {
-            self.versions.check(version);
+        if let Some((guard, seen)) = arrived {
+            self.versions.check(seen);
             drop(guard);
         }
     }
@@ -40,12 +40,12 @@ fn versions() {
         shared.read();
         shared.read();
         if number > 0 {
-            let (theirs, old) = (shared.clone(), shared.versions.replace());
+            let (theirs, old) = (shared.clone(), shared.versions.replace().unwrap());
             shared.domain.call(move || theirs.versions.free(old));
         }
     });
     for _ in 0..2 {
-        let old = scene.versions.replace();
+        let old = scene.versions.replace().unwrap();
         scene.domain.synchronize();
         scene.versions.free(old);
     }
@@ -53,7 +53,7 @@ fn versions() {
     // A guard that no thread dropped would block the barrier.
     scene.travelling.lock().clear();
     scene.domain.barrier();
-    scene.versions.assert_freed(4);
+    scene.versions.assert_all_free();
 }
 
 /// The runner runs a callback that blocks until a waiter's grace period ends.

@@ -55,7 +55,7 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
         }
     }
     assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
-    threads.into_iter().for_each(|it| it.join().unwrap());
+    join_all(threads);
 }
 
 fn a_task_owns() {
@@ -82,23 +82,21 @@ fn a_task_owns() {
         }
     }
     assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
-    threads.into_iter().for_each(|it| it.join().unwrap());
+    join_all(threads);
 }
 
 fn the_owner_ends_in_the_middle() {
     let alive = Arc::new(());
     let mut mailbox = Mailbox::builder().capacity(4).build();
-    let threads = [(); 3].map(|()| {
-        let (poster, item) = (mailbox.poster(), alive.clone());
-        thread::spawn(move || {
-            (0..3).for_each(|_| drop(poster.post(item.clone())));
-            poster
-        })
+    let (poster, item) = (mailbox.poster(), alive.clone());
+    let threads = spawn_each(3, move |_| {
+        (0..3).for_each(|_| drop(poster.post(item.clone())));
+        poster.clone()
     });
     mailbox.wait(2).unwrap();
     drop(mailbox.try_recv());
     drop(mailbox);
-    let posters = join_all(threads.into());
+    let posters = join_all(threads);
     assert_eq!(Arc::strong_count(&alive), 1, "an item remains in a dead queue");
     drop(posters);
 }
@@ -106,36 +104,32 @@ fn the_owner_ends_in_the_middle() {
 /// Threads and tasks wait for capacity or cancel. The owner waits for more than the capacity.
 fn posters_wait_for_capacity(capacity: usize) {
     let mut mailbox = Mailbox::builder().capacity(capacity).build();
-    let senders: Vec<_> = (0..3)
-        .map(|from| {
-            let poster = mailbox.poster();
-            thread::spawn(move || {
-                let cx = &mut Context::from_waker(Waker::noop());
-                let mut number = 0;
-                while number < 3 {
-                    let item = (from, number);
-                    let is_in = match (from + number) % 3 {
-                        0 => poster.send_blocking(item).is_ok(),
-                        1 => poster.post_lazy(item).is_ok(),
-                        _ => {
-                            let mut send = poster.send(item);
-                            Pin::new(&mut send).poll(cx).is_ready() || send.take_back().is_none()
-                        }
-                    };
-                    number += usize::from(is_in);
-                    if !is_in {
-                        thread::yield_now();
-                    }
+    let poster = mailbox.poster();
+    let senders = spawn_each(3, move |from| {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut number = 0;
+        while number < 3 {
+            let item = (from, number);
+            let is_in = match (from + number) % 3 {
+                0 => poster.send_blocking(item).is_ok(),
+                1 => poster.post_lazy(item).is_ok(),
+                _ => {
+                    let mut send = poster.send(item);
+                    Pin::new(&mut send).poll(cx).is_ready() || send.take_back().is_none()
                 }
-            })
-        })
-        .collect();
+            };
+            number += usize::from(is_in);
+            if !is_in {
+                thread::yield_now();
+            }
+        }
+    });
     let mut next = [0; NR_POSTERS];
     while mailbox.wait(capacity + 1).is_ok() {
         mailbox.drain(2).for_each(|item| check(&mut next, item));
     }
     assert_eq!(next[..3], [3; 3]);
-    senders.into_iter().for_each(|it| it.join().unwrap());
+    join_all(senders);
 }
 
 models! {

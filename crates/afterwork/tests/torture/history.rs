@@ -7,7 +7,6 @@
 //! states in which that act is done remain. If none does, the history is a fault.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -275,18 +274,18 @@ impl Search {
     }
 }
 
-/// Checks the history of an item that is idle before and after it, or returns its last acts.
-pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
+/// A time in nanoseconds, and the number of the act that begins or (`true`) ends there. At equal
+/// times, beginnings come before ends.
+type Moment = (u64, bool, usize);
+
+/// Checks the history of an item that is idle before and after it. An error lists its last acts.
+pub fn check(mut events: Vec<Event>) -> Result<(), String> {
     for event in &mut events {
         event.from_ns = event.from_ns.saturating_sub(SLACK_NS);
         event.to_ns = event.to_ns.saturating_add(SLACK_NS);
     }
-    // At equal times, beginnings come before ends.
-    let begins = events.iter().map(|event| event.from_ns);
-    let ends = events.iter().map(|event| event.to_ns);
-    let mut moments: Vec<(u64, bool, usize)> = (begins.enumerate().map(|(i, at)| (at, false, i)))
-        .chain(ends.enumerate().map(|(i, at)| (at, true, i)))
-        .collect();
+    let of = |(i, event): (usize, &Event)| [(event.from_ns, false, i), (event.to_ns, true, i)];
+    let mut moments: Vec<Moment> = events.iter().enumerate().flat_map(of).collect();
     moments.sort_unstable();
     let mut search = Search {
         places: HashSet::from([Place { item: Item::default(), progress: [0; NR_SLOTS] }]),
@@ -300,37 +299,27 @@ pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
         }
         search.end(slots[i]);
         if search.places.is_empty() {
-            return Err(Unexplained::new(&events, &moments[..=at]));
+            return Err(last_acts(&events, &moments[..=at]));
         }
     }
     let idle = |place: &Place| place.item == Item::default();
-    if search.places.iter().any(idle) { Ok(()) } else { Err(Unexplained::new(&events, &moments)) }
+    if search.places.iter().any(idle) { Ok(()) } else { Err(last_acts(&events, &moments)) }
 }
 
-/// The end of a history that no order of steps explains.
-pub struct Unexplained(Vec<Event>);
-
-impl Unexplained {
-    /// Takes the acts that were in progress, or ended last, at the last of `moments`.
-    fn new(events: &[Event], moments: &[(u64, bool, usize)]) -> Self {
-        let met = moments.iter().filter(|(_, is_end, _)| !is_end);
-        let mut met: Vec<_> = met.map(|&(_, _, i)| events[i]).collect();
-        met.sort_by_key(|event| event.to_ns);
-        let now_ns = moments.last().map_or(0, |moment| moment.0);
-        let nr_ended = met.partition_point(|event| event.to_ns <= now_ns);
-        Self(met.split_off(nr_ended.saturating_sub(SHOWN)))
+/// Describes the acts that were in progress, or ended last, at the last of `moments`.
+fn last_acts(events: &[Event], moments: &[Moment]) -> String {
+    let begun = moments.iter().filter(|(_, is_end, _)| !is_end);
+    let mut begun: Vec<_> = begun.map(|&(_, _, i)| events[i]).collect();
+    begun.sort_by_key(|event| event.to_ns);
+    let now_ns = moments.last().map_or(0, |moment| moment.0);
+    let nr_ended = begun.partition_point(|event| event.to_ns <= now_ns);
+    let shown = &begun[nr_ended.saturating_sub(SHOWN)..];
+    let first_ns = shown.first().map_or(0, |event| event.to_ns);
+    let mut text = "no order explains how the last of these acts ended; times in ns:".to_string();
+    for event in shown {
+        let since = |at_ns: u64| i128::from(at_ns) - i128::from(first_ns);
+        let (from, to) = (since(event.from_ns), since(event.to_ns));
+        text += &format!("\n  {from:>12} .. {to:>12}  {:?}", event.act);
     }
-}
-
-impl fmt::Display for Unexplained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "no order explains how the last of these acts ended; times in ns:")?;
-        let first_ns = self.0.first().map_or(0, |event| event.to_ns);
-        for event in &self.0 {
-            let since = |at_ns: u64| i128::from(at_ns) - i128::from(first_ns);
-            let (from, to) = (since(event.from_ns), since(event.to_ns));
-            writeln!(f, "  {from:>12} .. {to:>12}  {:?}", event.act)?;
-        }
-        Ok(())
-    }
+    text
 }

@@ -9,6 +9,7 @@
 //! such a queue neither wait nor drop a queue. All other drops do not wait.
 
 use afterwork::observe;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Dice, FAULT, Planned, fault, options, wander};
 use crate::support::*;
@@ -76,10 +77,6 @@ type Loot = Mutex<Vec<Box<dyn Any + Send>>>;
 static QUEUES: Loot = Mutex::new(Vec::new());
 static REST: Loot = Mutex::new(Vec::new());
 
-pub fn names() -> Vec<&'static str> {
-    ACTS.iter().map(|(name, _)| *name).collect()
-}
-
 pub fn allow() -> Result<(), String> {
     if !cfg!(torture) {
         let build = "only a build with --cfg torture can be hostile, see cargo xtask torture";
@@ -90,8 +87,9 @@ pub fn allow() -> Result<(), String> {
 }
 
 pub fn forbid(list: &str) -> Result<(), String> {
+    let names: Vec<_> = ACTS.iter().map(|(name, _)| *name).collect();
     for name in list.split(',') {
-        let known = options::find(name, &names()).map_err(|e| format!("--without: {e}"))?;
+        let known = options::find(name, &names).map_err(|e| format!("--without: {e}"))?;
         let (_, act) = ACTS.iter().find(|(act, _)| *act == known).expect("one of the names");
         OFF.fetch_or(1 << *act as u32, Ordering::Relaxed);
     }
@@ -315,52 +313,54 @@ pub fn rude_handler(dice: &mut Dice) -> impl Fn() + Send + Sync + use<> {
     }
 }
 
-/// A waker that misbehaves in calls and in its drop. It counts a call before it misbehaves.
-pub struct Rattle {
+/// A waker that misbehaves in calls and in its drop.
+struct Rattle {
     dice: Mutex<Dice>,
-    pub nr_calls: AtomicUsize,
-    sleeper: thread::Thread,
+    sleeper: Unpark,
     _grenade: Grenade,
-}
-
-impl Rattle {
-    pub fn new(dice: &mut Dice) -> Arc<Self> {
-        Arc::new(Self {
-            dice: Mutex::new(Dice::new(dice.bits())),
-            nr_calls: AtomicUsize::new(0),
-            sleeper: thread::current(),
-            _grenade: Grenade::new(dice),
-        })
-    }
 }
 
 impl Wake for Rattle {
     fn wake(self: Arc<Self>) {
-        self.nr_calls.fetch_add(1, Ordering::Relaxed);
-        self.sleeper.unpark();
+        self.sleeper.0.unpark();
         let mut dice = Dice::new(self.dice.lock().unwrap().bits());
         misbehave(&mut dice);
     }
 }
 
-pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Output {
-    loop {
-        let unpark = || Waker::from(Arc::new(Unpark(thread::current())));
-        let waker = if may(Act::Waker) { Rattle::new(dice).into() } else { unpark() };
-        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
-        contained(|| drop(waker));
-        match polled {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-pub struct Unpark(pub thread::Thread);
+struct Unpark(Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+/// Returns a waker that unparks this thread.
+pub fn unpark() -> Waker {
+    Arc::new(Unpark(thread::current())).into()
+}
+
+/// Polls once, with a waker that misbehaves.
+pub fn poll_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> Poll<F::Output> {
+    let waker = if may(Act::Waker) {
+        let (dice, grenade) = (Mutex::new(Dice::new(dice.bits())), Grenade::new(dice));
+        let sleeper = Unpark(thread::current());
+        Arc::new(Rattle { dice, sleeper, _grenade: grenade }).into()
+    } else {
+        unpark()
+    };
+    let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
+    contained(|| drop(waker));
+    polled
+}
+
+pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Output {
+    loop {
+        match poll_rudely(&mut future, dice) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
     }
 }
 
@@ -386,8 +386,7 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // No other process would kill a child that hangs.
-        // SAFETY: the arguments are numbers. The signal kills the process.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        _ = set_parent_process_death_signal(Some(Signal::KILL));
         // The threads of `body` may do the same later.
         contained(show_alone);
         contained(body);

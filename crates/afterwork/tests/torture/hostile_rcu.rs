@@ -35,12 +35,6 @@ impl Den {
         }
     }
 
-    pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            contained(|| self.act(dice));
-        }
-    }
-
     pub fn end(self) {
         contained(|| rcu::run_callbacks_on(None));
         let Self { domain, theirs, ours, nr_called, nr_ran } = self;
@@ -64,7 +58,8 @@ impl Den {
         assert_eq!(nr_ran, nr_called, "a callback that misbehaves was lost");
     }
 
-    fn act(&self, dice: &mut Dice) {
+    /// Performs a random act, which may panic as planned.
+    pub fn act(&self, dice: &mut Dice) {
         match dice.below(16) {
             0..2 => replace(&self.ours, dice),
             2..4 => replace(&self.theirs, dice),

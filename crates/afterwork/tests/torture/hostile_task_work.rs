@@ -2,10 +2,12 @@
 //!
 //! An accepted item is received in order or dropped, and never twice.
 
+use std::future::poll_fn;
+
 use afterwork::mailbox::{Mailbox, Poster, ReplyTo};
 use afterwork::rcu::qsbr::Reader;
 
-use crate::support::hostile::{Act, Grenade, Rattle, contained, dares, may, misbehave};
+use crate::support::hostile::{Act, Grenade, contained, dares, may, misbehave, poll_rudely};
 use crate::support::*;
 
 const NR_POSTERS: usize = 2;
@@ -97,10 +99,7 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
             3 => {
                 let mut send = poster.send(parcel(number, dice));
                 for _ in 0..dice.below(3) {
-                    let waker = Waker::from(Rattle::new(dice));
-                    let polled = Pin::new(&mut send).poll(&mut Context::from_waker(&waker));
-                    contained(|| drop(waker));
-                    if polled.is_ready() {
+                    if poll_rudely(&mut send, dice).is_ready() {
                         return;
                     }
                 }
@@ -118,9 +117,7 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
                     0 => hostile::hide(dice, reply),
                     1 => drop(reply.wait_timeout(NAP)),
                     _ => {
-                        let waker = Waker::from(Rattle::new(dice));
-                        let polled = Pin::new(&mut reply).poll(&mut Context::from_waker(&waker));
-                        contained(|| drop(waker));
+                        let polled = poll_rudely(&mut reply, dice);
                         contained(|| drop(reply));
                         drop(polled);
                     }
@@ -139,11 +136,8 @@ fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut D
     for _ in 0..dice.below(30) {
         match dice.below(4) {
             0 if may(Act::Waker) => {
-                let waker = Waker::from(Rattle::new(dice));
-                let polled = mailbox.poll_ready(&mut Context::from_waker(&waker), 1);
-                // The mailbox holds the last handle and drops it inside one of its operations.
-                contained(|| drop(waker));
-                match polled {
+                // The mailbox holds the last waker and drops it inside one of its operations.
+                match poll_rudely(poll_fn(|context| mailbox.poll_ready(context, 1)), dice) {
                     Poll::Ready(Err(_)) => return,
                     Poll::Ready(Ok(())) => {}
                     Poll::Pending => thread::park_timeout(NAP),

@@ -6,13 +6,11 @@
 
 use afterwork::params::Params;
 use afterwork::rcu;
-use afterwork::workqueue::{
-    BuildError, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue, block_on,
-};
+use afterwork::workqueue::{DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue, block_on};
 use topology::Topology;
 
 use crate::support::hostile::{
-    Act, Grenade, Rattle, contained, may, misbehave, refusable, rude_handler, rude_item,
+    Act, Grenade, contained, may, misbehave, refusable, rude_handler, rude_item,
 };
 use crate::support::*;
 
@@ -88,22 +86,14 @@ impl Lair {
         }
     }
 
-    pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            contained(|| self.act(dice));
-        }
-    }
-
-    pub fn flush_timers(&self, dice: &mut Dice, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            let timers = self.timers.lock().unwrap();
-            let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
-            drop(timers);
-            match work {
-                // The result depends on the state of the timer.
-                Some(work) => drop(contained(move || _ = work.flush())),
-                None => thread::sleep(Duration::from_micros(100)),
-            }
+    pub fn flush_a_timer(&self, dice: &mut Dice) {
+        let timers = self.timers.lock().unwrap();
+        let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
+        drop(timers);
+        match work {
+            // The result depends on the state of the timer.
+            Some(work) => _ = work.flush(),
+            None => thread::sleep(Duration::from_micros(100)),
         }
     }
 
@@ -121,7 +111,8 @@ impl Lair {
         watched("shutting hostile users down", || shut_down(registry));
     }
 
-    fn act(&self, dice: &mut Dice) {
+    /// Performs a random act, which may panic as planned.
+    pub fn act(&self, dice: &mut Dice) {
         match dice.below(16) {
             0 if may(Act::Bh) => self.end_in_bottom_half(dice),
             1..3 if may(Act::Timer) => self.end_under_flushes(dice),
@@ -159,12 +150,12 @@ impl Lair {
             }
             builder.build_in(&self.registry)
         };
-        let queue = build_anyhow(build);
+        let queue = insist(build);
         Victim::new(queue, dice.below(MAX_ITEMS), || rude_item(dice))
     }
 
     fn brief_victim(&self, dice: &mut Dice) -> Victim {
-        let queue = build_anyhow(|| Workqueue::builder("brief").build_in(&self.registry));
+        let queue = insist(|| Workqueue::builder("brief").build_in(&self.registry));
         Victim::new(queue, dice.below(3), || || ())
     }
 
@@ -275,8 +266,7 @@ impl Lair {
             0 => hostile::await_rudely(slept, dice),
             1 => block_on(slept),
             2 => {
-                let waker = Waker::from(Rattle::new(dice));
-                let _ = Pin::new(&mut slept).poll(&mut Context::from_waker(&waker));
+                let _ = hostile::poll_rudely(&mut slept, dice);
                 hostile::hide(dice, slept);
             }
             _ => {
@@ -376,7 +366,7 @@ impl Lair {
             this.1.check();
         });
         let registry = registry_on("1 core", Params::default());
-        let queue = build_anyhow(|| Workqueue::builder("shut").build_in(&registry));
+        let queue = insist(|| Workqueue::builder("shut").build_in(&registry));
         for _ in 0..1 + dice.below(3) {
             let shuts = Shuts(Some(registry.clone()), Grenade::new(dice));
             let work = DelayedWork::new(move || _ = &shuts);
@@ -424,7 +414,7 @@ impl Lair {
             refusable(|| inherited.enqueue(&work));
             refusable(|| drop(inherited.flush()));
             let registry = registry_on("2 core", Params::default());
-            let queue = build_anyhow(|| Workqueue::builder("child").build_in(&registry));
+            let queue = insist(|| Workqueue::builder("child").build_in(&registry));
             let items: Vec<_> = (0..8).map(|i| queue.spawn(move || i)).collect();
             let sum: u32 = items.into_iter().map(|item| item.join().unwrap()).sum();
             assert_eq!(sum, 28);
@@ -433,17 +423,6 @@ impl Lair {
             drop(inherited);
             hostile::misbehave_at_length(&mut dice);
         });
-    }
-}
-
-/// Builds a queue, and retries if the creation of a thread failed.
-fn build_anyhow(mut build: impl FnMut() -> Result<Workqueue, BuildError>) -> Workqueue {
-    loop {
-        match build() {
-            Ok(queue) => return queue,
-            Err(BuildError::Rescuer(_) | BuildError::Registry(_)) if may(Act::Thread) => {}
-            Err(error) => panic!("{error}"),
-        }
     }
 }
 

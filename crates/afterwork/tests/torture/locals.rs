@@ -119,20 +119,8 @@ fn decide(mut handle: JoinHandle<()>, fate: usize) {
         1 => drop(handle.cancel_on_drop()),
         _ => {
             handle.cancel();
-            if let Some(outcome) = handle.try_join() {
-                judge(outcome);
-            }
+            handle.try_join().map(result_of);
         }
-    }
-}
-
-fn judge(outcome: Result<(), JoinError>) {
-    match outcome {
-        Ok(()) | Err(JoinError::Cancelled | JoinError::Closed) => {}
-        Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {
-            hostile::discard(payload.into_inner());
-        }
-        Err(error) => panic!("{error}"),
     }
 }
 
@@ -159,7 +147,7 @@ fn own(place: &Place, dice: &mut Dice) {
                     place.wakes.ring(&mut dice);
                     let handle = take.lock().unwrap().try_recv();
                     match (handle, dice.below(4)) {
-                        (Ok(mut handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
+                        (Ok(mut handle), 3) => drop(handle.join_timeout(NAP).map(result_of)),
                         (Ok(handle), fate) => decide(handle, fate),
                         (Err(_), _) => thread::yield_now(),
                     }
@@ -205,7 +193,7 @@ fn own(place: &Place, dice: &mut Dice) {
     // Wakers fired now find no owner.
     (0..NR_RINGERS).for_each(|_| _ = place.wakes.ring(dice));
     take.into_inner().unwrap().try_iter().for_each(|mut handle| {
-        judge(handle.try_join().expect("its set is destroyed"));
+        result_of(handle.try_join().expect("its set is destroyed"));
     });
     place.wakes.clear();
 }
@@ -228,17 +216,12 @@ fn employ(place: &Place, dice: &mut Dice) {
             .collect();
         let mut its_dice = Dice::new(dice.bits());
         let is_over = &is_over;
-        scope.spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                place.wakes.ring(&mut its_dice);
-                thread::yield_now();
-            }
-        });
+        scope.spawn(move || place.wakes.ring_until(is_over, &mut its_dice));
         leave(worker, dice);
         for user in users {
             user.join().expect("a user failed");
         }
-        is_over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Release);
     });
 }
 
@@ -261,7 +244,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
                 leave(its, &mut dice);
             });
         }
-        2 => judge(worker.spawn(move || drop(life)).join()),
+        2 => _ = result_of(worker.spawn(move || drop(life)).join()),
         3 => {
             let handle = worker.spawn(move || drop(life));
             let was_in_time = handle.cancel();
@@ -280,8 +263,8 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
                 Weary::new(&place, &mut its_dice)
             });
             match dice.below(5) {
-                3 => judge(handle.join()),
-                4 => drop(handle.join_timeout(NAP).map(judge)),
+                3 => _ = result_of(handle.join()),
+                4 => drop(handle.join_timeout(NAP).map(result_of)),
                 fate => decide(handle, fate),
             }
         }

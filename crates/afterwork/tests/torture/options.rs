@@ -1,7 +1,8 @@
-//! The values of a torture command line, and near matches for a misspelled value.
+//! The values of a torture command line, and near matches for a misspelled value. `cargo xtask
+//! torture` also includes this file, to reject a misspelled bug before it builds the program.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 #[path = "../../../base/src/params/edits.rs"]
@@ -9,7 +10,7 @@ mod edits;
 
 use edits::edits;
 
-/// The functions that name an injectable bug; `xtask/src/torture.rs` has the same list.
+/// The functions that name an injectable bug.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 const MOST_NEAR: usize = 3;
 
@@ -44,23 +45,20 @@ fn distance(asked: &str, choice: &str) -> usize {
     if part.len() > 2 && letters(choice).contains(&part) { 0 } else { edits(asked, choice) }
 }
 
+/// Returns an error with the nearest names if no source in the folder `crates` has the bug `asked`.
+pub fn find_twin(asked: &str, crates: &Path) -> Result<(), String> {
+    let names = twins(crates).map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    find(asked, &names).map(drop).map_err(|e| format!("--twin: {e}"))
+}
+
 /// Returns the names of all bugs that a build can inject, found in its own sources.
-pub fn twins() -> io::Result<BTreeSet<String>> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+fn twins(crates: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    let of = [
-        "base",
-        "item",
-        "limit",
-        "mailbox",
-        "mpscq",
-        "percpu",
-        "rcu",
-        "sync",
-        "topology",
-        "workqueue",
-    ];
-    let mut folders: Vec<PathBuf> = of.map(|name| crates.join(name).join("src")).into();
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(crates)? {
+        folders.push(entry?.path().join("src"));
+    }
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();

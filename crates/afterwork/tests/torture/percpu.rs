@@ -8,7 +8,7 @@
 //! that is too low, and a lost slot as a round that does not end.
 //!
 //! It finds these bugs, injected with `--twin`: `percpu: yields without marking it`, `percpu: runs
-//! a call that was taken back`.
+//! a recalled call`.
 #![cfg(not(any(loom, shuttle)))]
 
 mod hostile_percpu;

@@ -18,8 +18,6 @@ use rcu_versions::{Seen, Versions};
 
 use crate::support::*;
 
-/// Time for which one set of threads runs before it is joined.
-const ROUND: Duration = Duration::from_millis(300);
 /// Number of consecutive sections between two random choices, in most configurations.
 const BURST: usize = 200;
 /// Maximum number of reads in such a section. They take 300 ns; a store reaches another CPU sooner.
@@ -152,7 +150,7 @@ struct Scene<'a, F> {
     flavor: F,
     versions: Arc<Versions>,
     travelling: Mutex<Vec<(OwnedGuard, Seen)>>,
-    is_over: AtomicBool,
+    nr_flooded: AtomicU64,
     nr_called: Arc<AtomicU64>,
 }
 
@@ -162,48 +160,42 @@ impl<'a, F: Flavor> Scene<'a, F> {
             config,
             totals,
             flavor,
-            versions: Arc::new(Versions::new()),
+            versions: Arc::default(),
             travelling: Mutex::default(),
-            is_over: AtomicBool::new(false),
+            nr_flooded: AtomicU64::new(0),
             nr_called: Arc::default(),
         }
     }
 
     fn run(self, round: &Round<'_>) {
         let config = self.config;
-        let dice = |i: usize| Dice::of_thread(round.seed, i);
-        let den = hostile::is_on().then(|| Den::new(&mut dice(300)));
-        let nr_flooded = thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for i in 0..config.nr_readers {
-                let scene = &self;
-                threads.push(scope.spawn(move || scene.read(dice(i))));
-            }
-            for i in 0..config.nr_fakes {
-                let scene = &self;
-                threads.push(scope.spawn(move || scene.fake(dice(100 + i))));
-            }
-            threads.push(scope.spawn(|| self.write(dice(200))));
-            if config.has_churn {
-                threads.push(scope.spawn(|| self.churn()));
-            }
-            if let Some(den) = &den {
-                for i in 0..NR_HOSTILE {
-                    let (mut dice, is_over) = (dice(301 + i), &self.is_over);
-                    threads.push(scope.spawn(move || den.torture(&mut dice, is_over)));
-                }
-            }
-            let flood = config.has_floods.then(|| scope.spawn(|| self.flood()));
-            thread::sleep(ROUND);
-            self.is_over.store(true, Ordering::Relaxed);
+        let den = hostile::is_on().then(|| Den::new(&mut Dice::of_thread(round.seed, 300)));
+        let meanwhile = |elapsed| {
             // Some threads still wait for sections that are left to other threads.
-            let is_flooding = || flood.as_ref().is_some_and(|flood| !flood.is_finished());
-            while is_flooding() || !threads.iter().all(|thread| thread.is_finished()) {
+            if elapsed >= ROUND {
                 self.end_travelling();
                 hostile::clean_up();
-                thread::sleep(Duration::from_micros(100));
             }
-            flood.map_or(0, |flood| flood.join().unwrap())
+            let pause = ROUND.saturating_sub(elapsed);
+            thread::sleep(pause.max(Duration::from_micros(100)));
+        };
+        Crew::run(round, meanwhile, |crew| {
+            for i in 0..config.nr_readers {
+                crew.repeat(i, |dice| self.read(dice));
+            }
+            for i in 0..config.nr_fakes {
+                crew.repeat(100 + i, |dice| self.fake(dice));
+            }
+            crew.repeat(200, |dice| self.write(dice));
+            if config.has_churn {
+                crew.repeat(201, |_| self.churn());
+            }
+            if config.has_floods {
+                crew.repeat(202, |_| self.flood());
+            }
+            if let Some(den) = &den {
+                crew.repeat_hostile(301..301 + NR_HOSTILE, |dice| den.act(dice));
+            }
         });
         // Guards that no thread took would block the barrier.
         while self.end_travelling() {}
@@ -212,44 +204,38 @@ impl<'a, F: Flavor> Scene<'a, F> {
         }
         self.flavor.barrier();
         let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
-        assert_eq!(nr_callbacks, nr_flooded, "a callback was lost");
+        assert_eq!(nr_callbacks, self.nr_flooded.into_inner(), "a callback was lost");
         self.versions.assert_all_free();
         self.totals.nr_callbacks.fetch_add(nr_callbacks, Ordering::Relaxed);
     }
 
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    fn read(&self, mut dice: Dice) {
-        while !self.is_over() {
-            self.wander(&mut dice);
-            // The sections are consecutive, or a pause makes the reader idle.
-            let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
-            for _ in 0..self.config.burst {
-                let guard = self.flavor.read();
-                let seen = self.versions.look();
-                for _ in 0..=nr_looks {
-                    self.versions.check(seen);
-                }
-                drop(guard);
-                for _ in 0..nr_pauses {
-                    std::hint::spin_loop();
-                }
+    fn read(&self, dice: &mut Dice) {
+        self.wander(dice);
+        // The sections are consecutive, or a pause makes the reader idle.
+        let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
+        for _ in 0..self.config.burst {
+            let guard = self.flavor.read();
+            let seen = self.versions.look();
+            for _ in 0..=nr_looks {
+                self.versions.check(seen);
             }
-            let burst = self.config.burst as u64;
-            self.totals.nr_sections.fetch_add(burst, Ordering::Relaxed);
-            match dice.below(16) {
-                0 => self.read_long(&mut dice),
-                1 => self.read_nested(),
-                2 if self.config.has_travel => self.send_guard(),
-                // This is an extended quiescent state, or a pause long enough to count as one.
-                3 => {
-                    let span = Duration::from_micros(dice.below(300) as u64);
-                    self.flavor.rest(|| thread::sleep(span));
-                }
-                _ => {}
+            drop(guard);
+            for _ in 0..nr_pauses {
+                std::hint::spin_loop();
             }
+        }
+        let burst = self.config.burst as u64;
+        self.totals.nr_sections.fetch_add(burst, Ordering::Relaxed);
+        match dice.below(16) {
+            0 => self.read_long(dice),
+            1 => self.read_nested(),
+            2 if self.config.has_travel => self.send_guard(),
+            // This is an extended quiescent state, or a pause long enough to count as one.
+            3 => {
+                let span = Duration::from_micros(dice.below(300) as u64);
+                self.flavor.rest(|| thread::sleep(span));
+            }
+            _ => {}
         }
     }
 
@@ -295,88 +281,76 @@ impl<'a, F: Flavor> Scene<'a, F> {
         arrived.inspect(|(_, seen)| self.versions.check(*seen)).is_some()
     }
 
-    fn write(&self, mut dice: Dice) {
-        while !self.is_over() {
-            let Some(old) = self.versions.replace() else {
-                // All versions wait for callbacks.
-                self.end_travelling();
-                thread::yield_now();
-                continue;
-            };
-            self.totals.nr_replaced.fetch_add(1, Ordering::Relaxed);
-            match dice.below(8) {
-                0 => {
-                    let (versions, theirs) = (self.versions.clone(), old);
-                    self.flavor.call(move || versions.free(theirs));
-                    continue;
-                }
-                1 => {
-                    let cookie = self.flavor.get_state();
-                    thread::yield_now();
-                    self.flavor.cond_synchronize(cookie);
-                }
-                2 => {
-                    let cookie = self.flavor.get_state();
-                    for _ in 0..dice.below(100) {
-                        if self.flavor.poll_state(&cookie) {
-                            break;
-                        }
-                        thread::yield_now();
-                    }
-                    if !self.flavor.poll_state(&cookie) {
-                        self.flavor.synchronize();
-                    }
-                }
-                _ => self.flavor.synchronize(),
-            }
-            self.versions.free(old);
-        }
-    }
-
-    fn fake(&self, mut dice: Dice) {
-        while !self.is_over() {
-            self.wander(&mut dice);
-            match dice.below(4) {
-                0 => self.flavor.cond_synchronize(self.flavor.get_state()),
-                1 => thread::sleep(Duration::from_micros(dice.below(200) as u64)),
-                _ => self.flavor.synchronize(),
-            }
+    fn write(&self, dice: &mut Dice) {
+        let Some(old) = self.versions.replace() else {
+            // All versions wait for callbacks.
             self.end_travelling();
-            self.totals.nr_fakes.fetch_add(1, Ordering::Relaxed);
+            return thread::yield_now();
+        };
+        self.totals.nr_replaced.fetch_add(1, Ordering::Relaxed);
+        match dice.below(8) {
+            0 => {
+                let versions = self.versions.clone();
+                return self.flavor.call(move || versions.free(old));
+            }
+            1 => {
+                let cookie = self.flavor.get_state();
+                thread::yield_now();
+                self.flavor.cond_synchronize(cookie);
+            }
+            2 => {
+                let cookie = self.flavor.get_state();
+                for _ in 0..dice.below(100) {
+                    if self.flavor.poll_state(&cookie) {
+                        break;
+                    }
+                    thread::yield_now();
+                }
+                if !self.flavor.poll_state(&cookie) {
+                    self.flavor.synchronize();
+                }
+            }
+            _ => self.flavor.synchronize(),
         }
+        self.versions.free(old);
     }
 
-    fn flood(&self) -> u64 {
-        let mut nr_flooded = 0;
-        while !self.is_over() {
-            for _ in 0..FLOOD {
-                let nr_called = self.nr_called.clone();
-                self.flavor.call(move || _ = nr_called.fetch_add(1, Ordering::Relaxed));
-            }
-            nr_flooded += FLOOD;
-            self.flavor.barrier();
-            let nr_called = self.nr_called.load(Ordering::Relaxed);
-            assert_eq!(nr_called, nr_flooded, "the barrier missed a callback");
-            thread::sleep(Duration::from_millis(1));
+    fn fake(&self, dice: &mut Dice) {
+        self.wander(dice);
+        match dice.below(4) {
+            0 => self.flavor.cond_synchronize(self.flavor.get_state()),
+            1 => thread::sleep(Duration::from_micros(dice.below(200) as u64)),
+            _ => self.flavor.synchronize(),
         }
-        nr_flooded
+        self.end_travelling();
+        self.totals.nr_fakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn flood(&self) {
+        for _ in 0..FLOOD {
+            let nr_called = self.nr_called.clone();
+            self.flavor.call(move || _ = nr_called.fetch_add(1, Ordering::Relaxed));
+        }
+        let nr_flooded = self.nr_flooded.fetch_add(FLOOD, Ordering::Relaxed) + FLOOD;
+        self.flavor.barrier();
+        let nr_called = self.nr_called.load(Ordering::Relaxed);
+        assert_eq!(nr_called, nr_flooded, "the barrier missed a callback");
+        thread::sleep(Duration::from_millis(1));
     }
 
     fn churn(&self) {
-        while !self.is_over() {
-            thread::scope(|scope| {
-                for _ in 0..2 {
-                    scope.spawn(|| {
-                        let guard = self.flavor.read();
-                        let seen = self.versions.look();
-                        thread::yield_now();
-                        self.versions.check(seen);
-                        drop(guard);
-                    });
-                }
-            });
-            self.totals.nr_threads.fetch_add(2, Ordering::Relaxed);
-        }
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let guard = self.flavor.read();
+                    let seen = self.versions.look();
+                    thread::yield_now();
+                    self.versions.check(seen);
+                    drop(guard);
+                });
+            }
+        });
+        self.totals.nr_threads.fetch_add(2, Ordering::Relaxed);
     }
 
     fn wander(&self, dice: &mut Dice) {

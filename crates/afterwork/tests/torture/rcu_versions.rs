@@ -1,10 +1,11 @@
-//! The versions that readers read while the torture replaces them, in static memory.
+//! The versions that readers read while the torture, or a model, replaces them.
 //!
 //! Each has a *generation*, which is odd while the version may be seen, and becomes even when it is
 //! freed. If a reader finds an even or changed one at the end of its section, that is a fault.
 
 use std::sync::Mutex;
-use std::sync::atomic::*;
+
+use sync::atomic::*;
 
 /// Large enough that a version is free for the writer, and small enough for quick reuse.
 const NR_VERSIONS: usize = 16;
@@ -25,8 +26,8 @@ pub struct Seen {
     generation: u64,
 }
 
-impl Versions {
-    pub fn new() -> Self {
+impl Default for Versions {
+    fn default() -> Self {
         let versions = Self {
             current: AtomicUsize::new(0),
             generations: Default::default(),
@@ -35,7 +36,9 @@ impl Versions {
         versions.generations[0].store(1, Ordering::Relaxed);
         versions
     }
+}
 
+impl Versions {
     /// Reads the published version.
     // Relaxed on both sides: only grace periods may keep a version from being freed.
     #[inline(always)]

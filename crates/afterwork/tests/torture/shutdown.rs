@@ -4,7 +4,7 @@ use afterwork::workqueue::{
     DelayedWork, DrainError, JoinError, JoinHandle, RcuWork, Registry, Work, Workqueue,
 };
 
-use crate::support::hostile::{Grenade, Unpark};
+use crate::support::hostile::{Grenade, unpark};
 use crate::support::*;
 
 #[derive(Default)]
@@ -137,7 +137,7 @@ fn finish(queue: Workqueue, dice: &mut Dice) {
             }
         }
         4 => {
-            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            let waker = unpark();
             let mut context = Context::from_waker(&waker);
             let mut drain = pin!(queue.drain_async());
             let gives_up = dice.below(3) == 0;

@@ -17,7 +17,9 @@ pub use std::backtrace::Backtrace;
 pub use std::cell::{Cell, RefCell};
 pub use std::fmt::Debug;
 pub use std::future::Future;
+pub use std::ops::Range;
 pub use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+pub use std::path::Path;
 pub use std::pin::{Pin, pin};
 pub use std::process::ExitCode;
 pub use std::ptr::NonNull;
@@ -25,11 +27,12 @@ pub use std::sync::atomic::*;
 pub use std::sync::mpsc::{self, RecvTimeoutError, channel};
 pub use std::sync::{Arc, Mutex, OnceLock};
 pub use std::task::{Context, Poll, Wake, Waker};
-pub use std::thread::{self, Thread};
+pub use std::thread::{self, Scope, ScopedJoinHandle, Thread};
 pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use afterwork::params::Params;
-use afterwork::workqueue::Registry;
+use afterwork::workqueue::{JoinError, Registry};
+use rustix::time::{ClockId, clock_gettime};
 use topology::{CpuId, Topology};
 
 /// Default duration of a program.
@@ -40,6 +43,8 @@ const PATIENCE: u32 = 120;
 const PATIENCE_WITH_BUSY: u32 = 1800;
 /// Both limits if a bug is injected: a twin must be found within a minute, even if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
+/// Time after which the threads of a [`Crew`] stop repeating their acts.
+pub const ROUND: Duration = Duration::from_millis(300);
 /// The unit of waiting. A suspension of the machine costs one nap, however long it lasts.
 const NAP: Duration = Duration::from_secs(1);
 /// CPU time per nap below which the process makes no progress.
@@ -163,9 +168,7 @@ fn program_name() -> String {
 
 /// Injects a bug, if the build can inject bugs.
 fn put_back(twin: &str) -> Result<(), String> {
-    let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    options::find(twin, &names).map_err(|e| format!("--twin: {e}"))?;
+    options::find_twin(twin, &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
     HAS_TWIN.store(true, Ordering::Relaxed);
     #[cfg(torture)]
     sync::twin::arm(twin);
@@ -175,6 +178,66 @@ fn put_back(twin: &str) -> Result<(), String> {
     Err(format!(
         "--twin {twin}: only a build with --cfg torture has bugs to put back, see cargo xtask torture"
     ))
+}
+
+/// The threads of a round that takes [`ROUND`], and then as long as their last acts take.
+pub struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    seed: u64,
+    is_over: Arc<AtomicBool>,
+    threads: Vec<ScopedJoinHandle<'scope, ()>>,
+}
+
+impl<'scope, 'env> Crew<'scope, 'env> {
+    /// Calls `start`, which starts threads, and then `meanwhile` until all of them have ended.
+    /// The argument of `meanwhile` is the time since the start.
+    pub fn run(
+        round: &Round<'_>,
+        mut meanwhile: impl FnMut(Duration),
+        start: impl for<'a> FnOnce(&mut Crew<'a, 'env>),
+    ) {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let mut crew =
+                Crew { scope, seed: round.seed, is_over: Arc::default(), threads: Vec::new() };
+            start(&mut crew);
+            while !crew.threads.iter().all(ScopedJoinHandle::is_finished) {
+                let elapsed = begun.elapsed();
+                crew.is_over.store(elapsed >= ROUND, Ordering::Relaxed);
+                meanwhile(elapsed);
+            }
+        });
+    }
+
+    /// Starts a thread. Its dice follow from `number`, and the flag is set at the end of the round.
+    pub fn spawn(
+        &mut self,
+        number: usize,
+        body: impl FnOnce(&mut Dice, &AtomicBool) + Send + 'scope,
+    ) {
+        let (mut dice, is_over) = (Dice::of_thread(self.seed, number), self.is_over.clone());
+        self.threads.push(self.scope.spawn(move || body(&mut dice, &is_over)));
+    }
+
+    /// Starts a thread that repeats `act` until the end of the round.
+    pub fn repeat(&mut self, number: usize, mut act: impl FnMut(&mut Dice) + Send + 'scope) {
+        self.spawn(number, move |dice, is_over| {
+            while !is_over.load(Ordering::Relaxed) {
+                act(dice);
+            }
+        });
+    }
+
+    /// Does the same on a thread for each number. The act may panic.
+    pub fn repeat_hostile(
+        &mut self,
+        numbers: Range<usize>,
+        act: impl Fn(&mut Dice) + Copy + Send + 'scope,
+    ) {
+        for number in numbers {
+            self.repeat(number, move |dice| _ = hostile::contained(|| act(dice)));
+        }
+    }
 }
 
 /// Ends the process if `body` does not return in time.
@@ -204,10 +267,7 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
 }
 
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to `time`, which outlives it.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    clock_gettime(ClockId::ProcessCPUTime).try_into().expect("CPU time is never negative")
 }
 
 /// Returns the kernel's data on each thread: name, state, policy, and the call that it sleeps in.
@@ -325,6 +385,14 @@ impl Wakes {
         true
     }
 
+    pub fn ring_until(&self, is_over: &AtomicBool, dice: &mut Dice) {
+        while !is_over.load(Ordering::Acquire) {
+            if !self.ring(dice) {
+                thread::yield_now();
+            }
+        }
+    }
+
     pub fn clear(&self) {
         self.0.lock().unwrap().clear();
     }
@@ -384,6 +452,19 @@ pub fn shut_down(registry: Registry) {
     while let Err(still) = shut {
         thread::yield_now();
         shut = still.registry.shutdown();
+    }
+}
+
+/// Returns the result of an item, or `None` if it was cancelled, rejected, or panicked as planned.
+pub fn result_of<T>(outcome: Result<T, JoinError>) -> Option<T> {
+    match outcome {
+        Ok(result) => Some(result),
+        Err(JoinError::Cancelled | JoinError::Closed) => None,
+        Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {
+            hostile::discard(payload.into_inner());
+            None
+        }
+        Err(error) => panic!("{error}"),
     }
 }
 

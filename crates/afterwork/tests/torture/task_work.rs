@@ -17,7 +17,7 @@ use afterwork::mailbox::{
 };
 use rustix::event;
 
-use crate::support::hostile::Unpark;
+use crate::support::hostile::unpark;
 use crate::support::*;
 
 const NR_POSTERS: usize = 6;
@@ -35,10 +35,10 @@ fn main() -> ExitCode {
 struct Totals {
     nr_accepted: u64,
     nr_received: u64,
-    nr_refused: u64,
-    nr_answered: u64,
-    nr_lost: u64,
-    nr_killed: u64,
+    nr_refused: AtomicU64,
+    nr_answered: AtomicU64,
+    nr_lost: AtomicU64,
+    nr_killed: AtomicU64,
     nr_dropped_owners: u64,
 }
 
@@ -56,13 +56,11 @@ impl Item {
     }
 }
 
-#[derive(Default)]
-struct Tally {
+struct Scene<'a> {
+    totals: &'a Totals,
+    lives: Arc<Lives>,
+    /// Number of items that were accepted from each poster.
     accepted: [AtomicU64; NR_POSTERS],
-    nr_refused: AtomicU64,
-    nr_answered: AtomicU64,
-    nr_lost: AtomicU64,
-    nr_killed: AtomicU64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -83,42 +81,46 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         1 => End::Dropped(dice.below(MAX_ITEMS) as u64),
         _ => End::Never,
     };
-    let (lives, tally) = (Arc::new(Lives::default()), Arc::new(Tally::default()));
-    let mut posters = Vec::new();
-    let mut shared = Arc::new(mailbox.poster());
-    for from in 0..NR_POSTERS {
-        // Some threads share a poster.
-        if dice.below(3) > 0 {
-            shared = Arc::new(mailbox.poster());
-        }
-        // In either lane, the posts of one thread keep their order.
-        if dice.below(3) == 0 {
-            shared = Arc::new(shared.urgent());
-        }
-        let (poster, lives, tally) = (shared.clone(), lives.clone(), tally.clone());
-        let mut dice = Dice::of_thread(round.seed, from);
-        posters.push(thread::spawn(move || post(&poster, from, &lives, &tally, &mut dice)));
-    }
-    drop(shared);
-    let mut its_dice = Dice::of_thread(round.seed, NR_POSTERS + 1);
-    posters.push(thread::spawn(move || locals::torture(&mut its_dice)));
-    if hostile::is_on() {
-        let mut dice = Dice::of_thread(round.seed, NR_POSTERS);
-        posters.push(thread::spawn(move || {
-            for _ in 0..NR_HOSTILE {
-                hostile_task_work::torture(&mut dice);
+    let scene = Scene { totals, lives: Arc::default(), accepted: Default::default() };
+    let next = thread::scope(|scope| {
+        let mut posters = Vec::new();
+        let mut shared = Arc::new(mailbox.poster());
+        for from in 0..NR_POSTERS {
+            // Some threads share a poster.
+            if dice.below(3) > 0 {
+                shared = Arc::new(mailbox.poster());
             }
-            watched("dropping what is hostile", hostile::clean_up);
-        }));
-    }
-    let next = own(mailbox, end, &mut dice);
-    for poster in posters {
-        if let Err(payload) = poster.join() {
-            assert!(Planned::is(&*payload), "a poster failed");
+            // In either lane, the posts of one thread keep their order.
+            if dice.below(3) == 0 {
+                shared = Arc::new(shared.urgent());
+            }
+            let (poster, scene) = (shared.clone(), &scene);
+            let mut dice = Dice::of_thread(round.seed, from);
+            posters.push(scope.spawn(move || post(&poster, from, scene, &mut dice)));
         }
-    }
+        drop(shared);
+        let mut its_dice = Dice::of_thread(round.seed, NR_POSTERS + 1);
+        posters.push(scope.spawn(move || locals::torture(&mut its_dice)));
+        if hostile::is_on() {
+            let mut dice = Dice::of_thread(round.seed, NR_POSTERS);
+            posters.push(scope.spawn(move || {
+                for _ in 0..NR_HOSTILE {
+                    hostile_task_work::torture(&mut dice);
+                }
+                watched("dropping what is hostile", hostile::clean_up);
+            }));
+        }
+        let next = own(mailbox, end, &mut dice);
+        for poster in posters {
+            if let Err(payload) = poster.join() {
+                assert!(Planned::is(&*payload), "a poster failed");
+            }
+        }
+        next
+    });
+    let Scene { lives, accepted, .. } = scene;
     for (from, &nr_received) in next.iter().enumerate() {
-        let nr_accepted = tally.accepted[from].load(Ordering::Relaxed);
+        let nr_accepted = accepted[from].load(Ordering::Relaxed);
         match end {
             End::Never => assert_eq!(nr_received, nr_accepted, "poster {from} lost items"),
             _ => assert!(nr_received <= nr_accepted, "poster {from}"),
@@ -127,10 +129,6 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         totals.nr_received += nr_received;
     }
     lives.assert_none();
-    totals.nr_refused += tally.nr_refused.load(Ordering::Relaxed);
-    totals.nr_answered += tally.nr_answered.load(Ordering::Relaxed);
-    totals.nr_lost += tally.nr_lost.load(Ordering::Relaxed);
-    totals.nr_killed += tally.nr_killed.load(Ordering::Relaxed);
     totals.nr_dropped_owners += u64::from(matches!(end, End::Dropped(_)));
 }
 
@@ -146,8 +144,8 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
     builder.build()
 }
 
-fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, dice: &mut Dice) {
-    let accepted = &tally.accepted[from];
+fn post(poster: &Poster<Item>, from: usize, scene: &Scene<'_>, dice: &mut Dice) {
+    let Scene { totals, lives, accepted } = scene;
     let nr_items = dice.below(MAX_ITEMS) as u64;
     let killed_at = if dice.below(4) == 0 { dice.below(MAX_ITEMS) as u64 } else { u64::MAX };
     let own = poster.clone();
@@ -155,7 +153,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
     let mut number = 0;
     while number < nr_items {
         if number >= killed_at {
-            tally.nr_killed.fetch_add(1, Ordering::Relaxed);
+            totals.nr_killed.fetch_add(1, Ordering::Relaxed);
             let mut batch = poster.batch();
             // The panic drops the item, so it is never posted.
             drop(batch.push(Item::new(from, number, lives)));
@@ -169,7 +167,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             10 => send_as_task(poster, item(), dice),
             11 => {
                 let reply = poster.call(|to| Item { to: Some(to), ..item() });
-                reply.map(|reply| await_answer(reply, number, tally, dice))
+                reply.map(|reply| await_answer(reply, number, totals, dice))
             }
             0..3 => poster.post(item()),
             3..6 => poster.post_lazy(item()),
@@ -186,16 +184,16 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
         match posted {
             Ok(()) => {
                 number += nr_posted;
-                accepted.store(number, Ordering::Relaxed);
+                accepted[from].store(number, Ordering::Relaxed);
             }
             Err(PostError::Full(item)) => {
-                tally.nr_refused.fetch_add(1, Ordering::Relaxed);
+                totals.nr_refused.fetch_add(1, Ordering::Relaxed);
                 let is_ours = item.from == from && item.number >= number;
                 assert!(is_ours, "the item of another thread was returned");
                 thread::yield_now();
             }
             Err(error) => {
-                tally.nr_refused.fetch_add(1, Ordering::Relaxed);
+                totals.nr_refused.fetch_add(1, Ordering::Relaxed);
                 assert!(poster.is_closed());
                 assert_eq!(error.into_inner().number, number);
                 return;
@@ -209,8 +207,7 @@ fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<()
     let mut send = poster.send(item);
     let nr_polls = dice.pick(&[0, 1, 3, usize::MAX]);
     for _ in 0..nr_polls {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        match Pin::new(&mut send).poll(&mut Context::from_waker(&waker)) {
+        match Pin::new(&mut send).poll(&mut Context::from_waker(&unpark())) {
             Poll::Ready(sent) => return sent,
             Poll::Pending if nr_polls == usize::MAX => thread::park(),
             Poll::Pending => thread::yield_now(),
@@ -220,7 +217,7 @@ fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<()
 }
 
 /// Waits for an answer in a random way, or does not wait.
-fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Dice) {
+fn await_answer(mut reply: Reply<u64>, number: u64, totals: &Totals, dice: &mut Dice) {
     let answer = match dice.below(4) {
         0 => return,
         1 => match reply.wait_timeout(Duration::from_micros(dice.below(300) as u64)) {
@@ -233,11 +230,11 @@ fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Di
     let count = match answer {
         Ok(answer) => {
             assert_eq!(answer, number, "the answer to another call");
-            &tally.nr_answered
+            &totals.nr_answered
         }
         Err(error) => {
             assert_eq!(error, ReplyError::Lost);
-            &tally.nr_lost
+            &totals.nr_lost
         }
     };
     count.fetch_add(1, Ordering::Relaxed);
@@ -356,7 +353,7 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
 }
 
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = unpark();
     loop {
         match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,

@@ -39,8 +39,6 @@ use raw_items::Yard;
 
 use crate::support::*;
 
-/// Time for which one set of registry, queues and items is used before it is torn down.
-const ROUND: Duration = Duration::from_millis(300);
 /// Time after which a round that has not ended prints its state.
 const LATE: Duration = Duration::from_secs(60);
 /// Numbers of hostile users of all kinds, and of those that only flush timers.
@@ -77,7 +75,6 @@ struct Scene<'a> {
     yard: Yard,
     lives: Arc<Lives>,
     wakes: Wakes,
-    stop: AtomicBool,
     log: Mutex<Log>,
 }
 
@@ -101,43 +98,30 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         places,
         lives,
         wakes: Wakes::default(),
-        stop: AtomicBool::new(false),
         log: Mutex::default(),
     };
     let lair = hostile::is_on().then(|| Lair::new(&mut dice));
+    let mut is_late = false;
+    // A flusher or drainer waits for futures, which wait for stored wakers.
+    let meanwhile = |elapsed| {
+        if !scene.wakes.ring(&mut dice) {
+            thread::sleep(PAUSE);
+        }
+        if !is_late && elapsed >= LATE {
+            is_late = true;
+            let all = observe::snapshot_of(&scene.registry).to_json();
+            eprintln!("after {LATE:?} there is still: {all}");
+            scene.places.iter().for_each(|place| eprintln!("{:?}", place.queue));
+        }
+    };
     watched("the torture itself", || {
-        thread::scope(|scope| {
-            let mut threads = Vec::new();
-            let dice_of = |i: usize| Dice::of_thread(round.seed, i);
-            let (scene, stop) = (&scene, &scene.stop);
+        Crew::run(round, meanwhile, |crew| {
             if let Some(lair) = &lair {
-                for mut dice in (100..100 + NR_HOSTILE).map(dice_of) {
-                    threads.push(scope.spawn(move || lair.torture(&mut dice, stop)));
-                }
-                for mut dice in (200..200 + NR_FLUSHERS).map(dice_of) {
-                    threads.push(scope.spawn(move || lair.flush_timers(&mut dice, stop)));
-                }
+                crew.repeat_hostile(100..100 + NR_HOSTILE, |dice| lair.act(dice));
+                crew.repeat_hostile(200..200 + NR_FLUSHERS, |dice| lair.flush_a_timer(dice));
             }
-            for mut dice in (0..NR_THREADS).map(dice_of) {
-                threads.push(scope.spawn(move || scene.torture(&mut dice)));
-            }
-            let start = Instant::now();
-            let mut is_late = false;
-            // A flusher or drainer waits for futures, which wait for stored wakers.
-            while threads.iter().any(|thread| !thread.is_finished()) {
-                if !scene.wakes.ring(&mut dice) {
-                    thread::sleep(PAUSE);
-                }
-                let stop = start.elapsed() >= ROUND;
-                if !is_late && start.elapsed() >= LATE {
-                    is_late = true;
-                    let all = observe::snapshot_of(&scene.registry).to_json();
-                    eprintln!("after {LATE:?} there is still: {all}");
-                    for place in &*scene.places {
-                        eprintln!("{:?}", place.queue);
-                    }
-                }
-                scene.stop.store(stop, Ordering::Relaxed);
+            for i in 0..NR_THREADS {
+                crew.spawn(i, |dice, is_over| scene.torture(dice, is_over));
             }
         });
     });
@@ -155,13 +139,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         let drained = AtomicBool::new(false);
         thread::scope(|threads| {
             // The drain waits for pending futures, so their wakers must be fired.
-            threads.spawn(|| {
-                while !drained.load(Ordering::Acquire) {
-                    if !scene.wakes.ring(&mut dice) {
-                        thread::yield_now();
-                    }
-                }
-            });
+            threads.spawn(|| scene.wakes.ring_until(&drained, &mut dice));
             for place in scene.places.iter() {
                 // A drain may reject items of other queues. The histories allow for that.
                 place.settle(true, &scene.subjects, &mut log);
@@ -189,10 +167,10 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
 }
 
 impl Scene<'_> {
-    fn torture(&self, dice: &mut Dice) {
+    fn torture(&self, dice: &mut Dice, is_over: &AtomicBool) {
         let mut log = Log::default();
         wander(dice);
-        while !self.stop.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
             let spawned = || self.totals.nr_spawned.fetch_add(1, Ordering::Relaxed);
             match dice.below(231) {

@@ -1,15 +1,16 @@
-//! Memory and threads of unused objects. This is a separate program, because its allocator counts
-//! memory. `docs/workqueue.md` has its output.
+//! Memory and threads of unused objects, and calls that allocate no memory. `docs/workqueue.md` has
+//! the output of the first test.
 #![cfg(not(any(loom, shuttle)))]
 
-#[path = "support/counting.rs"]
-mod counting;
+mod children;
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::atomic::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use std::{fs, iter, thread};
@@ -17,20 +18,62 @@ use std::{fs, iter, thread};
 use afterwork::mailbox::Mailbox;
 use afterwork::params::Params;
 use afterwork::percpu::PerCpu;
+use afterwork::rcu;
 use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
 use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, sleep};
+// The tests measure the memory of the whole process.
+use children::alone;
+use raw::{RawDelayed, RawWork};
 use topology::Topology;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
+/// Number of allocations that workers made while they held a lock.
+static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static NR_TAKEN: Cell<u64> = const { Cell::new(0) };
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
 
 #[global_allocator]
-static ALLOCATOR: counting::Reporting = counting::Reporting {
-    on_alloc: |layout| _ = NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed),
-    on_free: |layout| _ = NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed),
-};
+static ALLOCATOR: Counting = Counting;
+
+/// The system allocator, with counters.
+struct Counting;
+
+impl Counting {
+    fn count(layout: Layout) {
+        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        NR_TAKEN.set(NR_TAKEN.get() + 1);
+        if IS_WORKER.get() && sync::lock::is_any_held() {
+            NR_UNDER_LOCK.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: the system allocator does all the work, and counting allocates no memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.alloc(layout) }
+    }
+
+    // The default implementation clears the memory itself, and writes to pages that are never used.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
 
 /// Returns the threads of this process, by ID.
 fn threads() -> BTreeSet<OsString> {
@@ -42,12 +85,6 @@ fn is_ours(id: &OsString) -> bool {
     // The thread may have exited.
     let name = fs::read_to_string(Path::new("/proc/self/task").join(id).join("comm"));
     name.is_ok_and(|name| name.starts_with("aw") || name.starts_with("rcu"))
-}
-
-/// Serializes the tests of this program, because they measure the memory of the whole process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the bytes that the process has allocated, and its resident memory without code.
@@ -147,4 +184,83 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(left < 1 << 16, "{left} bytes are left");
     }
+}
+
+unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
+
+unsafe extern "C-unwind" fn forget(_: *mut rcu::Head) {}
+
+/// Calls `act` once, which may allocate process-wide state. Later calls must allocate nothing.
+fn takes_nothing(what: &str, mut act: impl FnMut()) {
+    act();
+    let before = NR_TAKEN.get();
+    for _ in 0..100 {
+        act();
+    }
+    let nr_taken = NR_TAKEN.get() - before;
+    // A list of the pool may grow if more workers than ever before are awake.
+    assert!(nr_taken < 10, "{what}: {nr_taken} in 100 times");
+}
+
+#[test]
+fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
+    let _alone = alone();
+    let queue = Workqueue::builder("memory").max_active(4).build().unwrap();
+    // SAFETY: `nothing` may be called anywhere.
+    let mut item = unsafe { RawDelayed::new(nothing) };
+    let item = NonNull::from(&mut item);
+    let work = RawDelayed::work(item);
+    takes_nothing("short joins, after a thread's first few hundred", || {
+        for _ in 0..500 {
+            queue.join(|| (), || ());
+        }
+    });
+    let mut heads: Vec<rcu::Head> = (0..101).map(|_| rcu::Head::new()).collect();
+    let mut heads = heads.iter_mut();
+    // SAFETY: in all of these, the item and the queue are valid, and idle before they are dropped.
+    takes_nothing("items", || unsafe {
+        RawWork::queue(work, &queue, None).unwrap();
+        RawWork::flush(work).unwrap();
+        RawWork::queue(work, &queue, None).unwrap();
+        RawWork::cancel_sync(work).unwrap();
+    });
+    // SAFETY: as above.
+    takes_nothing("timers", || unsafe {
+        RawDelayed::queue(item, &queue, None, HOUR).unwrap();
+        RawDelayed::modify(item, &queue, None, 2 * HOUR).unwrap();
+        RawDelayed::cancel_sync(item).unwrap();
+        RawDelayed::queue(item, &queue, None, HOUR).unwrap();
+        RawDelayed::flush(item).unwrap();
+    });
+    // SAFETY: each head is queued once, and valid until the barrier below.
+    takes_nothing("callbacks", || unsafe {
+        rcu::raw::call_c(heads.next().unwrap(), forget);
+    });
+    rcu::barrier();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn worker_allocates_nothing_under_the_pool_lock() {
+    let _alone = alone();
+    const ROUNDS: usize = 1000;
+    let machine = Topology::synthetic("1 core").unwrap();
+    let registry = Registry::new(machine, Params::default()).unwrap();
+    // Only workers run the items, and each adoption includes items of several pwqs.
+    let queues = ["one", "two"]
+        .map(|name| Workqueue::builder(name).help(false).build_in(&registry).unwrap());
+    let works: Vec<_> = (0..8).map(|_| Work::new(|| IS_WORKER.set(true))).collect();
+    let go_round = || {
+        for (work, queue) in works.iter().zip(queues.iter().cycle()) {
+            assert!(queue.enqueue(work));
+        }
+        works.iter().for_each(|work| _ = work.flush().unwrap());
+    };
+    // In this round, the lists of workers and pwqs grow.
+    go_round();
+    let before = NR_UNDER_LOCK.load(Ordering::Relaxed);
+    (0..ROUNDS).for_each(|_| go_round());
+    let count = NR_UNDER_LOCK.load(Ordering::Relaxed) - before;
+    // Another worker may still start and make a list grow. Each round has at least one adoption.
+    assert!(count < ROUNDS / 10, "{count} allocations in {ROUNDS} rounds");
 }

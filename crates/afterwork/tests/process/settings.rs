@@ -1,26 +1,13 @@
-//! Settings of the whole process: sandboxes, limits, priorities. Each test has its own process.
+//! Settings of the whole process: limits, priorities, its stops and its end.
 
-#![cfg(not(any(loom, shuttle)))]
-
-mod children;
-
-use std::cell::RefCell;
-use std::os::unix::process::ExitStatusExt;
-use std::panic::{catch_unwind, resume_unwind};
-use std::sync::atomic::*;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use std::{io, thread};
-
-use afterwork::observe;
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
-use afterwork::workqueue::{self, DelayedWork, Workqueue};
-use children::{
-    LIMIT_S, NoThreads, alone, exit, in_child, spawn, succeeds_in_child, this_test, until, wait_for,
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process,
+    set_parent_process_death_signal, setrlimit, waitpid,
 };
 use sync::thread::ThreadId;
 use topology::CpuSet;
+
+use crate::*;
 
 /// Makes all later calls to `membarrier` in this process fail.
 fn reject_membarrier() {
@@ -161,11 +148,9 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
     succeeds_in_child(|| {
         let started_by_boosted = || {
             (policy() & libc::SCHED_FIFO != 0).then(|| {
-                // SAFETY: the child exits at once with its policy as the status.
-                let pid = unsafe { libc::fork() };
-                if pid == 0 {
+                let Some(pid) = children::fork() else {
                     exit(policy());
-                }
+                };
                 (policy_of_new_thread(), wait_for(pid).code().unwrap())
             })
         };
@@ -183,9 +168,8 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         return;
     }
     succeeds_in_child(|| {
-        let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };
-        // SAFETY: the call reads the structure.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
+        let limit = Rlimit { current: Some(50_000), maximum: Some(50_000) };
+        setrlimit(Resource::Rttime, limit).unwrap();
         let start = Instant::now();
         // This is longer than the limit on CPU time without a sleep.
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
@@ -296,19 +280,17 @@ thread_local!(static LAST: RefCell<Option<WorksAtExit>> = const { RefCell::new(N
 
 #[test]
 fn a_process_may_end_inside_an_item_or_while_items_run() {
-    const HOW: &str = "AFTERWORK_TEST_HOW";
-    let Ok(how) = std::env::var(HOW) else {
+    const TEST: &str = "settings::a_process_may_end_inside_an_item_or_while_items_run";
+    let Some(how) = mode() else {
         for (how, code) in [("exits", 7), ("returns", 0)] {
-            let mut test = this_test("a_process_may_end_inside_an_item_or_while_items_run");
-            let ended = test.env(HOW, how).output().unwrap();
+            let ended = this_test(TEST, how).output().unwrap();
             assert_eq!(ended.status.code(), Some(code), "{how}: {ended:?}");
             let output = String::from_utf8_lossy(&ended.stdout);
             assert_eq!(output.contains("the last is done"), code == 0, "{output}");
         }
         return;
     };
-    // SAFETY: the call takes a number. The signal kills a process that hangs.
-    unsafe { libc::alarm(LIMIT_S) };
+    limit_time();
     let queue = workqueue::system_unbound().unwrap();
     for _ in 0..50 {
         queue.spawn_detached(|| thread::sleep(Duration::from_millis(1))).unwrap();
@@ -373,32 +355,30 @@ fn work_resumes_after_the_process_was_stopped() {
     let _alone = alone();
     succeeds_in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
-        let me = std::process::id();
-        // SAFETY: the child reads procfs and sends signals.
-        let stopper = unsafe { libc::fork() };
-        if stopper == 0 {
-            // SAFETY: the arguments are numbers.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        let me = getpid();
+        let Some(stopper) = children::fork() else {
+            set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
             let state = || {
                 let stat = std::fs::read_to_string(format!("/proc/{me}/stat")).unwrap();
                 stat[stat.rfind(')').unwrap() + 2..].chars().next()
             };
             for _ in 0..20 {
-                for (signal, stops) in [(libc::SIGSTOP, true), (libc::SIGCONT, false)] {
-                    // SAFETY: as above.
-                    unsafe { libc::kill(me as i32, signal) };
+                for (signal, stops) in [(Signal::STOP, true), (Signal::CONT, false)] {
+                    kill_process(me, signal).unwrap();
                     until(|| (state() == Some('T')) == stops);
                 }
             }
             exit(0);
-        }
-        let (mut nr_due, mut stopped) = (0, 0);
-        // SAFETY: `stopped` outlives the call.
-        while unsafe { libc::waitpid(stopper, &mut stopped, libc::WNOHANG) } == 0 {
+        };
+        let mut nr_due = 0;
+        let ended = loop {
+            if let Some(ended) = waitpid(Pid::from_raw(stopper), WaitOptions::NOHANG).unwrap() {
+                break ended;
+            }
             nr_due += work_a_little(&queues, &nr_run);
-        }
+        };
         queues.iter().for_each(|queue| queue.drain().unwrap());
-        assert_eq!((nr_run.load(Ordering::Relaxed), stopped), (nr_due, 0));
+        assert_eq!((nr_run.load(Ordering::Relaxed), ended.1.exit_status()), (nr_due, Some(0)));
     });
 }
 

@@ -3,31 +3,9 @@
 //! If the fork was on a thread of the library or in an item, the child exits with a message and a
 //! special status. Otherwise it continues, without its parent's work.
 
-#![cfg(not(any(loom, shuttle)))]
-
-mod children;
-
-use std::cell::RefCell;
-use std::fs::File;
-use std::future::poll_fn;
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::panic::resume_unwind;
-use std::sync::atomic::*;
-use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::mailbox::Worker;
-use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
-use afterwork::workqueue::{Registry, Work, Workqueue};
-use children::{LIMIT_S, alone};
 use sync::fork::CAME_BACK;
-use topology::Topology;
+
+use crate::*;
 
 /// Exit status of a child that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;
@@ -39,20 +17,15 @@ struct Fork(Arc<Shared>);
 struct Shared {
     parent: u32,
     /// The child's stderr.
-    says: Mutex<File>,
-    its_stderr: File,
+    says: Mutex<PipeReader>,
+    its_stderr: PipeWriter,
     pids: Mutex<mpsc::Receiver<libc::pid_t>>,
     pid_sender: Mutex<mpsc::Sender<libc::pid_t>>,
 }
 
 impl Fork {
     fn new() -> Self {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` outlives the call.
-        let refused = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-        assert_eq!(refused, 0);
-        // SAFETY: both descriptors were just opened, and no other code uses them.
-        let [says, its_stderr] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        let (says, its_stderr) = io::pipe().unwrap();
         let (pid_sender, pids) = mpsc::channel();
         Self(Arc::new(Shared {
             parent: std::process::id(),
@@ -65,17 +38,10 @@ impl Fork {
 
     /// Forks, and returns in both processes.
     fn now(&self) {
-        // SAFETY: the fork is the subject of the test. The child uses only state that is valid
-        // after a fork.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            // SAFETY: the arguments are numbers. The signal kills the process.
-            unsafe {
-                libc::alarm(LIMIT_S);
-                libc::dup2(self.0.its_stderr.as_raw_fd(), 2);
-            }
-        } else {
-            self.0.pid_sender.lock().unwrap().send(pid).unwrap();
+        match children::fork() {
+            Some(pid) => self.0.pid_sender.lock().unwrap().send(pid).unwrap(),
+            // SAFETY: the arguments are numbers.
+            None => _ = unsafe { libc::dup2(self.0.its_stderr.as_raw_fd(), 2) },
         }
     }
 

@@ -1,32 +1,14 @@
 //! The environment variable, tested in separate processes.
 
-#![cfg(not(any(loom, shuttle, sim)))]
-
-mod children;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
-use std::time::Duration;
-use std::{env, fs};
 
-use afterwork::params::Params;
-use afterwork::percpu::PerCpu;
-use afterwork::workqueue::{Registry, block_on, sleep, system};
-use children::{alone, this_test};
-
-/// Set in a process that runs one test; the value is the test's name.
-const INNER: &str = "AFTERWORK_TEST_INNER";
-
-fn is_inner(test: &str) -> bool {
-    env::var(INNER).as_deref() == Ok(test)
-}
+use crate::*;
 
 fn command(test: &str, variable: impl AsRef<OsStr>) -> Command {
-    let mut command = this_test(test);
-    command.env(INNER, test).env("AFTERWORK", variable);
+    let mut command = this_test(test, "inner");
+    command.env("AFTERWORK", variable);
     command
 }
 
@@ -48,8 +30,8 @@ fn use_everything() {
 
 #[test]
 fn each_wrong_pair_is_reported_once_and_ignored() {
-    const TEST: &str = "each_wrong_pair_is_reported_once_and_ignored";
-    if is_inner(TEST) {
+    const TEST: &str = "environment::each_wrong_pair_is_reported_once_and_ignored";
+    if mode().is_some() {
         use_everything();
         assert_eq!(Params::from_env().unwrap().max_active, 5);
         assert_eq!(Registry::global().unwrap().params().max_active, 5);
@@ -75,8 +57,8 @@ fn each_wrong_pair_is_reported_once_and_ignored() {
 
 #[test]
 fn a_strict_environment_rejects_wrong_pairs() {
-    const TEST: &str = "a_strict_environment_rejects_wrong_pairs";
-    if is_inner(TEST) {
+    const TEST: &str = "environment::a_strict_environment_rejects_wrong_pairs";
+    if mode().is_some() {
         assert!(system().is_err());
         assert!(PerCpu::builder().build(|_| 0).is_err() || Params::from_env().is_ok());
         return;
@@ -98,8 +80,8 @@ const NOBODY: u32 = 65534;
 
 #[test]
 fn a_program_with_more_rights_ignores_the_environment() {
-    const TEST: &str = "a_program_with_more_rights_ignores_the_environment";
-    if is_inner(TEST) {
+    const TEST: &str = "environment::a_program_with_more_rights_ignores_the_environment";
+    if mode().is_some() {
         use_everything();
         let found = Params::from_env().unwrap().max_active;
         // SAFETY: the call takes and returns a number.

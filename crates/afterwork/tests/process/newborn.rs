@@ -1,19 +1,6 @@
 //! Settings that library threads must not inherit, each tested in a separate process.
 
-#![cfg(not(any(loom, shuttle, sim)))]
-
-mod children;
-
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::panic::resume_unwind;
-use std::sync::mpsc;
-
-use afterwork::mailbox::Worker;
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self};
-use afterwork::workqueue::{Workqueue, block_on, sleep};
-use children::{LIMIT_S, alone, spawn, succeeds_in_child, this_test};
+use crate::*;
 
 /// A set of nodes in the format of the memory policy calls. Node 0 exists on every machine.
 type Nodes = [u64; 16];
@@ -175,11 +162,9 @@ fn library_threads_inherit_nothing_odd_from_their_starter() {
 
 #[test]
 fn library_threads_keep_the_settings_of_the_process() {
-    const TEST: &str = "library_threads_keep_the_settings_of_the_process";
-    const INNER: &str = "AFTERWORK_TEST_NEWBORN";
-    if std::env::var_os(INNER).is_some() {
-        // SAFETY: the call takes a number. The signal ends a process that hangs.
-        unsafe { libc::alarm(LIMIT_S) };
+    const TEST: &str = "newborn::library_threads_keep_the_settings_of_the_process";
+    if mode().is_some() {
+        limit_time();
         // The test harness started this thread from the first thread.
         let started = State::of_this_thread();
         assert_eq!(started.slack_ns, 200_000_000);
@@ -195,8 +180,7 @@ fn library_threads_keep_the_settings_of_the_process() {
         odd.join().unwrap();
         return;
     }
-    let mut command = this_test(TEST);
-    command.env(INNER, "1");
+    let mut command = this_test(TEST, "inner");
     let before_exec = || -> io::Result<()> {
         make_slack_odd();
         make_io_priority_odd();

@@ -1,32 +1,11 @@
 //! Children of `fork`: RCU works in them, and operations that cannot work panic.
 
-#![cfg(not(any(loom, shuttle)))]
+use afterwork::mailbox::{PostError, ReplyError, TryRecvError};
+use afterwork::workqueue::TaskSet;
+use topology::CpuId;
 
-mod children;
-
-use std::cell::RefCell;
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::atomic::*;
-use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::mailbox::{self, Mailbox, PostError, ReplyError, TryRecvError};
-use afterwork::observe;
-use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
-use afterwork::rcu::srcu::Domain;
-use afterwork::rcu::{self, Rcu, qsbr};
-use afterwork::workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue};
-use children::{LIMIT_S, alone, exit, spawn, until, wait_for};
-use topology::{CpuId, Topology};
-
-fn in_child(body: impl FnOnce()) {
-    children::succeeds_in_child(body);
-}
+use crate::children::succeeds_in_child as in_child;
+use crate::*;
 
 fn use_rcu() {
     let value = Arc::new(Rcu::new(1_u64));
@@ -209,7 +188,7 @@ fn fork_during_all_operations_leaves_a_sane_child() {
                 }
             });
         }
-        let children = || (0..50).for_each(|_| in_child(use_rcu));
+        let children = || (0..50).for_each(|_| _ = in_child(use_rcu));
         let ended = catch_unwind(children);
         stop.store(true, Ordering::Relaxed);
         ended.unwrap();
@@ -226,11 +205,7 @@ fn stall_handler_that_forks_continues_in_both_processes() {
     // A child neither uses nor drops the channel, whose lock may be held at the fork.
     let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
     rcu::on_stall(Some(Box::new(move |_| {
-        // SAFETY: as in `in_child`.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            // SAFETY: the call takes a number.
-            unsafe { libc::alarm(LIMIT_S) };
+        let Some(pid) = children::fork() else {
             // The child can read, and a new waiter must wait for this grace period to end.
             drop(rcu::read());
             let waiter = ::sync::thread::spawn("waiter", rcu::synchronize).unwrap();
@@ -241,9 +216,9 @@ fn stall_handler_that_forks_continues_in_both_processes() {
                     exit(9);
                 }
             }
-        } else {
-            sender.lock().unwrap().send(pid).unwrap();
-        }
+            return;
+        };
+        sender.lock().unwrap().send(pid).unwrap();
     })));
     let parent = std::process::id();
     let guard = rcu::read();
@@ -289,16 +264,12 @@ fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
     in_child(|| {
         let guard = cell.read();
         let seen = cell.load(&guard);
-        for refused in [
-            message_of(|| cell.replace(Arc::new(()))),
-            message_of(|| drop(cell.replace_sync(Arc::new(())))),
-            message_of(|| cell.update(|_| Arc::new(()))),
-            message_of(|| drop(cell.compare_exchange(seen, Arc::new(()), &guard))),
-        ] {
-            assert!(refused.contains("before the process was forked"), "{refused}");
-            assert!(std::ptr::eq(cell.load(&guard), seen), "replaced all the same");
-            assert_eq!(Arc::strong_count(&version), 2, "dropped under its reader");
-        }
+        refused(|| cell.replace(Arc::new(())));
+        refused(|| drop(cell.replace_sync(Arc::new(()))));
+        refused(|| cell.update(|_| Arc::new(())));
+        refused(|| drop(cell.compare_exchange(seen, Arc::new(()), &guard)));
+        assert!(std::ptr::eq(cell.load(&guard), seen), "replaced all the same");
+        assert_eq!(Arc::strong_count(&version), 2, "dropped under its reader");
     });
 }
 
@@ -314,8 +285,7 @@ fn rejected_callback_is_leaked_and_not_dropped() {
         let mut waiting = pin!(domain.synchronize_async());
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..2 {
-            let polled = message_of(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
-            assert!(polled.contains("before the process was forked"), "{polled}");
+            refused(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
         }
     });
 }
@@ -342,13 +312,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
         let [has_begun, may_go, pid] = theirs;
         has_begun.store(1, Ordering::Release);
         value_of(&may_go);
-        // SAFETY: as in `in_child`.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: the call takes a number.
-            unsafe { libc::alarm(LIMIT_S) };
-        }
-        pid.store(child, Ordering::Release);
+        pid.store(children::fork().unwrap_or(0), Ordering::Release);
     });
     value_of(&has_begun);
     // The callback that drops the old version waits until the running batch has ended.

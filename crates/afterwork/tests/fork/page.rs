@@ -1,26 +1,11 @@
 //! The published page, seen from inside. `crates/top/tests/top.rs` reads it from outside.
-#![cfg(not(any(loom, shuttle)))]
 
-mod children;
-
-use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::process::Command;
-use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
-
-use afterwork::mailbox::Mailbox;
 use afterwork::page::{self, ASKED_AT, Kind, Page};
-use afterwork::percpu::PerCpu;
-use afterwork::workqueue::{Group, Workqueue};
-use afterwork::{observe, rcu};
-use children::{exit, succeeds_in_child, wait_for};
+use afterwork::workqueue::Group;
+use rustix::process::{Pid, Signal, kill_process};
 use sync::shared_file::SharedFile;
 
-/// Serializes the tests, because a process has one page.
-static ONE: Mutex<()> = Mutex::new(());
+use crate::*;
 
 /// Requests a round that begins after this call, and returns the page.
 fn ask(path: &Path, number: u32) -> Page {
@@ -47,7 +32,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn every_subsystem_is_on_the_page_while_it_exists() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     let again = observe::publish().unwrap();
     assert_eq!(path, again);
@@ -104,7 +89,7 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
 
 #[test]
 fn a_page_with_a_closed_descriptor_is_removed() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     let is_it = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to == path);
     let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -132,7 +117,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
 
 #[test]
 fn child_publishes_its_own_objects_only() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let _queue = Workqueue::builder("parent's").build().unwrap();
     let _mailbox = Mailbox::<u32>::builder().name("parent's").build();
     let _slots = PerCpu::builder().name("parent's").build(|_| 0).unwrap();
@@ -157,7 +142,7 @@ fn child_publishes_its_own_objects_only() {
 
 #[test]
 fn truncated_or_overwritten_file_is_created_again() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     ask(&path, 1);
     let file = SharedFile::open(&path).unwrap();
@@ -177,7 +162,7 @@ fn truncated_or_overwritten_file_is_created_again() {
 
 #[test]
 fn a_process_that_lives_under_the_same_number_keeps_its_page() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
     // As by a process in another container, which shares the directory but not the process IDs.
@@ -199,54 +184,39 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
 
 #[test]
 fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     let file = SharedFile::open(&path).unwrap();
     assert!(file.is_locked().unwrap());
-    let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the child writes one byte, and sleeps until it is killed.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    // The child sleeps until it is killed.
+    let Some(child) = children::fork() else {
         writer.write_all(b"!").ok();
         loop {
-            // SAFETY: see above.
-            unsafe { libc::pause() };
+            thread::park();
         }
-    }
+    };
     reader.read_exact(&mut [0]).unwrap();
     assert!(file.is_locked().unwrap(), "the parent has lost it");
     assert!(observe::unpublish());
     // A child of another test may hold the lock until it executes another program.
     let let_go = || until("the lock is released", || !file.is_locked().unwrap());
     let outcome = catch_unwind(AssertUnwindSafe(let_go));
-    // SAFETY: the process is our own child.
-    unsafe { libc::kill(child, libc::SIGKILL) };
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
     wait_for(child);
     outcome.unwrap();
 }
 
 #[test]
 fn next_publisher_removes_the_page_of_a_killed_process() {
-    let _one = ONE.lock().unwrap();
-    let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the child publishes itself, writes the path, and exits as abruptly as a killed
-    // process.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: the call takes a number. The signal kills the process.
-        unsafe { libc::alarm(30) };
-        if let Ok(path) = observe::publish() {
-            writer.write_all(path.to_str().unwrap().as_bytes()).ok();
-        }
-        exit(0);
-    }
-    drop(writer);
-    let mut left = String::new();
-    reader.read_to_string(&mut left).unwrap();
-    wait_for(child);
+    let _alone = alone();
+    // The child exits as abruptly as a killed process.
+    let left = &succeeds_in_child(|| {
+        let path = observe::publish().unwrap();
+        io::stderr().write_all(path.to_str().unwrap().as_bytes()).unwrap();
+    });
     // Any process of this user may have removed the page since.
-    assert!(!left.is_empty(), "the child has not shown itself");
-    let left = Path::new(&left);
+    let left = Path::new(left);
     // This is the page of a process in another container, which is not visible from here.
     let number = u32::MAX - std::process::id();
     let elsewhere = &Path::new(page::DIRECTORY).join(page::name_of(number, 7));
@@ -268,25 +238,22 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
     assert!(observe::unpublish());
 }
 
-const CHILD: &str = "AFTERWORK_TEST_CHILD";
-
-/// This is not a test, but the code of the child that must not write files.
-#[test]
-fn child() {
-    if std::env::var_os(CHILD).is_some() {
-        let refused = observe::publish().unwrap_err();
-        println!("refused: {refused}");
-        // The second call fails in the same way, because the first left no file.
-        println!("refused: {}", observe::publish().unwrap_err());
-    }
-}
-
 #[test]
 fn publish_without_write_access_fails_harmlessly() {
+    const TEST: &str = "page::publish_without_write_access_fails_harmlessly";
+    if mode().is_some() {
+        // The second call fails in the same way, because the first left no file.
+        for _ in 0..2 {
+            println!("refused: {}", observe::publish().unwrap_err());
+        }
+        return;
+    }
+    let test = this_test(TEST, "inner");
     let child = Command::new("sh")
-        .args(["-c", "ulimit -f 0; exec \"$0\" --exact child --nocapture"])
-        .arg(std::env::current_exe().unwrap())
-        .env(CHILD, "1")
+        .args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""])
+        .arg(test.get_program())
+        .args(test.get_args())
+        .envs(test.get_envs().map(|(name, value)| (name, value.unwrap())))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);
@@ -296,7 +263,7 @@ fn publish_without_write_access_fails_harmlessly() {
 
 #[test]
 fn a_process_whose_name_is_no_text_is_shown_all_the_same() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let before = std::fs::read("/proc/self/comm").unwrap();
     std::fs::write("/proc/self/comm", b"\x1b[31m\x07\xffred").unwrap();
     let path = observe::publish().unwrap();
@@ -307,7 +274,7 @@ fn a_process_whose_name_is_no_text_is_shown_all_the_same() {
 
 #[test]
 fn stale_page_is_replaced_and_can_be_published_again() {
-    let _one = ONE.lock().unwrap();
+    let _alone = alone();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
     std::fs::write(&path, b"left by a killed process").unwrap();

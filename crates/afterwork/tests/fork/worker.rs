@@ -1,24 +1,9 @@
 //! Dedicated workers and local futures: their priorities, and children of `fork`.
 
-#![cfg(not(any(loom, shuttle)))]
+use afterwork::mailbox::{JoinError, LocalSet, Woken, WorkerError, spawn_local};
+use afterwork::params::ThreadHook;
 
-mod children;
-
-use std::future::{Future, poll_fn};
-use std::io::ErrorKind;
-use std::pin::Pin;
-use std::sync::atomic::*;
-use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local};
-use afterwork::params::{Params, Qpw, ThreadHook};
-use afterwork::percpu::PerCpu;
-use afterwork::rcu::Rcu;
-use afterwork::workqueue::{Registry, Topology};
-use children::{alone, spawn, succeeds_in_child};
+use crate::*;
 
 enum Mail {
     Number,

@@ -2,22 +2,12 @@
 //!
 //! Each case is a separate process that hides files in its own mount namespace.
 
-#![cfg(not(any(loom, shuttle, sim)))]
-
-mod children;
-
 use std::ffi::CString;
-use std::path::Path;
-use std::time::Duration;
-use std::{fs, io, ptr};
 
-use afterwork::mailbox::Worker;
-use afterwork::percpu::{PerCpu, SloppyCounter};
-use afterwork::workqueue::{
-    Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout,
-};
-use afterwork::{observe, rcu};
-use children::{alone, in_child, succeeds_in_child};
+use afterwork::percpu::SloppyCounter;
+use afterwork::workqueue::{interval, timeout};
+
+use crate::*;
 
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
     let [source, target, kind] = [source, target, kind].map(|text| CString::new(text).unwrap());
@@ -156,21 +146,29 @@ fn everything_works_with_parts_of_sysfs() {
 
 #[test]
 fn a_program_sets_the_topology_before_the_first_use() {
-    let _alone = alone();
-    succeeds_in_child(|| {
-        let last = sync::cpu::affinity().unwrap().last().unwrap();
-        let machine = || Topology::flat(&[last].into_iter().collect()).unwrap();
-        Registry::set_global_topology(machine()).unwrap();
-        let refused = Registry::set_global_topology(machine()).unwrap_err();
-        assert_eq!(*refused.0, machine());
-        assert_eq!(*Registry::global().unwrap().topology(), machine());
-        Registry::global().unwrap().refresh_topology();
-        assert_eq!(*Registry::global().unwrap().topology(), machine());
-        let slots = PerCpu::builder().build(|cpu| cpu).unwrap();
-        assert_eq!(slots.with_current(|cpu| *cpu), last);
-    });
-    succeeds_in_child(|| {
-        let detected = Registry::global().unwrap().topology();
-        assert!(Registry::set_global_topology((*detected).clone()).is_err());
-    });
+    const TEST: &str = "sandbox::a_program_sets_the_topology_before_the_first_use";
+    match mode().as_deref() {
+        Some("sets") => {
+            let last = sync::cpu::affinity().unwrap().last().unwrap();
+            let machine = || Topology::flat(&[last].into_iter().collect()).unwrap();
+            Registry::set_global_topology(machine()).unwrap();
+            let refused = Registry::set_global_topology(machine()).unwrap_err();
+            assert_eq!(*refused.0, machine());
+            assert_eq!(*Registry::global().unwrap().topology(), machine());
+            Registry::global().unwrap().refresh_topology();
+            assert_eq!(*Registry::global().unwrap().topology(), machine());
+            let slots = PerCpu::builder().build(|cpu| cpu).unwrap();
+            assert_eq!(slots.with_current(|cpu| *cpu), last);
+        }
+        Some(_) => {
+            let detected = Registry::global().unwrap().topology();
+            assert!(Registry::set_global_topology((*detected).clone()).is_err());
+        }
+        None => {
+            for mode in ["sets", "detects"] {
+                let ended = this_test(TEST, mode).output().unwrap();
+                assert!(ended.status.success(), "{ended:?}");
+            }
+        }
+    }
 }
