@@ -8,10 +8,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::report::{Failure, data, exit_code, talk};
 use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
+use crate::source;
 use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace, output, status};
 
@@ -128,13 +129,11 @@ impl End {
 
 /// Returns an error unless the sources contain the name of the bug `twin`.
 fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
-    for file in workspace.rust_files()? {
-        if file.contains("/src/") && !file.starts_with("xtask/") {
-            let text = workspace.text(&file)?.unwrap_or_default();
-            if names_of_twins(&text).any(|name| name == twin) {
-                return Ok(());
-            }
-        }
+    let is_source =
+        |file: &str| source::is_rust(file) && file.contains("/src/") && !file.starts_with("xtask/");
+    let sources = workspace.texts(is_source)?;
+    if sources.iter().any(|(_, text)| names_of_twins(text).any(|name| name == twin)) {
+        return Ok(());
     }
     Err(Failure::new(format!("unknown twin `{twin}`; `git grep 'armed(\"'` lists them")))
 }
@@ -196,21 +195,13 @@ pub fn run(
 }
 
 fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
-    #[derive(Deserialize)]
-    struct Message {
-        target: Named,
-        executable: String,
-    }
     let text = String::from_utf8_lossy(messages);
-    let mut messages = text.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    messages
-        .find(|message| message.target.name == target)
-        .map(|message| message.executable)
-        .ok_or_else(|| Failure::new(format!("cargo built no {target}")))
+    let found = text.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let program = message["executable"].as_str()?;
+        (message["target"]["name"] == target).then(|| program.to_owned())
+    });
+    found.ok_or_else(|| Failure::new(format!("cargo built no {target}")))
 }
 
 pub fn programs(metadata: &Metadata) -> Vec<Program> {
