@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use crate::report::{Failure, talk};
+use crate::report::{Failure, skipped, talk};
 use crate::workspace::{Workspace, output, status};
 
 /// The targets, each with a file as initial input.
@@ -16,16 +16,14 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let seconds = seconds(args)?;
     if output(workspace.nightly("cargo").arg("--version")).is_err() {
         let hint = "`rustup toolchain install nightly` installs it";
-        talk(&format!("fuzz: skipped: no nightly toolchain; {hint}\n"));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("fuzz", format!("no nightly toolchain; {hint}")));
     }
     if !can_fuzz(workspace) {
         talk("fuzz: installing cargo-fuzz\n");
         let mut install = workspace.command("cargo");
         let installed = output(install.args(["install", "--quiet", "--locked", "cargo-fuzz"]));
         if installed.is_err() || !can_fuzz(workspace) {
-            talk("fuzz: skipped: cannot install cargo-fuzz\n");
-            return Ok(ExitCode::SUCCESS);
+            return Ok(skipped("fuzz", "cannot install cargo-fuzz"));
         }
     }
     let builds = workspace.metadata()?.target_directory.join("fuzz");

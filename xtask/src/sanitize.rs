@@ -121,7 +121,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         for (package, tests, leaks) in SUITES {
             let start = Instant::now();
             let mut command = sanitized(workspace, &metadata, &host, sanitizer, &[]);
-            command.env(sanitizer.variable, sanitizer.options(*leaks));
+            sanitizer.watch(&mut command, *leaks);
             command.args(["-p", package, "--lib"]);
             command.args(tests.iter().flat_map(|test| ["--test", test]));
             let without = WITHOUT.iter().filter(|(of, ..)| *of == sanitizer.name);
@@ -202,7 +202,7 @@ fn in_c(
         link.arg(folder.join("libafterwork_capi.a")).args(SYSTEM);
         output(&mut link)?;
         let mut run = Command::new(&program);
-        watch(&mut run, sanitizer);
+        sanitizer.watch(&mut run, false);
         is_good &= status(&mut run)?.success();
     }
     Ok(is_good)
@@ -244,9 +244,10 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    fn options(&self, looks_for_leaks: bool) -> String {
+    /// Configures `command`, which runs sanitized programs, to stop at the first report.
+    pub fn watch(&self, command: &mut Command, looks_for_leaks: bool) {
         let leaks = u32::from(looks_for_leaks);
-        format!("{} detect_leaks={leaks}", self.options)
+        command.env(self.variable, format!("{} detect_leaks={leaks}", self.options));
     }
 }
 
@@ -290,17 +291,12 @@ pub fn sanitized(
     command
         .env("RUSTFLAGS", format!("{}{flags}", sanitizer.rustflag))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env(sanitizer.variable, sanitizer.options(false))
         .args(["test", "--quiet"])
         .args(sanitizer.builds_std.then_some("-Zbuild-std"))
         .args(["--target", host, "--target-dir"])
         .arg(metadata.target_directory.join(folder));
+    sanitizer.watch(&mut command, false);
     command
-}
-
-/// Configures `command`, which runs a sanitized program, to stop at the first report.
-pub fn watch(command: &mut Command, sanitizer: &Sanitizer) {
-    command.env(sanitizer.variable, sanitizer.options(false));
 }
 
 fn help() -> String {

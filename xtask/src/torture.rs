@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::report::{Failure, data, exit_code, talk};
+use crate::report::{Failure, data, exit_code, skipped, talk};
 use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::source;
 use crate::test::with_cfg;
@@ -70,8 +70,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if let Some(sanitizer) = asked.sanitizer
         && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
     {
-        talk(&format!("torture: skipped: {reason}\n"));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("torture", reason));
     }
     let start = Instant::now();
     let end = run(workspace, &metadata, program, &asked)?;
@@ -185,7 +184,7 @@ pub fn run(
     let executable = executable(&output(&mut build)?, &program.target)?;
     let mut command = workspace.command(&executable);
     if let Some(sanitizer) = asked.sanitizer {
-        sanitize::watch(&mut command, sanitizer);
+        sanitizer.watch(&mut command, false);
     }
     let status = status(command.args(&asked.words))?;
     if let Some(signal) = status.signal() {
