@@ -121,6 +121,7 @@ pub fn topology() -> Result<Topology, topology::Error> {
         // This detection uses only files.
         Err(_) => Topology::detect()?,
     };
+    #[cfg(not(any(loom, shuttle, sim)))]
     report_ignored(&detected);
     Ok(detected)
 }
@@ -159,9 +160,6 @@ pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     let known = GIVEN.set(Some(machine));
     known.map_err(|refused| Box::new(refused.expect("the argument is a machine")))
 }
-
-#[cfg(all(feature = "machine", any(loom, shuttle, sim)))]
-fn report_ignored(_: &Topology) {}
 
 /// Reports the ignored faults of the machine on stderr, once for a process and its children.
 #[cfg(all(feature = "machine", not(any(loom, shuttle, sim))))]
