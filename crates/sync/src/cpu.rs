@@ -105,8 +105,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`Topology::detect`]. The first detection that has to ignore a fault
-/// of the machine writes one line on stderr.
+/// Returns the same errors as [`Topology::detect`].
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
