@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::order;
 use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
+use crate::{order, source};
 
 const TABLE: &str = "docs/conformance.md";
 const SUITE: &str = "crates/capi/tests/c/";
@@ -19,13 +19,10 @@ const SUITE: &str = "crates/capi/tests/c/";
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let text = workspace.page(TABLE)?;
     let rules = rules(&text);
-    let mut known = order::tests(workspace)?;
+    let mut known = order::tests(&workspace.texts(source::is_rust)?);
     let mut broken_in_c = Vec::new();
-    for file in workspace.files()? {
-        if !(file.starts_with(SUITE) && file.ends_with(".c")) {
-            continue;
-        }
-        let text = workspace.text(&file)?.unwrap_or_default();
+    let is_of_suite = |file: &str| file.starts_with(SUITE) && file.ends_with(".c");
+    for (file, text) in workspace.texts(is_of_suite)? {
         let cases = cases(&text);
         if file.ends_with("/rules.c") {
             broken_in_c = unnamed(&file, &cases, &rules);

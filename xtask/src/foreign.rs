@@ -23,12 +23,9 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let rows = rows(&ledger);
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
-    for file in workspace.rust_files()? {
-        let is_library = layers::is_above_sync(&file) && !file.ends_with(HOME);
-        if is_library && !source::is_test(&file) {
-            let text = workspace.text(&file)?.unwrap_or_default();
-            found.extend(in_source(&file, &text, &rows, &mut used));
-        }
+    let is_library = |file: &str| layers::is_above_sync(file) && !file.ends_with(HOME);
+    for (file, text) in workspace.texts(is_library)? {
+        found.extend(in_source(&file, &text, &rows, &mut used));
     }
     for (tag, line) in &rows {
         if !used.contains(tag) {

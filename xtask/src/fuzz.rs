@@ -3,11 +3,10 @@
 //! The targets are in `fuzz/`, which no other build includes. They need rustup's nightly toolchain
 //! and cargo-fuzz. If either is not available, the chore reports this and succeeds.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use crate::report::{Failure, talk};
-use crate::sanitize::rustup;
-use crate::workspace::{NIGHTLY, Workspace, output, status};
+use crate::report::{Failure, skipped, talk};
+use crate::workspace::{Workspace, output, status};
 
 /// The targets, each with a file as initial input.
 const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
@@ -15,23 +14,21 @@ const DEFAULT_MINUTES: f64 = 1.0;
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let seconds = seconds(args)?;
-    if output(nightly(workspace).arg("--version")).is_err() {
+    if output(workspace.nightly("cargo").arg("--version")).is_err() {
         let hint = "`rustup toolchain install nightly` installs it";
-        talk(&format!("fuzz: skipped: no nightly toolchain; {hint}\n"));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("fuzz", format!("no nightly toolchain; {hint}")));
     }
     if !can_fuzz(workspace) {
         talk("fuzz: installing cargo-fuzz\n");
         let mut install = workspace.command("cargo");
         let installed = output(install.args(["install", "--quiet", "--locked", "cargo-fuzz"]));
         if installed.is_err() || !can_fuzz(workspace) {
-            talk("fuzz: skipped: cannot install cargo-fuzz\n");
-            return Ok(ExitCode::SUCCESS);
+            return Ok(skipped("fuzz", "cannot install cargo-fuzz"));
         }
     }
     let builds = workspace.metadata()?.target_directory.join("fuzz");
     for (target, seed) in TARGETS {
-        let mut run = nightly(workspace);
+        let mut run = workspace.nightly("cargo");
         run.args(["fuzz", "run", target, "--target-dir"])
             .arg(&builds)
             .arg("--")
@@ -45,13 +42,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 }
 
 fn can_fuzz(workspace: &Workspace) -> bool {
-    output(nightly(workspace).args(["fuzz", "--version"])).is_ok()
-}
-
-fn nightly(workspace: &Workspace) -> Command {
-    let mut command = rustup(workspace);
-    command.args(["run", NIGHTLY, "cargo"]);
-    command
+    output(workspace.nightly("cargo").args(["fuzz", "--version"])).is_ok()
 }
 
 fn seconds(args: &[String]) -> Result<u64, Failure> {

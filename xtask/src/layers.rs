@@ -31,28 +31,23 @@ const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_l
 const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
 
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
-    let mut found = Findings::default();
-    let mut nr_files = 0;
-    for file in workspace.rust_files()? {
-        if !is_above_sync(&file) || source::is_test(&file) {
-            continue;
-        }
-        nr_files += 1;
-        let text = workspace.text(&file)?.unwrap_or_default();
-        for (line, path, instead) in named(&text) {
+    let sources = workspace.texts(is_above_sync)?;
+    let mut broken = Vec::new();
+    for (file, text) in &sources {
+        broken.extend(named(text).into_iter().map(|(line, path, instead)| {
             let rule = format!("uses `{path}`, which bypasses `sync`: use {instead}");
-            found.broken.push(Finding::new(&file, line, rule));
-        }
+            Finding::new(file, line, rule)
+        }));
     }
-    found.looked_at = format!("{nr_files} source files");
-    Ok(found)
+    Ok(Findings { broken, looked_at: format!("{} source files", sources.len()) })
 }
 
-/// Returns `true` if `file` is a source of a crate above `sync`.
+/// Returns `true` if `file` is a source of a crate above `sync`, and not a test.
 pub fn is_above_sync(file: &str) -> bool {
     let name = file.strip_prefix("crates/");
     let name = name.and_then(|name| name.split_once("/src/"));
-    name.is_some_and(|(name, _)| !FREE.contains(&name))
+    let is_above = name.is_some_and(|(name, _)| !FREE.contains(&name));
+    is_above && source::is_rust(file) && !source::is_test(file)
 }
 
 fn named(text: &str) -> Vec<(u32, &'static str, &'static str)> {

@@ -28,14 +28,12 @@ struct End {
 /// Finds tags that have only one end, that have no test, or whose test does not exist.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut ends = Vec::new();
-    for file in workspace.rust_files()? {
-        // This crate describes the format and does not use it.
-        if !file.starts_with("xtask/") {
-            let text = workspace.text(&file)?.unwrap_or_default();
-            ends.extend(ends_in(&file, &comments(&text)));
-        }
+    let sources = workspace.texts(source::is_rust)?;
+    // This crate describes the format and does not use it.
+    for (file, text) in sources.iter().filter(|(file, _)| !file.starts_with("xtask/")) {
+        ends.extend(ends_in(file, &comments(text)));
     }
-    let tests = tests(workspace)?;
+    let tests = tests(&sources);
     let metadata = workspace.metadata()?;
     let packages = metadata.packages.iter();
     let dependencies = packages.clone().flat_map(|package| &package.dependencies);
@@ -49,17 +47,17 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     Ok(Findings { broken, looked_at: format!("{} tags, {} ends", tags.len(), ends.len()) })
 }
 
-pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
+/// Returns the names of the test functions in `sources`.
+pub fn tests(sources: &[(String, String)]) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
-    for file in workspace.rust_files()? {
-        let text = workspace.text(&file)?.unwrap_or_default();
+    for (file, text) in sources {
         // In tests/, a macro may turn a function into a test, or several tests may share a
         // function.
         let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
-        let names = source::functions(&text, !is_test_tree);
+        let names = source::functions(text, !is_test_tree);
         tests.extend(names.into_iter().map(str::to_string));
     }
-    Ok(tests)
+    tests
 }
 
 /// Joins adjacent line comments, and returns the blocks that begin with a tag.

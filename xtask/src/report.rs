@@ -14,6 +14,12 @@ pub fn talk(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Reports why a chore did nothing, which is not an error.
+pub fn skipped(name: &str, why: impl fmt::Display) -> ExitCode {
+    talk(&format!("{name}: skipped: {why}\n"));
+    ExitCode::SUCCESS
+}
+
 pub fn list(findings: &[Finding]) {
     findings.iter().for_each(|finding| data(&format!("{finding}\n")));
 }

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use crate::report::{Failure, data, exit_code, talk};
 use crate::torture::{self, Asked};
-use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output, status};
+use crate::workspace::{Metadata, Workspace, output, status};
 
 /// The packages, the test programs to run in addition to the unit tests, and `true` if leaks are
 /// checked.
@@ -121,7 +121,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         for (package, tests, leaks) in SUITES {
             let start = Instant::now();
             let mut command = sanitized(workspace, &metadata, &host, sanitizer, &[]);
-            command.env(sanitizer.variable, sanitizer.options(*leaks));
+            sanitizer.watch(&mut command, *leaks);
             command.args(["-p", package, "--lib"]);
             command.args(tests.iter().flat_map(|test| ["--test", test]));
             let without = WITHOUT.iter().filter(|(of, ..)| *of == sanitizer.name);
@@ -168,12 +168,11 @@ fn in_c(
     ];
     const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
     let folder = metadata.target_directory.join(sanitizer.name);
-    let mut build = rustup(workspace);
+    let mut build = workspace.nightly("cargo");
     build
         .env("RUSTFLAGS", sanitizer.rustflag)
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .args(["run", NIGHTLY, "cargo", "rustc"])
-        .args(["--quiet", "-Zbuild-std", "--lib"])
+        .args(["rustc", "--quiet", "-Zbuild-std", "--lib"])
         .args(["-p", "afterwork-capi", "--crate-type", "staticlib"])
         .args(["--target", host, "--target-dir"])
         .arg(&folder);
@@ -203,14 +202,14 @@ fn in_c(
         link.arg(folder.join("libafterwork_capi.a")).args(SYSTEM);
         output(&mut link)?;
         let mut run = Command::new(&program);
-        watch(&mut run, sanitizer);
+        sanitizer.watch(&mut run, false);
         is_good &= status(&mut run)?.success();
     }
     Ok(is_good)
 }
 
 fn runtime(workspace: &Workspace, host: &str) -> Result<PathBuf, Failure> {
-    let sysroot = nightly(workspace, &["--print", "sysroot"])?;
+    let sysroot = rustc(workspace, &["--print", "sysroot"])?;
     let folder = Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/lib"));
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let is_it = |path: &PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
@@ -245,9 +244,10 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    fn options(&self, looks_for_leaks: bool) -> String {
+    /// Configures `command`, which runs sanitized programs, to stop at the first report.
+    pub fn watch(&self, command: &mut Command, looks_for_leaks: bool) {
         let leaks = u32::from(looks_for_leaks);
-        format!("{} detect_leaks={leaks}", self.options)
+        command.env(self.variable, format!("{} detect_leaks={leaks}", self.options));
     }
 }
 
@@ -257,31 +257,21 @@ pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String
     if let Some(host) = host_that_has(workspace, sanitizer.builds_std) {
         return Ok(host);
     }
-    let mut command = rustup(workspace);
-    command.args(["component", "add", "--toolchain", NIGHTLY, "rust-src"]);
-    output(&mut command)?;
+    workspace.add_to_nightly(&["rust-src"])?;
     host_that_has(workspace, sanitizer.builds_std)
         .ok_or_else(|| Failure::new("the nightly toolchain has no rust-src"))
 }
 
-pub fn rustup(workspace: &Workspace) -> Command {
-    let mut command = workspace.command("rustup");
-    for name in OF_OUR_TOOLCHAIN {
-        command.env_remove(name);
-    }
-    command
-}
-
-fn nightly(workspace: &Workspace, args: &[&str]) -> Result<String, Failure> {
-    let mut command = rustup(workspace);
-    let text = output(command.args(["run", NIGHTLY, "rustc"]).args(args))?;
+/// Returns the output of the nightly compiler.
+fn rustc(workspace: &Workspace, args: &[&str]) -> Result<String, Failure> {
+    let text = output(workspace.nightly("rustc").args(args))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
-    let sysroot = nightly(workspace, &["--print", "sysroot"]).ok()?;
+    let sysroot = rustc(workspace, &["--print", "sysroot"]).ok()?;
     let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
-    let version = nightly(workspace, &["-vV"]).ok()?;
+    let version = rustc(workspace, &["-vV"]).ok()?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.filter(|_| !sources || library.is_dir()).map(String::from)
 }
@@ -297,21 +287,16 @@ pub fn sanitized(
     let cfg = |cfg: &&str| [" --cfg ", cfg].concat();
     let flags: String = cfgs.iter().map(cfg).collect();
     let folder = [&[sanitizer.name], cfgs].concat().join("-");
-    let mut command = rustup(workspace);
+    let mut command = workspace.nightly("cargo");
     command
         .env("RUSTFLAGS", format!("{}{flags}", sanitizer.rustflag))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env(sanitizer.variable, sanitizer.options(false))
-        .args(["run", NIGHTLY, "cargo", "test", "--quiet"])
+        .args(["test", "--quiet"])
         .args(sanitizer.builds_std.then_some("-Zbuild-std"))
         .args(["--target", host, "--target-dir"])
         .arg(metadata.target_directory.join(folder));
+    sanitizer.watch(&mut command, false);
     command
-}
-
-/// Configures `command`, which runs a sanitized program, to stop at the first report.
-pub fn watch(command: &mut Command, sanitizer: &Sanitizer) {
-    command.env(sanitizer.variable, sanitizer.options(false));
 }
 
 fn help() -> String {

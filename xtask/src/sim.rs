@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::report::{Failure, talk};
-use crate::sanitize::{host_that_has, rustup};
+use crate::sanitize::host_that_has;
 use crate::test::with_cfg;
-use crate::workspace::{NIGHTLY, Workspace};
+use crate::workspace::{Workspace, output, status};
 
 /// The crates that run on the machine. The accesses of the machine itself are not instrumented.
 const SHOWN: [&str; 10] = [
@@ -51,16 +51,14 @@ fn build(
     env: Option<(String, String)>,
     is_plain_shown: bool,
 ) -> Result<PathBuf, Failure> {
-    let mut build = workspace.command("cargo");
-    if is_plain_shown {
-        build = rustup(workspace);
-        build.args(["run", NIGHTLY, "cargo"]);
-    }
+    let mut build = match is_plain_shown {
+        true => workspace.nightly("cargo"),
+        false => workspace.command("cargo"),
+    };
     build.args(["build", "--quiet", "--release", "-p", "afterwork-sim"]);
     build.args(is_plain_shown.then(shows_plain).into_iter().flatten());
     build.arg("--target-dir").arg(target).envs(env);
-    let status = build.status().map_err(Failure::because("cargo"))?;
-    if !status.success() {
+    if !status(&mut build)?.success() {
         return Err(Failure::new("cannot build afterwork-sim"));
     }
     Ok(target.join("release/afterwork-sim"))
@@ -69,15 +67,9 @@ fn build(
 /// Measures this machine with a native build of the program. Returns the path of the results.
 fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
     let program = build(workspace, target, None, false)?;
-    let name = program.display().to_string();
-    let output = workspace.command(&name).arg("measure").output();
-    let output = output.map_err(Failure::because(&name))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::new(format!("{name}: {said}")));
-    }
+    let measured = output(workspace.command(&program.to_string_lossy()).arg("measure"))?;
     let file = target.join("measured.json");
-    std::fs::write(&file, output.stdout).map_err(Failure::because(file.display()))?;
+    std::fs::write(&file, measured).map_err(Failure::because(file.display()))?;
     Ok(file)
 }
 
@@ -108,8 +100,6 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         let at = args.iter().position(|arg| arg == "--calibrate").unwrap_or(at);
         args.insert(at + 1, measured);
     }
-    let name = simulator.display().to_string();
-    let status = workspace.command(&name).args(&args).status();
-    let status = status.map_err(Failure::because(&name))?;
+    let status = status(workspace.command(&simulator.to_string_lossy()).args(&args))?;
     Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }

@@ -40,6 +40,10 @@ pub fn code(text: &str) -> String {
     code
 }
 
+pub fn is_rust(file: &str) -> bool {
+    file.ends_with(".rs")
+}
+
 pub fn is_test(file: &str) -> bool {
     file.ends_with("tests.rs") || file.starts_with("tests/") || file.contains("/tests/")
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::report::{self, Failure};
 use crate::workspace::Workspace;
@@ -69,7 +69,10 @@ fn follow(
                 }
                 let mut words = command.split_whitespace();
                 let program = words.next().unwrap_or_default();
-                let output = plain(workspace.command(program))
+                // Removes the caller's flags, because readers of the page do not have them.
+                let output = workspace
+                    .command(program)
+                    .env_remove("RUSTFLAGS")
                     .args(words)
                     .current_dir(&here)
                     .env("CARGO_TARGET_DIR", target)
@@ -88,12 +91,6 @@ fn follow(
         }
     }
     Ok(None)
-}
-
-/// Removes the caller's flags, because readers of the page do not have them.
-fn plain(mut command: Command) -> Command {
-    command.env_remove("RUSTFLAGS");
-    command
 }
 
 fn steps(page: &str) -> Vec<Step<'_>> {

@@ -100,6 +100,27 @@ impl Workspace {
         command
     }
 
+    /// Creates a command of rustup, which does not see the variables of our toolchain.
+    pub fn rustup(&self) -> Command {
+        let mut command = self.command("rustup");
+        OF_OUR_TOOLCHAIN.iter().for_each(|name| _ = command.env_remove(name));
+        command
+    }
+
+    /// Creates a command that runs a program of the nightly toolchain.
+    pub fn nightly(&self, program: &str) -> Command {
+        let mut command = self.rustup();
+        command.args(["run", NIGHTLY, program]);
+        command
+    }
+
+    /// Adds components to the nightly toolchain.
+    pub fn add_to_nightly(&self, components: &[&str]) -> Result<(), Failure> {
+        let mut command = self.rustup();
+        command.args(["component", "add", "--toolchain", NIGHTLY]).args(components);
+        output(&mut command).map(drop)
+    }
+
     pub fn metadata(&self) -> Result<Metadata, Failure> {
         let mut command = self.command("cargo");
         command.args(["metadata", "--format-version", "1", "--no-deps"]);
@@ -119,10 +140,17 @@ impl Workspace {
         Ok(files.into_iter().collect())
     }
 
-    pub fn rust_files(&self) -> Result<Vec<String>, Failure> {
-        let mut files = self.files()?;
-        files.retain(|name| name.ends_with(".rs"));
-        Ok(files)
+    /// Returns the files for which `is_wanted` is true and that are text, each with its text.
+    pub fn texts(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let mut texts = Vec::new();
+        for file in self.files()?.into_iter().filter(|file| is_wanted(file)) {
+            let text = self.text(&file)?;
+            texts.extend(text.map(|text| (file, text)));
+        }
+        Ok(texts)
     }
 
     /// Reads a file. Returns `None` if it is not text.

@@ -15,20 +15,20 @@ pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 // These are the sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
-/// A head and its callback. A closure can move them to another thread.
-pub(crate) struct Called(pub(crate) *mut RcuHead, pub(crate) RcuFn);
+/// A function of C and its argument. A closure can move them to another thread.
+pub(crate) struct Called<T>(pub(crate) *mut T, pub(crate) unsafe extern "C-unwind" fn(*mut T));
 
-// SAFETY: C passed the callback so that any thread may call it.
-unsafe impl Send for Called {}
+// SAFETY: C passed the function so that any thread may call it.
+unsafe impl<T> Send for Called<T> {}
 
-impl Called {
+impl<T> Called<T> {
     /// # Safety
     ///
-    /// 1. The grace period of the callback is over, and this is called only once.
+    /// 1. The grace period of the function is over, and this is called only once.
     pub(crate) unsafe fn run(self, what: &str) {
-        let Self(head, func) = self;
+        let Self(argument, func) = self;
         // SAFETY: (1).
-        raw::of_c(what, func as usize, || unsafe { func(head) });
+        raw::of_c(what, func as usize, || unsafe { func(argument) });
     }
 }
 

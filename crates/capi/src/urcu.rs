@@ -13,7 +13,7 @@ use sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sync::unmodelled::Arc;
 
 use crate::boundary::{EINVAL, misuse, within};
-use crate::rcupdate::{self, RcuFn, RcuHead};
+use crate::rcupdate::{self, Called, RcuFn, RcuHead};
 use crate::{inline, qsbr};
 
 const EEXIST: c_int = 17;
@@ -52,23 +52,6 @@ extern "C" fn nothing() {}
 
 // ---- defer_rcu ----
 
-/// A function and its argument.
-struct Deferred(OfData, *mut c_void);
-
-// SAFETY: by the contract of `aw_defer_rcu`, any thread may call the function.
-unsafe impl Send for Deferred {}
-
-impl Deferred {
-    /// # Safety
-    ///
-    /// 1. The grace period of the function is over, and this is called only once.
-    unsafe fn run(self) {
-        let Self(func, p) = self;
-        // SAFETY: (1).
-        raw::of_c("function of defer_rcu", func as usize, || unsafe { func(p) });
-    }
-}
-
 /// Calls `func` with `p` after a grace period.
 ///
 /// # Safety
@@ -78,9 +61,9 @@ impl Deferred {
 pub unsafe extern "C" fn aw_defer_rcu(func: Option<OfData>, p: *mut c_void) {
     within("defer_rcu", || match func {
         Some(func) => {
-            let deferred = Deferred(func, p);
+            let called = Called(p, func);
             // SAFETY: (1). A callback runs once.
-            rcu::call(move || unsafe { deferred.run() });
+            rcu::call(move || unsafe { called.run("function of defer_rcu") });
         }
         None => misuse("defer_rcu", &"the function is NULL", ()),
     });

@@ -386,7 +386,7 @@ mod tests {
 
     /// A machine on which lines cost nothing, so that the formulas are short.
     fn machine(nr_cpus: usize, locked_ns: f64) -> Machine {
-        let of = |name| match name {
+        let costs = Costs::from_ns(|name| match name {
             "wq_path" => PATH_NS,
             "wq_locked" => locked_ns,
             "ttwu" => TTWU_NS,
@@ -394,10 +394,9 @@ mod tests {
             "pause" => 100.0,
             "slice" | "wakeup_gran" | "deep_after" => 1e9,
             _ => 0.0,
-        };
-        let costs = Costs::from_ns(|name| Ok::<_, std::convert::Infallible>(of(name)));
+        });
         let topology = Topology::synthetic(&format!("{nr_cpus} core")).unwrap();
-        let mut machine = Machine::new(topology, costs.unwrap());
+        let mut machine = Machine::new(topology, costs);
         (machine.jitter_per_mille, machine.takes_stacks) = (0, false);
         machine
     }

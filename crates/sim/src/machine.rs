@@ -126,13 +126,10 @@ impl Machine {
 
     /// Returns the costs, with one of them multiplied by a factor.
     pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
-        let of = |name: &'static str| {
+        Costs::from_ns(|name| {
             let factor = changed.filter(|change| change.0 == name).map_or(1.0, |change| change.1);
-            Ok::<_, std::convert::Infallible>(self.costs[name].ns * factor)
-        };
-        match Costs::from_ns(of) {
-            Ok(costs) => costs,
-        }
+            self.costs[name].ns * factor
+        })
     }
 
     pub fn set_shape(&mut self, topology: &str) -> Result<(), String> {

@@ -23,12 +23,15 @@ pub struct Micro {
 #[derive(Default)]
 struct Line(AtomicU64);
 
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 /// Returns the median of several attempts. A simulation needs few, because nothing disturbs it.
 fn middle(attempt: impl Fn() -> f64) -> f64 {
     let nr = if cfg!(sim) { 3 } else { 31 };
-    let mut all: Vec<f64> = (0..nr).map(|_| attempt()).collect();
-    all.sort_by(f64::total_cmp);
-    all[nr / 2]
+    median((0..nr).map(|_| attempt()).collect())
 }
 
 pub fn each(nr_calls: u32, call: impl Fn()) -> f64 {
@@ -123,11 +126,7 @@ fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
         ways.push(woken_ns.load(Ordering::Acquire).saturating_sub(start) as f64);
     }
     sleeper.join().expect("no panic");
-    let half = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
-    (half(calls), half(ways))
+    (median(calls), median(ways))
 }
 
 /// Returns the first CPU and the first other one at the distance of `cost`.

@@ -10,7 +10,7 @@ use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
 use crate::{calibrate, could_not_run, kernel, sweep, table};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The scenarios, which are printed side by side if there are several.
     pub scenarios: Vec<String>,
@@ -60,19 +60,11 @@ fn help() -> String {
 
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut options = Options {
-        scenarios: Vec::new(),
-        machine: PathBuf::new(),
-        cpus: Vec::new(),
         scopes: vec!["cpu".into(), "cache_shard".into(), "system".into()],
         nr_seeds: 3,
-        nr_items: None,
-        nr_producers: None,
         varies_guesses: true,
         budget: Duration::from_secs(600),
-        json: false,
-        calibrate: None,
-        twin: None,
-        point: None,
+        ..Options::default()
     };
     let (mut seed, mut changed) = (None, None);
     let mut args = args.iter();

@@ -105,8 +105,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`Topology::detect`]. The first detection that has to ignore a fault
-/// of the machine writes one line on stderr.
+/// Returns the same errors as [`Topology::detect`].
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
@@ -121,6 +120,7 @@ pub fn topology() -> Result<Topology, topology::Error> {
         // This detection uses only files.
         Err(_) => Topology::detect()?,
     };
+    #[cfg(not(any(loom, shuttle, sim)))]
     report_ignored(&detected);
     Ok(detected)
 }
@@ -159,9 +159,6 @@ pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     let known = GIVEN.set(Some(machine));
     known.map_err(|refused| Box::new(refused.expect("the argument is a machine")))
 }
-
-#[cfg(all(feature = "machine", any(loom, shuttle, sim)))]
-fn report_ignored(_: &Topology) {}
 
 /// Reports the ignored faults of the machine on stderr, once for a process and its children.
 #[cfg(all(feature = "machine", not(any(loom, shuttle, sim))))]

@@ -13,23 +13,12 @@
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
+pub use backend::Key;
 #[cfg(any(loom, shuttle))]
 use model as backend;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::const_unless_model;
-
-/// Wakes the sleepers of a word without accessing the word.
-#[derive(Clone, Debug)]
-pub struct Key(backend::Key);
-
-impl Key {
-    /// Wakes up to `count` sleepers. Makes a system call even if there are none.
-    #[inline]
-    pub fn wake(&self, count: u32) {
-        self.0.wake(count);
-    }
-}
 
 /// Declares a word to sleep on. The kernel compares the 32 bits at its address, the low ones.
 macro_rules! futex {
@@ -58,7 +47,7 @@ macro_rules! futex {
             /// Returns the key, with which sleepers can be woken after the word is freed.
             #[inline(always)]
             pub fn key(&self) -> Key {
-                Key(self.waiters.key((&raw const self.word).cast()))
+                self.waiters.key((&raw const self.word).cast())
             }
 
             /// Sleeps while the low 32 bits equal those of `expected`. May return early.
@@ -119,7 +108,8 @@ mod backend {
     #[derive(Debug)]
     pub struct Waiters;
 
-    #[derive(Clone, Copy, Debug)]
+    /// Wakes the sleepers of a word without accessing the word.
+    #[derive(Clone, Debug)]
     pub struct Key(*const u32);
 
     // SAFETY: a key is an address by which the kernel finds sleepers. It is never dereferenced.
@@ -163,6 +153,7 @@ mod backend {
     }
 
     impl Key {
+        /// Wakes up to `count` sleepers. Makes a system call even if there are none.
         pub fn wake(&self, count: u32) {
             #[cfg(sim)]
             crate::sim::futex::wake(self.0, count);
@@ -226,16 +217,16 @@ mod model {
     }
 
     impl Sleepers {
-        pub fn new() -> Self {
+        pub(super) fn new() -> Self {
             Self { shared: ManuallyDrop::new(Arc::new((Mutex::new(()), Condvar::new()))) }
         }
 
-        pub fn key(&self, _word: *const u32) -> Key {
+        pub(super) fn key(&self, _word: *const u32) -> Key {
             self.clone()
         }
 
         /// Compares the word and starts the sleep in one atomic step.
-        pub fn wait(
+        pub(super) fn wait(
             &self,
             _word: *const u32,
             expected: u32,
@@ -249,6 +240,7 @@ mod model {
             }
         }
 
+        /// Wakes one sleeper if `count` is 1, and otherwise all.
         pub fn wake(&self, count: u32) {
             let (lock, condition) = &**self.shared;
             let _guard = lock.lock().unwrap();

@@ -35,17 +35,10 @@ pub struct SharedFile {
     /// The device and the inode, which show whether the program has closed the descriptor and
     /// reused its number.
     id: (u64, u64),
-    map: Map,
+    /// The address of the mapped page. It only identifies the page to the kernel.
+    map: usize,
     is_writable: bool,
 }
-
-#[derive(Debug)]
-struct Map(*mut libc::c_void);
-
-// SAFETY: the address is never dereferenced. It only identifies a page to the kernel.
-unsafe impl Send for Map {}
-// SAFETY: as above.
-unsafe impl Sync for Map {}
 
 /// The result of a wait on the futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +120,7 @@ impl SharedFile {
             return Err(io::Error::last_os_error());
         }
         let id = id_of(&file.metadata()?);
-        Ok(Self { file: ManuallyDrop::new(file), id, map: Map(map), is_writable })
+        Ok(Self { file: ManuallyDrop::new(file), id, map: map.addr(), is_writable })
     }
 
     /// Locks the file until this value is dropped or the process ends. Returns `false` if another
@@ -188,8 +181,7 @@ impl SharedFile {
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
         // The mapping also keeps the file open.
-        // SAFETY: as above.
-        unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
+        self.unmap();
     }
 
     /// Removes the file `path`. Processes that have opened it can still use it.
@@ -270,7 +262,14 @@ impl SharedFile {
 
     fn word(&self, offset: usize) -> *const u32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= MAPPED_BYTES);
-        self.map.0.cast::<u32>().wrapping_byte_add(offset)
+        ptr::without_provenance(self.map + offset)
+    }
+
+    fn unmap(&self) {
+        let map = ptr::without_provenance_mut(self.map);
+        // SAFETY: `with` created the mapping, whose page is never accessed. Each process unmaps it
+        // once: in `drop`, or in `close_in_child`, after which the value is not dropped.
+        unsafe { libc::munmap(map, MAPPED_BYTES) };
     }
 }
 
@@ -306,8 +305,7 @@ impl Drop for SharedFile {
             // SAFETY: the field is dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
-        // SAFETY: `with` created the mapping, and only this value uses it.
-        unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
+        self.unmap();
     }
 }
 

@@ -29,10 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{io, ptr, thread};
 
-use crate::thread::{Cpus, STACK_BYTES};
+use crate::thread::{Body, Cpus, STACK_BYTES};
 use crate::{Backoff, Mutex};
 
-type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;
 
 thread_local! {
@@ -49,17 +48,7 @@ pub enum Handle {
 }
 
 /// Starts a thread. Returns an error if thread creation fails, or if the name contains a NUL.
-pub fn spawn(
-    name: &str,
-    cpus: Cpus,
-    stack_size: usize,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<Handle> {
-    spawn_boxed(name, cpus, stack_size, Box::new(body))
-}
-
-/// Implements [`spawn`], and is compiled only once for all bodies.
-fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
+pub fn spawn(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
     // The standard library would panic on such a name.
     if name.contains('\0') {
         let what = "the name of a thread must not contain a NUL";
@@ -357,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_name_with_a_nul_is_an_error() {
-        let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || unreachable!("refused"));
+        let refused =
+            spawn("n\0l", Cpus::OfFirst, STACK_BYTES, Box::new(|| unreachable!("refused")));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 

@@ -37,6 +37,9 @@ pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 /// The stack size of the standard library's threads.
 pub(crate) const STACK_BYTES: usize = 2 << 20;
 
+/// The code of a thread, boxed so that the start is compiled only once for all threads.
+pub(crate) type Body = Box<dyn FnOnce() + Send>;
+
 /// The CPUs on which a thread starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cpus {
@@ -60,7 +63,7 @@ pub struct JoinHandle(Handle);
 ///
 /// Returns the system's error if thread creation fails. In that case `body` is dropped.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
-    start(name, Cpus::OfFirst, STACK_BYTES, body).map(JoinHandle)
+    spawn_sized(name, STACK_BYTES, body)
 }
 
 /// Starts a thread like [`spawn`], with a stack of `stack_size` bytes. A model ignores the size.
@@ -69,7 +72,7 @@ pub fn spawn_sized(
     stack_size: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    start(name, Cpus::OfFirst, stack_size, body).map(JoinHandle)
+    start(name, Cpus::OfFirst, stack_size, Box::new(body)).map(JoinHandle)
 }
 
 /// Starts a thread like [`spawn`], which from its start on runs only on the CPUs of the caller.
@@ -77,16 +80,11 @@ pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    start(name, Cpus::OfStarter, STACK_BYTES, body).map(JoinHandle)
+    start(name, Cpus::OfStarter, STACK_BYTES, Box::new(body)).map(JoinHandle)
 }
 
 #[cfg(any(loom, shuttle, sim))]
-fn start(
-    name: &str,
-    _: Cpus,
-    _stack_size: usize,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<Handle> {
+fn start(name: &str, _: Cpus, _stack_size: usize, body: Body) -> io::Result<Handle> {
     #[cfg(sim)]
     return backend::spawn(name, body);
     #[cfg(not(sim))]

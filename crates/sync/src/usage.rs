@@ -63,14 +63,6 @@ mod tests {
     use crate::thread;
 
     #[test]
-    fn state_follows_the_last_bracket() {
-        let state = |stat| after_name(stat)?.next();
-        assert_eq!(state(b"12 (aw/u0) S 1 2 3"), Some("S"));
-        assert_eq!(state(b"12 (a ) R b) D 1 2 3"), Some("D"));
-        assert_eq!(state(b"12 (cut"), None);
-    }
-
-    #[test]
     fn a_running_thread_is_runnable_and_its_time_moves() {
         let me = thread::current();
         let before = cpu_ns(me).unwrap();

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use claims::CLAIMS;
 use listing::{Function, functions};
 
-use crate::report::{Failure, data, exit_code, talk};
+use crate::report::{Failure, data, exit_code, skipped, talk};
 use crate::workspace::{Workspace, output, status};
 
 const PACKAGE: &str = "afterwork-probes";
@@ -19,18 +19,15 @@ const PACKAGE: &str = "afterwork-probes";
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let [arg] = args else {
         return Err(Failure::new(
-            "`asm` takes a part of a function's name, such as `percpu::on_demand`, or `--check`"
-                .to_string(),
+            "`asm` takes a part of a function's name, such as `percpu::on_demand`, or `--check`",
         ));
     };
     let checks = arg == "--check";
     if checks && !cfg!(target_arch = "x86_64") {
-        talk("asm: skipped: the claims are about x86-64\n");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("asm", "the claims are about x86-64"));
     }
     if output(Command::new("objdump").arg("--version")).is_err() {
-        talk("asm: skipped: objdump is missing; install binutils\n");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("asm", "objdump is missing; install binutils"));
     }
     let mut build = workspace.command("cargo");
     build.args(["build", "--quiet", "--release", "-p", PACKAGE]);

@@ -42,12 +42,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 
 fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     let mut files = workspace.files()?;
-    let mut pages = Vec::new();
-    for file in files.iter().filter(|file| file.ends_with(".md")) {
-        if let Some(text) = workspace.text(file)? {
-            pages.push(links::Page::new(file, &text));
-        }
-    }
+    let texts = workspace.texts(|file| file.ends_with(".md"))?;
+    let pages: Vec<_> = texts.iter().map(|(file, text)| links::Page::new(file, text)).collect();
     // Links may lead to folders.
     let above = |file: &String| file.match_indices('/').map(|it| file[..it.0].into()).collect();
     let folders: Vec<Vec<String>> = files.iter().map(above).collect();
@@ -57,14 +53,13 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     let mut broken = links::broken(&pages, &files);
     broken.extend(unlisted(&pages));
     broken.extend(untested(&pages, &workspace.text(TESTS)?.unwrap_or_default()));
-    for file in files.iter().filter(|file| file.ends_with(".md")) {
-        let text = workspace.text(file)?.unwrap_or_default();
-        broken.extend(hidden(&text).into_iter().map(|line| {
+    for (file, text) in &texts {
+        broken.extend(hidden(text).into_iter().map(|line| {
             let rule = "hosting sites show hidden lines: write the snippet without them";
             Finding::new(file, line, rule)
         }));
         let sections = if PARTS.contains(&file.as_str()) { SECTIONS } else { &[] };
-        for head in sections.iter().filter(|head| !has_section(&text, head)) {
+        for head in sections.iter().filter(|head| !has_section(text, head)) {
             let rule = format!("the page lacks the section `{head}`");
             broken.push(Finding::new(file, 0, rule));
         }

@@ -106,11 +106,9 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let prefix = std::path::absolute(plan.prefix).map_err(failed(plan.prefix))?;
     let libraries = plan.libraries.trim_matches('/');
     let mut installed = Installed { root: root(plan.prefix)?, names: Vec::new() };
-    for header in workspace.files()? {
-        if let Some(name) = header.strip_prefix(HEADERS) {
-            let text = workspace.text(&header)?.unwrap_or_default();
-            installed.write(&format!("include/afterwork{name}"), text.as_bytes())?;
-        }
+    for (header, text) in workspace.texts(|file| file.starts_with(HEADERS))? {
+        let name = &header[HEADERS.len()..];
+        installed.write(&format!("include/afterwork{name}"), text.as_bytes())?;
     }
     let archive = builds.join("libafterwork_capi.a");
     let to = installed.place(&format!("{libraries}/libafterwork.a"))?;

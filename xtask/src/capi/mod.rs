@@ -65,8 +65,7 @@ fn below(folder: &str) -> Result<&str, Failure> {
 
 fn usage() -> Failure {
     Failure::new(
-        "`capi` takes no argument, `--install DIR [--libdir DIR] [--debug]`, or `--uninstall DIR [--libdir DIR]`"
-            .to_string(),
+        "`capi` takes no argument, `--install DIR [--libdir DIR] [--debug]`, or `--uninstall DIR [--libdir DIR]`",
     )
 }
 

@@ -137,22 +137,12 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
 /// Ensures that Miri can run, and installs it if it is missing. The error is the reason in one
 /// line.
 pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
-    let run = |words: &str| {
-        let mut words = words.split_whitespace();
-        let mut command = workspace.command(words.next().unwrap_or_default());
-        command.args(words);
-        for name in OF_OUR_TOOLCHAIN {
-            command.env_remove(name);
-        }
-        output(&mut command)
-    };
-    let version = format!("rustup run {NIGHTLY} cargo miri --version");
-    if run(&version).is_err() {
+    let run = || output(workspace.nightly("cargo").args(["miri", "--version"])).map(drop);
+    run().or_else(|_| {
         talk(&format!("installing miri and rust-src for {NIGHTLY}\n"));
-        run(&format!("rustup component add --toolchain {NIGHTLY} miri rust-src"))?;
-        run(&version)?;
-    }
-    Ok(())
+        workspace.add_to_nightly(&["miri", "rust-src"])?;
+        run()
+    })
 }
 
 #[cfg(test)]

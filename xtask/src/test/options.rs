@@ -34,17 +34,13 @@ impl Options {
     }
 
     fn only(&mut self, names: &str) -> Result<(), Failure> {
-        for name in names.split(',').map(str::trim) {
-            if !LAYERS.iter().any(|layer| layer.name == name) {
-                let all: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
-                return Err(Failure::new(format!(
-                    "unknown layer `{name}`; valid: {}",
-                    all.join(", ")
-                )));
-            }
+        let names: Vec<_> = names.split(',').map(str::trim).collect();
+        let all: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
+        if let Some(name) = names.iter().find(|name| !all.contains(name)) {
+            let valid = all.join(", ");
+            return Err(Failure::new(format!("unknown layer `{name}`; valid: {valid}")));
         }
-        let named = |layer: &&Layer| names.split(',').any(|name| name.trim() == layer.name);
-        self.layers = LAYERS.iter().filter(named).collect();
+        self.layers = LAYERS.iter().filter(|layer| names.contains(&layer.name)).collect();
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     frame.render_widget(foot_bar(&foot_text, width), foot);
     let (title, lines) = match view.over {
         Over::Help => ("keys".to_owned(), HELP.iter().map(|line| (*line).to_owned()).collect()),
-        Over::Detail => (detail_title(view), detail(view)),
+        Over::Detail => detail(view),
         Over::Table | Over::Filter => return,
     };
     over(frame, &title, &lines, &mut view.over_top);
@@ -310,21 +310,14 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// Returns the title of the details. It names their row, so that the name stays visible when the
-/// lines scroll.
-fn detail_title(view: &View) -> String {
-    let row = view.row().unwrap_or_default();
-    match view.record(&row) {
-        Some((record, _)) => format!("all figures of {} {}", record.kind.name(), record.name),
-        None => "all figures".to_owned(),
-    }
-}
-
-fn detail(view: &View) -> Vec<String> {
+/// Returns the title of the details and their lines. The title names their row, so that the name
+/// stays visible when the lines scroll.
+fn detail(view: &View) -> (String, Vec<String>) {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
-        return vec!["the row no longer exists".to_owned()];
+        return ("all figures".to_owned(), vec!["the row no longer exists".to_owned()]);
     };
+    let title = format!("all figures of {} {}", record.kind.name(), record.name);
     let mut lines = vec![format!("{} {} {}", record.kind.name(), record.name, record.detail)];
     let rates = view.rates(view.tab, &row);
     if !rates.is_empty() && !main_counter(view.tab).is_empty() {
@@ -344,7 +337,7 @@ fn detail(view: &View) -> Vec<String> {
         };
         lines.push(format!("{:<16} {figure:>12}{per_s}  {}", field.name, field.about));
     }
-    lines
+    (title, lines)
 }
 
 /// Draws lines in a box over the table, starting at line `top`. If the box would not be full,
