@@ -11,9 +11,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::report::{Failure, data, exit_code, talk};
+use crate::report::{Failure, data, exit_code, skipped, talk};
 use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace, output, status};
@@ -69,8 +69,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if let Some(sanitizer) = asked.sanitizer
         && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
     {
-        talk(&format!("torture: skipped: {reason}\n"));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(skipped("torture", reason));
     }
     let start = Instant::now();
     let end = run(workspace, &metadata, program, &asked)?;
@@ -160,7 +159,7 @@ pub fn run(
     let executable = executable(&output(&mut build)?, &program.target)?;
     let mut command = workspace.command(&executable);
     if let Some(sanitizer) = asked.sanitizer {
-        sanitize::watch(&mut command, sanitizer);
+        sanitizer.watch(&mut command, false);
     }
     let status = status(command.args(&asked.words))?;
     if let Some(signal) = status.signal() {
@@ -170,21 +169,13 @@ pub fn run(
 }
 
 fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
-    #[derive(Deserialize)]
-    struct Message {
-        target: Named,
-        executable: String,
-    }
     let text = String::from_utf8_lossy(messages);
-    let mut messages = text.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    messages
-        .find(|message| message.target.name == target)
-        .map(|message| message.executable)
-        .ok_or_else(|| Failure::new(format!("cargo built no {target}")))
+    let found = text.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let program = message["executable"].as_str()?;
+        (message["target"]["name"] == target).then(|| program.to_owned())
+    });
+    found.ok_or_else(|| Failure::new(format!("cargo built no {target}")))
 }
 
 pub fn programs(metadata: &Metadata) -> Vec<Program> {
