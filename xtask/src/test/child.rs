@@ -63,6 +63,10 @@ pub fn run(
     // Both use the same pipe, so that the name of a test program precedes its results.
     command.stdout(writer.try_clone().map_err(&cannot)?).stderr(writer);
     command.env("CARGO_TERM_COLOR", "never").process_group(0);
+    // Most packages are built once, so incremental compilation would only double the disk usage.
+    if std::env::var_os("CARGO_INCREMENTAL").is_none() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     let mut child = command.spawn().map_err(&cannot)?;
     // The command holds the write ends, which would keep the pipe open forever.
     drop(command);
