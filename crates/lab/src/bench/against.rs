@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use top::exit::Stop;
 
-use super::child::{forwarded, measure, own_args, sample, this_program};
+use super::child::{args_for, measure, sample, this_program};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::metric::{Better, Metric};
@@ -22,21 +22,21 @@ use crate::output::record::Record;
 const LEEWAY: f64 = 0.015;
 
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
-    let mut args = forwarded(&own_args());
-    args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));
-    args.push(format!("--seed={seed}").into());
     let this = this_program()?;
-    Ok(cases.into_iter().map(|case| compared(case, [&this, other], &args)).collect())
+    let compare = |case: Case| {
+        let mut args = args_for(case.name);
+        args.extend(["--peers=none".into(), format!("--seed={seed}").into()]);
+        compared(case, [&this, other], &args)
+    };
+    Ok(cases.into_iter().map(compare).collect())
 }
 
 fn compared(case: Case, [this, other]: [&Path; 2], args: &[OsString]) -> Case {
     let name = other.file_name().map_or_else(|| "other".into(), OsStr::to_string_lossy);
-    let mut args = args.to_vec();
-    args.push(format!("--cases={}", case.name).into());
     let [here, there] = [this, other].map(|program| {
         Rc::new(RefCell::new(Side {
             program: program.into(),
-            args: args.clone(),
+            args: args.to_vec(),
             bench: case.bench,
             metrics: case.metrics,
             records: None,

@@ -136,7 +136,7 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     }
 }
 
-pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
+fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -153,8 +153,13 @@ pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-pub fn own_args() -> Vec<OsString> {
-    std::env::args_os().skip(1).collect()
+/// Returns the arguments for a child process that measures `case` once, with the options of this
+/// process.
+pub fn args_for(case: &str) -> Vec<OsString> {
+    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut args = forwarded(&own);
+    args.extend(["--json".into(), "--repeat=1".into(), format!("--cases={case}").into()]);
+    args
 }
 
 pub fn this_program() -> Result<PathBuf, Stop> {
@@ -181,10 +186,8 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
     for variant in case.variants.iter_mut().filter(|it| !it.name.starts_with('(')) {
         let (of, interrupt) = (variant.name.clone(), settings.interrupt.clone());
         variant.run = Box::new(move || {
-            let mut args = forwarded(&own_args());
-            args.extend(["--json", "--repeat=1"].map(Into::into));
+            let mut args = args_for(name);
             args.push(format!("--inside={}", std::process::id()).into());
-            args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
             let measured = measure(&this_program()?, &args);
             if interrupt.requested() {

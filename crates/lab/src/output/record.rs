@@ -2,6 +2,8 @@
 //!
 //! `docs/bench-method.md` documents it for readers. A change to these shapes increments [`SCHEMA`].
 
+#![allow(missing_docs, reason = "a field without a comment has the meaning of its name")]
+
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
@@ -24,19 +26,13 @@ pub const MACHINE: &str = "(machine)";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Line {
-    /// The first line.
     Head(Box<Head>),
-    /// The first line of a case.
     Case(CaseHead),
-    /// A claim of the case.
     Claimed(Claimed),
     /// A row of the answer to a question of `try`.
     Answer(Answer),
-    /// The values of one run.
     Run(Run),
-    /// A number.
     Record(Record),
-    /// The last line.
     End(End),
     /// A line about a case that only older versions print.
     Older(Older),
@@ -45,17 +41,13 @@ pub enum Line {
 /// The first line: the machine, the build and the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The value of [`SCHEMA`].
     pub schema: u32,
-    /// The machine and the build.
     pub fingerprint: Fingerprint,
     /// The start time, such as `2026-11-21 21:15:03 UTC`. It is empty in files of older versions.
     #[serde(default)]
     pub started: String,
-    /// The command line.
     #[serde(default)]
     pub command: String,
-    /// The seed for the shuffles.
     pub seed: u64,
     /// The machine, drawn as `afterwork topology` draws it.
     pub drawing: String,
@@ -83,9 +75,7 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The reason.
     pub ended: Why,
-    /// The duration of the run.
     pub seconds: f64,
 }
 
@@ -103,9 +93,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseHead {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
     /// The question.
     pub about: String,
@@ -113,7 +101,6 @@ pub struct CaseHead {
     pub headline: String,
     /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
-    /// The warnings about the case.
     pub warnings: Vec<String>,
 }
 
@@ -121,13 +108,9 @@ pub struct CaseHead {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The question.
     pub about: String,
-    /// The metric by which the variants are ranked.
     pub headline: String,
     /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
@@ -155,34 +138,23 @@ impl Listed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricHead {
-    /// The name in records.
     pub metric: String,
-    /// The unit.
     pub unit: String,
-    /// The direction in which the metric improves.
     pub better: Better,
 }
 
 /// A claim and its outcome. Runs of older versions also have a field `source`, which is ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The description of the claim.
     pub claim: String,
-    /// The variant in the numerator.
     pub variant: String,
-    /// The metric that is compared.
     pub metric: String,
-    /// The variant in the denominator.
     pub against: Option<String>,
-    /// The bound of the ratio.
     pub bound: Option<String>,
-    /// The median of the ratio, its MAD and the number of repetitions.
+    /// The ratio of the metric of `variant` to that of `against`.
     pub ratio: Option<Spread>,
-    /// The outcome.
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median.
     pub close: bool,
@@ -191,9 +163,7 @@ pub struct Claimed {
 /// A line about a case in a run of an older version, such as a distribution. It is not shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Older {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
 }
 
@@ -201,11 +171,8 @@ pub struct Older {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The name of the variant.
     pub variant: String,
     /// The number of the repetition, starting at 1.
     pub run: usize,
@@ -217,13 +184,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The name of the variant.
     pub variant: String,
-    /// The name of the metric.
     pub metric: String,
     /// The unit of the value, or `ratio` for a quotient.
     pub unit: String,
