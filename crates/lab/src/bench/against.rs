@@ -107,6 +107,7 @@ mod tests {
     use crate::harness::metric::higher;
     use crate::harness::progress::Progress;
     use crate::harness::run::{Plan, run_case};
+    use crate::harness::stats::Spread;
     use crate::output::record::line;
 
     const METRICS: &[Metric] = &[higher("rate", "1/s", ("", "rate"), 1.0)];
@@ -114,16 +115,9 @@ mod tests {
     /// Creates a program that reports a rate of `factor`, and a rate of 1.5 times `factor` in every
     /// second run.
     fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
-        let record = |rate: f64| Record {
-            bench: "test".into(),
-            case: "case".into(),
-            variant: "v".into(),
-            metric: "rate".into(),
-            unit: "1/s".into(),
-            median: rate,
-            mad: 0.0,
-            n: 1,
-            peer: false,
+        let record = |median| {
+            let spread = Spread { median, mad: 0.0, n: 1 };
+            Record::of(("test", "case"), ("v", false), ("rate", "1/s"), spread)
         };
         let [slow, fast] = [1.0, 1.5].map(|rate| line(&record(rate * factor)));
         let path = root.join(name);

@@ -12,7 +12,7 @@ use top::talk::say;
 use super::settings::Settings;
 use crate::harness::case::{Case, Sample};
 use crate::harness::metric::Metric;
-use crate::output::record::{Line, Record};
+use crate::output::record::{Line, Place, Record};
 
 /// The options with a value that are not forwarded to child processes.
 const OWN_VALUES: [&str; 8] =
@@ -61,11 +61,6 @@ pub fn retain_known(
     bench: Option<&str>,
     cases: &mut Vec<Case>,
 ) -> Result<(), Stop> {
-    #[derive(serde::Deserialize)]
-    struct Known {
-        bench: String,
-        case: String,
-    }
     let name = program.display();
     let cannot = |reason| Stop::CouldNotRun(format!("{name}: cannot compare: {reason}"));
     let mut args = vec!["bench"];
@@ -80,7 +75,7 @@ pub fn retain_known(
         .map_err(Stop::because(format!("cannot start {name}")))?;
     let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(output).lines();
-    let known: Option<Vec<Known>> =
+    let known: Option<Vec<Place>> =
         lines.map(|line| serde_json::from_str(&line.ok()?).ok()).collect();
     // This kills a program that never stops printing, such as `yes`.
     let _ = child.kill();

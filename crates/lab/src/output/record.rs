@@ -35,7 +35,7 @@ pub enum Line {
     Record(Record),
     End(End),
     /// A line about a case that only older versions print.
-    Older(Older),
+    Older(Place),
 }
 
 /// The first line: the machine, the build and the command.
@@ -160,9 +160,9 @@ pub struct Claimed {
     pub close: bool,
 }
 
-/// A line about a case in a run of an older version, such as a distribution. It is not shown.
+/// The case of a line whose other fields are ignored, such as a distribution of an older version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Older {
+pub struct Place {
     pub bench: String,
     pub case: String,
 }
@@ -220,41 +220,45 @@ pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[Str
     for row in rows {
         let who = (row.variant.as_str(), row.peer);
         for (metric, cell) in case.metrics.iter().zip(&row.cells) {
-            let value = |spread| record(place, who, metric.name, metric.unit, spread);
-            lines.extend(cell.spread.map(value));
+            let named = (metric.name, metric.unit);
+            let value = |spread| Record::of(place, who, named, spread);
+            lines.extend(cell.spread.map(value).map(Line::Record));
             let name = format!("{}.vs_best_peer", metric.name);
-            let ratio = |spread| record(place, who, &name, "ratio", spread);
-            lines.extend(cell.vs_best_peer.map(ratio));
+            let ratio = |spread| Record::of(place, who, (&name, "ratio"), spread);
+            lines.extend(cell.vs_best_peer.map(ratio).map(Line::Record));
         }
     }
     for Judged { claim, ratio, .. } in judged {
         if let (Against::Variant(against), Some(ratio)) = (&claim.against, ratio) {
             let name = format!("{}.vs.{against}", claim.metric);
-            lines.push(record(place, (&claim.variant, false), &name, "ratio", *ratio));
+            let who = (claim.variant.as_str(), false);
+            lines.push(Line::Record(Record::of(place, who, (&name, "ratio"), *ratio)));
         }
     }
     lines.extend(judged.iter().map(|judged| claimed(case, judged)));
     lines
 }
 
-fn record(
-    (bench, case): (&str, &str),
-    (variant, peer): (&str, bool),
-    metric: &str,
-    unit: &str,
-    Spread { median, mad, n }: Spread,
-) -> Line {
-    Line::Record(Record {
-        bench: bench.into(),
-        case: case.into(),
-        variant: variant.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        median,
-        mad,
-        n,
-        peer,
-    })
+impl Record {
+    /// Creates the record of a metric with its unit, of a variant that is a peer or not.
+    pub(crate) fn of(
+        (bench, case): (&str, &str),
+        (variant, peer): (&str, bool),
+        (metric, unit): (&str, &str),
+        Spread { median, mad, n }: Spread,
+    ) -> Self {
+        Self {
+            bench: bench.into(),
+            case: case.into(),
+            variant: variant.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            median,
+            mad,
+            n,
+            peer,
+        }
+    }
 }
 
 /// Returns the variant and the metric of a claim, in words.
@@ -307,7 +311,7 @@ pub fn of_noise(place: (&str, &str), noise: &Noise) -> Vec<Line> {
     .into_iter()
     .filter_map(|(metric, unit, value)| {
         let spread = Spread { median: value?, mad: 0.0, n: 1 };
-        Some(record(place, (MACHINE, false), metric, unit, spread))
+        Some(Line::Record(Record::of(place, (MACHINE, false), (metric, unit), spread)))
     })
     .collect()
 }
