@@ -2,5 +2,5 @@
 #define URCU_API_MAP
 #include <urcu/urcu-bp.h>
 
-#define AW(name) aw_urcu_bp_##name
+#define AW_FLAVOR aw_urcu_bp
 #include "flavor.h"

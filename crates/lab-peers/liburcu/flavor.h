@@ -1,18 +1,12 @@
 /*
- * The functions of a flavor of liburcu. Each flavor includes this once, after its own header.
+ * The functions of a flavor of liburcu, and their table. Each flavor includes this once, after its
+ * own header, and names the table with AW_FLAVOR.
  */
 #include <stdint.h>
 #include <stdlib.h>
 
-void AW(register)(void) { rcu_register_thread(); }
-void AW(unregister)(void) { rcu_unregister_thread(); }
-void AW(offline)(void) { rcu_thread_offline(); }
-void AW(online)(void) { rcu_thread_online(); }
-void AW(synchronize)(void) { synchronize_rcu(); }
-void AW(barrier)(void) { rcu_barrier(); }
-
 /* Reads the value to which *place points, count times, each time in its own section. */
-uint64_t AW(read)(uint64_t *const *place, size_t count)
+static uint64_t read_numbers(uint64_t *const *place, size_t count)
 {
 	uint64_t sum = 0;
 
@@ -25,8 +19,10 @@ uint64_t AW(read)(uint64_t *const *place, size_t count)
 	return sum;
 }
 
+typedef uint64_t aw_look(const void *value, size_t turn);
+
 /* Does the same for a value that only look() can read. */
-uint64_t AW(look)(void *const *place, size_t count, uint64_t (*look)(const void *value, size_t turn))
+static uint64_t read_values(void *const *place, size_t count, aw_look *look)
 {
 	uint64_t sum = 0;
 
@@ -53,7 +49,7 @@ static void count_call(struct rcu_head *head)
 }
 
 /* Queues count callbacks, each of which adds one to *counter. The thread must be registered. */
-int AW(call)(uint64_t *counter, size_t count)
+static int call(uint64_t *counter, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct aw_call *call = malloc(sizeof(*call));
@@ -65,3 +61,19 @@ int AW(call)(uint64_t *counter, size_t count)
 	}
 	return 0;
 }
+
+/* The fields of `Functions` in src/reclaim/urcu.rs. */
+const struct {
+	void (*register_thread)(void);
+	void (*unregister_thread)(void);
+	void (*offline)(void);
+	void (*online)(void);
+	void (*synchronize)(void);
+	void (*barrier)(void);
+	uint64_t (*read)(uint64_t *const *place, size_t count);
+	uint64_t (*look)(void *const *place, size_t count, aw_look *look);
+	int (*call)(uint64_t *counter, size_t count);
+} AW_FLAVOR = {
+	rcu_register_thread, rcu_unregister_thread, rcu_thread_offline, rcu_thread_online,
+	synchronize_rcu, rcu_barrier, read_numbers, read_values, call,
+};

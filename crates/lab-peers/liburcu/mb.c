@@ -2,5 +2,5 @@
 #define URCU_API_MAP
 #include <urcu/urcu-mb.h>
 
-#define AW(name) aw_urcu_mb_##name
+#define AW_FLAVOR aw_urcu_mb
 #include "flavor.h"

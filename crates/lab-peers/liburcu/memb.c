@@ -2,5 +2,5 @@
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
 
-#define AW(name) aw_urcu_memb_##name
+#define AW_FLAVOR aw_urcu_memb
 #include "flavor.h"

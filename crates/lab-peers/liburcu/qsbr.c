@@ -2,5 +2,5 @@
 #define URCU_API_MAP
 #include <urcu/urcu-qsbr.h>
 
-#define AW(name) aw_urcu_qsbr_##name
+#define AW_FLAVOR aw_urcu_qsbr
 #include "flavor.h"

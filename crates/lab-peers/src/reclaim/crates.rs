@@ -33,6 +33,20 @@ impl<T> Drop for Flagged<T> {
     }
 }
 
+pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
+    match name {
+        "crossbeam-epoch" => Box::new(Epoch { place: epoch::Atomic::new(Flagged::new(value)) }),
+        "seize" => Box::new(Seize {
+            // The size of a batch is one, so that a retired value is checked at once.
+            collector: Collector::new().batch_size(1),
+            place: AtomicPtr::new(Box::into_raw(Box::new(Flagged::new(value)))),
+        }),
+        "haphazard" => Box::new(Hazard { place: Box::new(Flagged::new(value)).into() }),
+        "arc-swap" => Box::new(Swap { place: ArcSwap::from_pointee(value) }),
+        _ => panic!("unknown flavor {name}"),
+    }
+}
+
 fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     for nr_tries in 1_u32.. {
         attempt();
@@ -45,14 +59,8 @@ fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     }
 }
 
-pub(super) struct Epoch<T> {
+struct Epoch<T> {
     place: epoch::Atomic<Flagged<T>>,
-}
-
-impl<T> Epoch<T> {
-    pub(super) fn new(value: T) -> Self {
-        Self { place: epoch::Atomic::new(Flagged::new(value)) }
-    }
 }
 
 impl<T: Value> Flavor<T> for Epoch<T> {
@@ -120,19 +128,9 @@ impl<T> Drop for Epoch<T> {
     }
 }
 
-pub(super) struct Seize<T> {
+struct Seize<T> {
     collector: Collector,
     place: AtomicPtr<Flagged<T>>,
-}
-
-impl<T> Seize<T> {
-    pub(super) fn new(value: T) -> Self {
-        Self {
-            // The size of a batch is one, so that a retired value is checked at once.
-            collector: Collector::new().batch_size(1),
-            place: AtomicPtr::new(Box::into_raw(Box::new(Flagged::new(value)))),
-        }
-    }
 }
 
 impl<T: Value> Flavor<T> for Seize<T> {
@@ -188,14 +186,8 @@ impl<T> Drop for Seize<T> {
     }
 }
 
-pub(super) struct Hazard<T> {
+struct Hazard<T> {
     place: haphazard::AtomicPtr<Flagged<T>>,
-}
-
-impl<T: Value> Hazard<T> {
-    pub(super) fn new(value: T) -> Self {
-        Self { place: haphazard::AtomicPtr::from(Box::new(Flagged::new(value))) }
-    }
 }
 
 impl<T: Value> Flavor<T> for Hazard<T> {
@@ -248,14 +240,8 @@ impl<T> Drop for Hazard<T> {
     }
 }
 
-pub(super) struct Swap<T> {
+struct Swap<T> {
     place: ArcSwap<T>,
-}
-
-impl<T> Swap<T> {
-    pub(super) fn new(value: T) -> Self {
-        Self { place: ArcSwap::from_pointee(value) }
-    }
 }
 
 impl<T: Value> Flavor<T> for Swap<T> {

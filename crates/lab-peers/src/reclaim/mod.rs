@@ -85,19 +85,14 @@ pub const fn has_liburcu() -> bool {
 /// Panics if `name` is not in [`NAMES`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
-    match name {
-        "crossbeam-epoch" => Some(Box::new(crates::Epoch::new(value))),
-        "seize" => Some(Box::new(crates::Seize::new(value))),
-        "haphazard" => Some(Box::new(crates::Hazard::new(value))),
-        "arc-swap" => Some(Box::new(crates::Swap::new(value))),
-        #[cfg(liburcu)]
-        _ => Some(urcu::flavor(name, value)),
-        #[cfg(not(liburcu))]
-        _ => {
-            assert!(NAMES.contains(&name), "unknown flavor {name}");
-            None
-        }
+    assert!(NAMES.contains(&name), "unknown flavor {name}");
+    if !name.starts_with("urcu-") {
+        return Some(crates::flavor(name, value));
     }
+    #[cfg(liburcu)]
+    return Some(urcu::flavor(name, value));
+    #[cfg(not(liburcu))]
+    None
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{Calls, Flavor, Reader, Value};
 type Look = unsafe extern "C" fn(*const c_void, usize) -> u64;
 
 /// The functions of a flavor; see `liburcu/flavor.h`.
-#[derive(Clone, Copy)]
+#[repr(C)]
 struct Functions {
     register: unsafe extern "C" fn(),
     unregister: unsafe extern "C" fn(),
@@ -23,35 +23,16 @@ struct Functions {
     call: unsafe extern "C" fn(*const AtomicU64, usize) -> i32,
 }
 
-macro_rules! functions {
-    ($register:ident $unregister:ident $offline:ident $online:ident $synchronize:ident $barrier:ident $read:ident $look:ident $call:ident) => {{
-        unsafe extern "C" {
-            fn $register();
-            fn $unregister();
-            fn $offline();
-            fn $online();
-            fn $synchronize();
-            fn $barrier();
-            fn $read(place: *const c_void, count: usize) -> u64;
-            fn $look(place: *const c_void, count: usize, look: Look) -> u64;
-            fn $call(counter: *const AtomicU64, count: usize) -> i32;
-        }
-        Functions {
-            register: $register,
-            unregister: $unregister,
-            offline: $offline,
-            online: $online,
-            synchronize: $synchronize,
-            barrier: $barrier,
-            read: $read,
-            look: $look,
-            call: $call,
-        }
-    }};
+// SAFETY: each file of the shim defines its table as a constant with these fields.
+unsafe extern "C" {
+    safe static aw_urcu_memb: Functions;
+    safe static aw_urcu_qsbr: Functions;
+    safe static aw_urcu_mb: Functions;
+    safe static aw_urcu_bp: Functions;
 }
 
 struct Urcu<T> {
-    functions: Functions,
+    functions: &'static Functions,
     place: AtomicPtr<T>,
 }
 
@@ -64,18 +45,10 @@ struct Registered<'a, T> {
 
 pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     let functions = match name {
-        "urcu-memb" => {
-            functions!(aw_urcu_memb_register aw_urcu_memb_unregister aw_urcu_memb_offline
-            aw_urcu_memb_online aw_urcu_memb_synchronize aw_urcu_memb_barrier aw_urcu_memb_read aw_urcu_memb_look aw_urcu_memb_call)
-        }
-        "urcu-qsbr" => {
-            functions!(aw_urcu_qsbr_register aw_urcu_qsbr_unregister aw_urcu_qsbr_offline
-            aw_urcu_qsbr_online aw_urcu_qsbr_synchronize aw_urcu_qsbr_barrier aw_urcu_qsbr_read aw_urcu_qsbr_look aw_urcu_qsbr_call)
-        }
-        "urcu-mb" => functions!(aw_urcu_mb_register aw_urcu_mb_unregister aw_urcu_mb_offline
-            aw_urcu_mb_online aw_urcu_mb_synchronize aw_urcu_mb_barrier aw_urcu_mb_read aw_urcu_mb_look aw_urcu_mb_call),
-        "urcu-bp" => functions!(aw_urcu_bp_register aw_urcu_bp_unregister aw_urcu_bp_offline
-            aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_look aw_urcu_bp_call),
+        "urcu-memb" => &aw_urcu_memb,
+        "urcu-qsbr" => &aw_urcu_qsbr,
+        "urcu-mb" => &aw_urcu_mb,
+        "urcu-bp" => &aw_urcu_bp,
         _ => panic!("unknown flavor {name}"),
     };
     Box::new(Urcu { functions, place: AtomicPtr::new(Box::into_raw(Box::new(value))) })

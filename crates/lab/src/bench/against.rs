@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use top::exit::Stop;
 
-use super::child::{forwarded, measure, own_args, sample, this_program};
+use super::child::{args_for, measure, sample, this_program};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::metric::{Better, Metric};
@@ -22,21 +22,21 @@ use crate::output::record::Record;
 const LEEWAY: f64 = 0.015;
 
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
-    let mut args = forwarded(&own_args());
-    args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));
-    args.push(format!("--seed={seed}").into());
     let this = this_program()?;
-    Ok(cases.into_iter().map(|case| compared(case, [&this, other], &args)).collect())
+    let compare = |case: Case| {
+        let mut args = args_for(case.name);
+        args.extend(["--peers=none".into(), format!("--seed={seed}").into()]);
+        compared(case, [&this, other], &args)
+    };
+    Ok(cases.into_iter().map(compare).collect())
 }
 
 fn compared(case: Case, [this, other]: [&Path; 2], args: &[OsString]) -> Case {
     let name = other.file_name().map_or_else(|| "other".into(), OsStr::to_string_lossy);
-    let mut args = args.to_vec();
-    args.push(format!("--cases={}", case.name).into());
     let [here, there] = [this, other].map(|program| {
         Rc::new(RefCell::new(Side {
             program: program.into(),
-            args: args.clone(),
+            args: args.to_vec(),
             bench: case.bench,
             metrics: case.metrics,
             records: None,
@@ -107,6 +107,7 @@ mod tests {
     use crate::harness::metric::higher;
     use crate::harness::progress::Progress;
     use crate::harness::run::{Plan, run_case};
+    use crate::harness::stats::Spread;
     use crate::output::record::line;
 
     const METRICS: &[Metric] = &[higher("rate", "1/s", ("", "rate"), 1.0)];
@@ -114,16 +115,9 @@ mod tests {
     /// Creates a program that reports a rate of `factor`, and a rate of 1.5 times `factor` in every
     /// second run.
     fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
-        let record = |rate: f64| Record {
-            bench: "test".into(),
-            case: "case".into(),
-            variant: "v".into(),
-            metric: "rate".into(),
-            unit: "1/s".into(),
-            median: rate,
-            mad: 0.0,
-            n: 1,
-            peer: false,
+        let record = |median| {
+            let spread = Spread { median, mad: 0.0, n: 1 };
+            Record::of(("test", "case"), ("v", false), ("rate", "1/s"), spread)
         };
         let [slow, fast] = [1.0, 1.5].map(|rate| line(&record(rate * factor)));
         let path = root.join(name);

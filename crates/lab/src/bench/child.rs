@@ -12,7 +12,7 @@ use top::talk::say;
 use super::settings::Settings;
 use crate::harness::case::{Case, Sample};
 use crate::harness::metric::Metric;
-use crate::output::record::{Line, Record};
+use crate::output::record::{Line, Place, Record};
 
 /// The options with a value that are not forwarded to child processes.
 const OWN_VALUES: [&str; 8] =
@@ -61,11 +61,6 @@ pub fn retain_known(
     bench: Option<&str>,
     cases: &mut Vec<Case>,
 ) -> Result<(), Stop> {
-    #[derive(serde::Deserialize)]
-    struct Known {
-        bench: String,
-        case: String,
-    }
     let name = program.display();
     let cannot = |reason| Stop::CouldNotRun(format!("{name}: cannot compare: {reason}"));
     let mut args = vec!["bench"];
@@ -80,7 +75,7 @@ pub fn retain_known(
         .map_err(Stop::because(format!("cannot start {name}")))?;
     let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(output).lines();
-    let known: Option<Vec<Known>> =
+    let known: Option<Vec<Place>> =
         lines.map(|line| serde_json::from_str(&line.ok()?).ok()).collect();
     // This kills a program that never stops printing, such as `yes`.
     let _ = child.kill();
@@ -136,7 +131,7 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     }
 }
 
-pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
+fn forwarded(args: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -153,8 +148,13 @@ pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-pub fn own_args() -> Vec<OsString> {
-    std::env::args_os().skip(1).collect()
+/// Returns the arguments for a child process that measures `case` once, with the options of this
+/// process.
+pub fn args_for(case: &str) -> Vec<OsString> {
+    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut args = forwarded(&own);
+    args.extend(["--json".into(), "--repeat=1".into(), format!("--cases={case}").into()]);
+    args
 }
 
 pub fn this_program() -> Result<PathBuf, Stop> {
@@ -181,10 +181,8 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
     for variant in case.variants.iter_mut().filter(|it| !it.name.starts_with('(')) {
         let (of, interrupt) = (variant.name.clone(), settings.interrupt.clone());
         variant.run = Box::new(move || {
-            let mut args = forwarded(&own_args());
-            args.extend(["--json", "--repeat=1"].map(Into::into));
+            let mut args = args_for(name);
             args.push(format!("--inside={}", std::process::id()).into());
-            args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
             let measured = measure(&this_program()?, &args);
             if interrupt.requested() {

@@ -48,8 +48,9 @@ impl Fingerprint {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let first = topology.allowed().iter().next().map_or(0, |cpu| cpu.index());
         let cpufreq = format!("/sys/devices/system/cpu/cpu{first}/cpufreq");
-        let product =
-            product(word("/sys/class/dmi/id/sys_vendor"), word("/sys/class/dmi/id/product_name"));
+        let names = ["sys_vendor", "product_name"];
+        let names = names.iter().filter_map(|name| word(&format!("/sys/class/dmi/id/{name}")));
+        let product = known(&names.collect::<Vec<_>>().join(" "));
         Self {
             cpu: cpu_name(&cpuinfo),
             arch: std::env::consts::ARCH.into(),
@@ -151,13 +152,6 @@ fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim())
     })
-}
-
-fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
-    match (vendor, name) {
-        (Some(vendor), Some(name)) => Some(format!("{vendor} {name}")),
-        (vendor, name) => vendor.or(name),
-    }
 }
 
 /// The coarse clock advances once per tick, so its resolution is the length of a tick.

@@ -27,13 +27,16 @@ const SPINS_PER_LOOK: u32 = 1_024;
 /// whereas noise changes it by less than a third.
 const MOVED: f64 = 1.5;
 
-/// Returns the round-trip time of a cache line between the first and the last of `cpus`, in
-/// nanoseconds. Returns `None` if there is only one CPU or if threads cannot be pinned.
+/// Returns the first and the last of `cpus`, or `None` if there is only one CPU.
+pub fn ends(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
+    let &[first, .., last] = cpus else { return None };
+    Some((first, last))
+}
+
+/// Returns the round-trip time of a cache line between the [`ends`] of `cpus`, in nanoseconds.
+/// Returns `None` if there is only one CPU or if threads cannot be pinned.
 pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
-    let (&first, &last) = (cpus.first()?, cpus.last()?);
-    if first == last {
-        return None;
-    }
+    let (first, last) = ends(cpus)?;
     (0..ATTEMPTS).filter_map(|_| attempt(first, last)).min_by(f64::total_cmp)
 }
 

@@ -2,6 +2,8 @@
 //!
 //! `docs/bench-method.md` documents it for readers. A change to these shapes increments [`SCHEMA`].
 
+#![allow(missing_docs, reason = "a field without a comment has the meaning of its name")]
+
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
@@ -24,38 +26,28 @@ pub const MACHINE: &str = "(machine)";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Line {
-    /// The first line.
     Head(Box<Head>),
-    /// The first line of a case.
     Case(CaseHead),
-    /// A claim of the case.
     Claimed(Claimed),
     /// A row of the answer to a question of `try`.
     Answer(Answer),
-    /// The values of one run.
     Run(Run),
-    /// A number.
     Record(Record),
-    /// The last line.
     End(End),
     /// A line about a case that only older versions print.
-    Older(Older),
+    Older(Place),
 }
 
 /// The first line: the machine, the build and the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The value of [`SCHEMA`].
     pub schema: u32,
-    /// The machine and the build.
     pub fingerprint: Fingerprint,
     /// The start time, such as `2026-11-21 21:15:03 UTC`. It is empty in files of older versions.
     #[serde(default)]
     pub started: String,
-    /// The command line.
     #[serde(default)]
     pub command: String,
-    /// The seed for the shuffles.
     pub seed: u64,
     /// The machine, drawn as `afterwork topology` draws it.
     pub drawing: String,
@@ -83,9 +75,7 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The reason.
     pub ended: Why,
-    /// The duration of the run.
     pub seconds: f64,
 }
 
@@ -103,9 +93,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseHead {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
     /// The question.
     pub about: String,
@@ -113,7 +101,6 @@ pub struct CaseHead {
     pub headline: String,
     /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
-    /// The warnings about the case.
     pub warnings: Vec<String>,
 }
 
@@ -121,13 +108,9 @@ pub struct CaseHead {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The question.
     pub about: String,
-    /// The metric by which the variants are ranked.
     pub headline: String,
     /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
@@ -155,45 +138,32 @@ impl Listed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricHead {
-    /// The name in records.
     pub metric: String,
-    /// The unit.
     pub unit: String,
-    /// The direction in which the metric improves.
     pub better: Better,
 }
 
 /// A claim and its outcome. Runs of older versions also have a field `source`, which is ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The description of the claim.
     pub claim: String,
-    /// The variant in the numerator.
     pub variant: String,
-    /// The metric that is compared.
     pub metric: String,
-    /// The variant in the denominator.
     pub against: Option<String>,
-    /// The bound of the ratio.
     pub bound: Option<String>,
-    /// The median of the ratio, its MAD and the number of repetitions.
+    /// The ratio of the metric of `variant` to that of `against`.
     pub ratio: Option<Spread>,
-    /// The outcome.
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median.
     pub close: bool,
 }
 
-/// A line about a case in a run of an older version, such as a distribution. It is not shown.
+/// The case of a line whose other fields are ignored, such as a distribution of an older version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Older {
-    /// The name of the bench.
+pub struct Place {
     pub bench: String,
-    /// The name of the case.
     pub case: String,
 }
 
@@ -201,11 +171,8 @@ pub struct Older {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The name of the variant.
     pub variant: String,
     /// The number of the repetition, starting at 1.
     pub run: usize,
@@ -217,13 +184,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The name of the bench.
     pub bench: String,
-    /// The name of the case.
     pub case: String,
-    /// The name of the variant.
     pub variant: String,
-    /// The name of the metric.
     pub metric: String,
     /// The unit of the value, or `ratio` for a quotient.
     pub unit: String,
@@ -257,41 +220,45 @@ pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[Str
     for row in rows {
         let who = (row.variant.as_str(), row.peer);
         for (metric, cell) in case.metrics.iter().zip(&row.cells) {
-            let value = |spread| record(place, who, metric.name, metric.unit, spread);
-            lines.extend(cell.spread.map(value));
+            let named = (metric.name, metric.unit);
+            let value = |spread| Record::of(place, who, named, spread);
+            lines.extend(cell.spread.map(value).map(Line::Record));
             let name = format!("{}.vs_best_peer", metric.name);
-            let ratio = |spread| record(place, who, &name, "ratio", spread);
-            lines.extend(cell.vs_best_peer.map(ratio));
+            let ratio = |spread| Record::of(place, who, (&name, "ratio"), spread);
+            lines.extend(cell.vs_best_peer.map(ratio).map(Line::Record));
         }
     }
     for Judged { claim, ratio, .. } in judged {
         if let (Against::Variant(against), Some(ratio)) = (&claim.against, ratio) {
             let name = format!("{}.vs.{against}", claim.metric);
-            lines.push(record(place, (&claim.variant, false), &name, "ratio", *ratio));
+            let who = (claim.variant.as_str(), false);
+            lines.push(Line::Record(Record::of(place, who, (&name, "ratio"), *ratio)));
         }
     }
     lines.extend(judged.iter().map(|judged| claimed(case, judged)));
     lines
 }
 
-fn record(
-    (bench, case): (&str, &str),
-    (variant, peer): (&str, bool),
-    metric: &str,
-    unit: &str,
-    Spread { median, mad, n }: Spread,
-) -> Line {
-    Line::Record(Record {
-        bench: bench.into(),
-        case: case.into(),
-        variant: variant.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        median,
-        mad,
-        n,
-        peer,
-    })
+impl Record {
+    /// Creates the record of a metric with its unit, of a variant that is a peer or not.
+    pub(crate) fn of(
+        (bench, case): (&str, &str),
+        (variant, peer): (&str, bool),
+        (metric, unit): (&str, &str),
+        Spread { median, mad, n }: Spread,
+    ) -> Self {
+        Self {
+            bench: bench.into(),
+            case: case.into(),
+            variant: variant.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            median,
+            mad,
+            n,
+            peer,
+        }
+    }
 }
 
 /// Returns the variant and the metric of a claim, in words.
@@ -344,7 +311,7 @@ pub fn of_noise(place: (&str, &str), noise: &Noise) -> Vec<Line> {
     .into_iter()
     .filter_map(|(metric, unit, value)| {
         let spread = Spread { median: value?, mad: 0.0, n: 1 };
-        Some(record(place, (MACHINE, false), metric, unit, spread))
+        Some(Line::Record(Record::of(place, (MACHINE, false), (metric, unit), spread)))
     })
     .collect()
 }

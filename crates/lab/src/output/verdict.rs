@@ -151,15 +151,9 @@ pub fn outcomes(run: &Run) -> String {
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
-pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
-    let mut benches: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
-    for case in &run.cases {
-        match benches.last_mut() {
-            Some((bench, cases)) if *bench == case.head.bench => cases.push(case),
-            _ => benches.push((&case.head.bench, vec![case])),
-        }
-    }
-    benches
+pub fn benches(run: &Run) -> impl Iterator<Item = (&str, &[CaseRun])> {
+    let benches = run.cases.chunk_by(|a, b| a.head.bench == b.head.bench);
+    benches.map(|cases| (cases[0].head.bench.as_str(), cases))
 }
 
 pub fn reported_by(run: &Run) -> &'static str {
@@ -190,19 +184,12 @@ pub fn of_case(case: &CaseRun) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::harness::stats::Spread;
     use crate::output::record::{MetricHead, Record};
 
     pub(crate) fn case(better: Better, unit: &str, (median, mad, n): (f64, f64, usize)) -> CaseRun {
-        let record = |variant: &str, metric: &str, peer, (median, mad)| Record {
-            bench: "b".into(),
-            case: "c".into(),
-            variant: variant.into(),
-            metric: metric.into(),
-            unit: unit.into(),
-            median,
-            mad,
-            n,
-            peer,
+        let record = |variant, metric, peer, (median, mad)| {
+            Record::of(("b", "c"), (variant, peer), (metric, unit), Spread { median, mad, n })
         };
         CaseRun {
             head: CaseHead {

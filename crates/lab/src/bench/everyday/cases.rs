@@ -7,7 +7,7 @@ use std::time::Duration;
 use afterwork::workqueue::{Strand, Workqueue};
 use rayon::ThreadPool as RayonPool;
 use top::exit::Stop;
-use topology::{AffinityScope, Topology};
+use topology::AffinityScope;
 
 use super::admission::{Bounded, Permits, ROOM};
 use super::locked::{self, REQUESTS, Splits};
@@ -144,28 +144,37 @@ const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
-    let topology = settings.topology.clone();
-    let workers = settings.cpus.len();
-    let setting = Setting { settings: settings.clone(), topology, workers };
+    let setting = Setting { settings: settings.clone(), workers: settings.cpus.len() };
     settings.make(MENU, &CASES, &setting)
 }
 
+type Ran = Result<Option<Sample>, Stop>;
+
 struct Setting {
     settings: Settings,
-    topology: Topology,
     workers: usize,
 }
 
 impl Setting {
     fn start(&self) -> impl Fn() -> Result<Ours, Stop> + Clone + 'static {
-        let (topology, workers) = (self.topology.clone(), self.workers);
+        let (topology, workers) = (self.settings.topology.clone(), self.workers);
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
+    }
+
+    fn by_ours(&self, run: impl Fn(&Workqueue) -> Ran + 'static) -> RunFn {
+        let start = self.start();
+        Box::new(move || run(start()?.queue()))
+    }
+
+    fn by_rayon(&self, run: impl Fn(&RayonPool) -> Ran + 'static) -> RunFn {
+        let workers = self.workers;
+        Box::new(move || run(&Rayon::start(workers)?.0))
     }
 
     fn admission(&self, name: Text) -> Case {
         let items = self.settings.sized(FLOOD, FLOOD_QUICK, 2 * ROOM);
         let shape = Shape::new(Task::batches(PRODUCERS, items, 1), &self.settings);
-        let (topology, workers) = (self.topology.clone(), self.workers);
+        let (topology, workers) = (self.settings.topology.clone(), self.workers);
         let bounded = move || Bounded::start(&topology, workers);
         let permits = move || Permits::start(workers);
         let crossbeam = move || Crossbeam::start_bounded(workers, ROOM);
@@ -189,24 +198,15 @@ impl Setting {
         let count = self.settings.sized(NUMBERS, NUMBERS_QUICK, 100_000);
         let numbers = Numbers { count, made: Rc::default() };
         let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
-            let (start, numbers) = (self.start(), numbers.clone());
-            move || {
-                let (ours, (numbers, wanted)) = (start()?, numbers.get());
-                borrowed(count as u64, *wanted, || sum(ours.queue(), numbers))
-            }
+            let numbers = numbers.clone();
+            self.by_ours(move |queue| numbers.summed(|it| sum(queue, it)))
         };
         let theirs = |sum: fn(&RayonPool, &[u64]) -> u64| {
-            let (workers, numbers) = (self.workers, numbers.clone());
-            move || {
-                let (pool, (numbers, wanted)) = (Rayon::start(workers)?, numbers.get());
-                borrowed(count as u64, *wanted, || sum(&pool.0, numbers))
-            }
+            let numbers = numbers.clone();
+            self.by_rayon(move |pool| numbers.summed(|it| sum(pool, it)))
         };
         let alone = numbers.clone();
-        let alone = move || {
-            let (numbers, wanted) = alone.get();
-            borrowed(count as u64, *wanted, || numbers.iter().sum())
-        };
+        let alone = move || alone.summed(|it| it.iter().sum());
         Case {
             about: format!("the sum of {} Mi u64; {} workers", count >> 20, self.workers),
             variants: vec![
@@ -230,15 +230,8 @@ impl Setting {
         (peer, run_peer): (Text, fn(&RayonPool, u64) -> u64),
     ) -> Case {
         let (count, workers) = (self.settings.sized(EMPTY, EMPTY, 2000), self.workers);
-        let start = self.start();
-        let by_ours = move || {
-            let ours = start()?;
-            borrowed(count, count, || run_ours(ours.queue(), count))
-        };
-        let by_peer = move || {
-            let pool = Rayon::start(workers)?;
-            borrowed(count, count, || run_peer(&pool.0, count))
-        };
+        let by_ours = self.by_ours(move |queue| borrowed(count, count, || run_ours(queue, count)));
+        let by_peer = self.by_rayon(move |pool| borrowed(count, count, || run_peer(pool, count)));
         Case {
             about: format!("{count} {things}; {workers} workers"),
             variants: vec![Variant::ours(ours, by_ours), Variant::peer(peer, by_peer)],
@@ -413,14 +406,16 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn get(&self) -> &(Vec<u64>, u64) {
-        self.made.get_or_init(|| {
+    /// Measures `sum` on the numbers.
+    fn summed(&self, sum: impl Fn(&[u64]) -> u64) -> Ran {
+        let (numbers, wanted) = self.made.get_or_init(|| {
             let mut random = fastrand::Rng::with_seed(self.count as u64);
             let numbers = std::iter::repeat_with(|| u64::from(random.u32(..)));
             let numbers: Vec<u64> = numbers.take(self.count).collect();
             let sum = numbers.iter().sum();
             (numbers, sum)
-        })
+        });
+        borrowed(self.count as u64, *wanted, || sum(numbers))
     }
 }
 
@@ -439,7 +434,7 @@ fn flooded<P: OneShotPool + 'static>(
     })
 }
 
-fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sample>, Stop> {
+fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Ran {
     let before = Usage::now();
     let Some(took) = scopes::timed(wanted, run) else {
         return Err(Stop::CouldNotRun("a sum is wrong".into()));

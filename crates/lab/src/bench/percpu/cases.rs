@@ -7,7 +7,6 @@ use std::time::Duration;
 use afterwork::percpu::Qpw;
 use clap::Args;
 use top::exit::Stop;
-use topology::CpuId;
 
 use super::busy::{self, Beside};
 use super::isolation::{self, Way};
@@ -16,6 +15,7 @@ use super::turns::Turns;
 use crate::bench::settings::{Entry, Menu, Settings, count, may_set_fifo, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
+use crate::harness::handover::ends;
 use crate::harness::metric::Text;
 
 const BENCH: &str = "percpu";
@@ -130,10 +130,7 @@ fn alloc(name: Text, settings: &Settings) -> Case {
 }
 
 fn isolated(&(ref settings, nr_drains): &Setting, name: Text) -> Option<Case> {
-    let cpus: (CpuId, CpuId) = match settings.cpus[..] {
-        [first, .., last] => (first, last),
-        _ => return None,
-    };
+    let cpus = ends(&settings.cpus)?;
     let way = |(name, way): (&str, Way)| {
         let interrupt = settings.interrupt.clone();
         let run = move || {

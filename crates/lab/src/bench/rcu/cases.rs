@@ -9,9 +9,8 @@ use sync::time::cycles;
 use top::interrupt::Interrupt;
 
 use super::metrics::{
-    BARRIER, BRIDGE, BRIDGES, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE,
-    REPLACE_LATENCY, REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
-    UPDATERS,
+    BARRIER, BRIDGE, CALL_TO_RUN, CALLS, READ, READ_CYCLES, READS, REPLACE_LATENCY, REPLACE_MAX,
+    REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
 };
 use super::routes::Routes;
 use super::scene::{self, Readers, Scope};
@@ -106,8 +105,8 @@ impl Setting {
         let (count, interrupt) = (NR_READS / self.share as usize, self.interrupt.clone());
         let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
         let about = "sections that read the value, one thread".into();
-        let (metrics, claims) = ((READS_ALONE, READ), claims::read());
-        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
+        let metrics = (&[READ, READ_CYCLES][..], READ);
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims::read())
     }
 
     fn call(&self, name: Text) -> Case {
@@ -115,8 +114,8 @@ impl Setting {
         let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
         let about =
             format!("{count} callbacks from one thread, then single callbacks and barriers");
-        let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
-        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
+        let metrics = (&[CALLS, CALL_TO_RUN, BARRIER][..], CALLS);
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims::call())
     }
 
     fn replace(&self, name: Text, readers: Readers, who: &str) -> Case {
@@ -135,13 +134,13 @@ impl Setting {
         };
         let about =
             format!("replace a value until the old one is freed, at least {calls} times; {who}");
-        let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
         let mut ours =
             if name == ONE_BUSY { ours::NAMES.to_vec() } else { ours::with_kernel_ways() };
         if name == EIGHT_BUSY {
             ours.push(ours::NOT_BOOSTED);
         }
-        case((name, about), metrics, &ours, NUMBER, run, claims)
+        let metrics = (REPLACE_LATENCY, REPLACE_P50);
+        case((name, about), metrics, &ours, NUMBER, run, claims::replace(name))
     }
 
     fn bridge(&self, name: Text) -> Case {
@@ -156,9 +155,9 @@ impl Setting {
         let run = move |flavor: &dyn Flavor<Routes>, _: &str| bridge(flavor, scope, &interrupt);
         let about =
             "add, configure and delete a bridge in a routing table that two threads read".into();
-        let (ours, claims) = (ours::with_kernel_ways(), claims::bridge());
-        let first = Routes::resident;
-        case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
+        let metrics = (&[BRIDGE, REPLACE_P50, REPLACE_MIN, REPLACE_MAX, READS][..], BRIDGE);
+        let (ours, first) = (ours::with_kernel_ways(), Routes::resident);
+        case((name, about), metrics, &ours, first, run, claims::bridge())
     }
 
     /// Returns the maximum duration of the runs of a variant. `--quick` shortens those of the
@@ -192,8 +191,8 @@ impl Setting {
             })
         };
         let about = format!("{updaters} threads replace a value, one reads it without a pause");
-        let (metrics, claims) = ((UPDATERS, REPLACES), claims::updaters());
-        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
+        let metrics = (&[REPLACES, READS][..], REPLACES);
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims::updaters())
     }
 }
 

@@ -22,13 +22,5 @@ pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us/bridge"), NS_PER_
 
 const REPLACE: &str = "replace us";
 
-pub const READS_ALONE: &[Metric] = &[READ, READ_CYCLES];
-
 pub const REPLACE_LATENCY: &[Metric] =
     &[REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACE_MIN, REPLACE_MAX];
-
-pub const UPDATERS: &[Metric] = &[REPLACES, READS];
-
-pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
-
-pub const BRIDGES: &[Metric] = &[BRIDGE, REPLACE_P50, REPLACE_MIN, REPLACE_MAX, READS];

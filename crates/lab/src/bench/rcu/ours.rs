@@ -46,11 +46,10 @@ const FQS_MS: u32 = 3;
 struct Ours<T, F: rcu::Flavor> {
     cell: Rcu<T, F>,
     flavor: F,
+    reader: fn(&Self) -> Box<dyn Reader + '_>,
     barrier: fn(&F),
     _way: Option<Way>,
 }
-
-struct Reporting<T>(Ours<T, Global>);
 
 /// A reader that reports quiescent states. It is online unless it has rested since its last read.
 struct Loop<'a, T> {
@@ -63,23 +62,17 @@ struct Way;
 
 impl Way {
     fn of(name: &str) -> Option<Self> {
+        let mut tunables = Tunables::default();
         if name == NOT_BOOSTED {
-            rcu::set_tunables(Tunables { boost: false, ..Tunables::default() });
-            return Some(Self);
+            tunables.boost = false;
+        } else {
+            let way = KERNEL_WAYS.iter().find(|way| way.0 == name)?;
+            let (fqs_ms, early_qs, wake_from_gp) = (way.1, way.2, way.3);
+            (tunables.first_fqs_ms, tunables.next_fqs_ms) = (fqs_ms, fqs_ms);
+            (tunables.early_qs, tunables.wake_from_gp) = (early_qs, wake_from_gp);
         }
-        let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
-        way.map(|&(_, fqs_ms, early_qs, wake)| Self::set(fqs_ms, early_qs, wake))
-    }
-
-    fn set(fqs_ms: u32, early_qs: bool, wake_from_gp: bool) -> Self {
-        rcu::set_tunables(Tunables {
-            early_qs,
-            wake_from_gp,
-            first_fqs_ms: fqs_ms,
-            next_fqs_ms: fqs_ms,
-            ..Tunables::default()
-        });
-        Self
+        rcu::set_tunables(tunables);
+        Some(Self)
     }
 }
 
@@ -96,20 +89,28 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
         return Box::new(Ours {
             cell: Rcu::new_in(value, domain.clone()),
             flavor: domain,
+            reader: |it| Box::new(it),
             barrier: Domain::barrier,
             _way: None,
         });
     }
     let way = Way::of(name);
     assert!(way.is_some() || NAMES.contains(&name), "unknown flavor {name}");
-    let of_process =
-        Ours { cell: Rcu::new(value), flavor: Global, barrier: |_| rcu::barrier(), _way: way };
-    if name == QSBR { Box::new(Reporting(of_process)) } else { Box::new(of_process) }
+    Box::new(Ours {
+        cell: Rcu::new(value),
+        flavor: Global,
+        reader: match name {
+            QSBR => |it| Box::new(Loop { cell: &it.cell, online: Some(qsbr::Reader::new()) }),
+            _ => |it| Box::new(it),
+        },
+        barrier: |_| rcu::barrier(),
+        _way: way,
+    })
 }
 
 impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
     fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(self)
+        (self.reader)(self)
     }
 
     fn replace(&self, value: T) {
@@ -144,20 +145,6 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
     fn barrier(&self) -> Option<()> {
         (self.barrier)(&self.flavor);
         Some(())
-    }
-}
-
-impl<T: Value> Flavor<T> for Reporting<T> {
-    fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(Loop { cell: &self.0.cell, online: Some(qsbr::Reader::new()) })
-    }
-
-    fn replace(&self, value: T) {
-        self.0.replace(value);
-    }
-
-    fn calls(&self) -> Option<&dyn Calls> {
-        self.0.calls()
     }
 }
 

@@ -7,7 +7,6 @@ use afterwork::mailbox::{Backlog, Mailbox};
 use clap::Args;
 use sync::time::cycles_per_us;
 use top::talk::say;
-use topology::CpuId;
 
 use super::metrics::{
     GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, POST_SHARE, REQUESTS,
@@ -22,6 +21,7 @@ use super::wake::{Post, Receive, Wake, Woken};
 use crate::bench::settings::{Entry, Menu, Settings, count, names};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
+use crate::harness::handover::ends;
 use crate::harness::metric::Text;
 
 const BENCH: &str = "task-work";
@@ -189,7 +189,7 @@ impl Setting {
             items: self.items,
             burst,
             gap,
-            pins: apart(&self.settings.cpus),
+            pins: ends(&self.settings.cpus),
             interrupt: self.settings.interrupt.clone(),
         }
     }
@@ -236,12 +236,6 @@ impl Setting {
             Variant::peer(peers::KANAL, woken(wake, kanal::unbounded)),
         ]
     }
-}
-
-/// Returns the two CPUs with the lowest and the highest number, or `None` if there is only one CPU.
-fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
-    let (&first, &last) = (cpus.first()?, cpus.last()?);
-    (first != last).then_some((first, last))
 }
 
 fn claims() -> Vec<Claim> {
