@@ -15,8 +15,7 @@ fn crowd(queue: &Workqueue) -> usize {
             }
         }
     });
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().nr_active, 0);
+    assert_eq!(queue.drained().nr_active, 0);
     gauge.most()
 }
 
@@ -53,8 +52,7 @@ fn a_helper_waits_for_a_seat_as_a_worker_does() {
 #[test]
 fn a_worker_waits_for_the_seat_of_a_helper() {
     // No other worker replaces the one that is blocked in an item, so the joiner helps.
-    let registry = unwatched("1 core");
-    let other = queue("other").on(&registry);
+    let (registry, other) = queue("other").on_own(unwatched("1 core"));
     let keeps_worker = plug_into(&other);
     let queue = queue("helped").max_active(1).on(&registry);
     thread::scope(|scope| {
@@ -72,8 +70,7 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
             pool.nr_idle == pool.nr_workers && waiting(&queue) > 0
         });
         assert_eq!(count.get(), 0);
-        plug.release_and_drain(&queue);
-        assert_eq!(count.get(), 1);
+        assert_eq!(plug.release_and_count(&queue, count), 1);
     });
 }
 
@@ -227,8 +224,7 @@ fn queues_without_a_limit_use_that_of_the_registry() {
 
 #[test]
 fn pools_that_wait_for_a_seat_take_turns() {
-    let registry = registry("4 core");
-    let queue = one_seat("turns").affinity(Cpu).on(&registry);
+    let (registry, queue) = one_seat("turns").affinity(Cpu).on_own(registry("4 core"));
     let (plug, log) = (plug_as(on_cpu(&queue, 0)), Log::default());
     let spawn = |i| on_cpu(&queue, 1 + i % 3).spawn(log.note(i % 3));
     let handles: Vec<_> = (0..3 * 4u32).map(spawn).collect();

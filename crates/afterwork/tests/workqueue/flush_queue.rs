@@ -1,6 +1,6 @@
 //! Flushes of a queue.
 
-use crate::spawn_async::Lure;
+use crate::spawn_async::Door;
 use crate::support::*;
 
 fn nr_waiting(queue: &Workqueue) -> usize {
@@ -21,7 +21,7 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
 }
 
 /// Blocks an item that its joiner runs, unless a worker takes it first, and counts its end.
-fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
+pub fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
     let ended = Count::default();
     let (joiner, plug) = stuck(|hole| {
         let handle = queue.spawn(move || {
@@ -202,8 +202,7 @@ fn a_cancelled_item_does_not_delay_a_flush() {
 #[test]
 fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     // The monitor does not run, so only the flush itself can wake another worker.
-    let registry = unwatched("1 core");
-    let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
+    let [outer, inner] = ["outer", "inner"].map(queue).on(&unwatched("1 core"));
     let count = Count::default();
     for inner in vec![inner; 50] {
         outer.detach(move || {
@@ -217,13 +216,12 @@ fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
 
 #[test]
 fn flush_waits_for_earlier_futures_and_for_no_later_ones() {
-    let (queue, lure) = (queue("futures").alone(), Lure::default());
-    let first = queue.spawn_async(lure.clone());
-    wait_until(|| lure.is_polled());
+    let (queue, door) = (queue("futures").alone(), Door::default());
+    let first = queue.spawn_async(door.clone());
+    wait_until(|| door.nr_waiting() == 1);
     let flusher = flusher(&queue);
     let mut second = queue.spawn_async(pending::<()>());
-    lure.end();
-    lure.waker().unwrap().wake();
+    door.open();
     flusher.join().unwrap();
     first.join().unwrap();
     assert!(second.cancel());

@@ -75,8 +75,7 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
     }
     // The same holds for a local of a worker.
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
-    let registry = registry("2 core");
-    let queue = queue("local").help(false).on(&registry);
+    let (registry, queue) = queue("local").help(false).on_own(registry("2 core"));
     let (shut, go, receive) = shuts_down(registry);
     let keep = move || LOCAL.set(Some(Box::new(shut)));
     queue.spawn(keep).join().unwrap();
@@ -135,8 +134,7 @@ fn destructors_that_wait_for_each_other_end_with_their_registry() {
 fn chains_of_destructors_end_with_their_registry() {
     let mut dice = Dice::new(seed());
     for _ in 0..30 {
-        let registry = registry("2 core");
-        let queue = queue("brief").on(&registry);
+        let (registry, queue) = queue("brief").on_own(registry("2 core"));
         queue.pause();
         let nr = 1 + dice.below(10);
         let (owned, count) = chain(nr, || ());

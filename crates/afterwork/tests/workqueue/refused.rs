@@ -39,8 +39,7 @@ fn an_item_runs_although_all_workers_sleep_without_threads() {
 
 #[test]
 fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
-    let registry = registry("1 core");
-    let queue = queue("hogs").help(false).on(&registry);
+    let (registry, queue) = queue("hogs").help(false).on_own(registry("1 core"));
     queue.spawn(|| ()).join().unwrap();
     registry.refuse_threads(true);
     let stop = Count::default();
@@ -50,8 +49,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
 
 #[test]
 fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
-    let registry = threadless("1 core");
-    let first = queue("first").help(false).on(&registry);
+    let (registry, first) = queue("first").help(false).on_own(threadless("1 core"));
     let second = queue("second").nice(5).help(false).on(&registry);
     let stop = Count::default();
     let work = restless(&first, stop);
@@ -65,8 +63,7 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
 
 #[test]
 fn pools_of_a_queue_take_turns_with_its_rescuer() {
-    let registry = threadless("2 core");
-    let plain = queue("plain").help(false).on(&registry);
+    let (registry, plain) = queue("plain").help(false).on_own(threadless("2 core"));
     let keeps_rescuer_of_all = plug_into(&plain);
     let queue = queue("reclaim").with_rescuer().affinity(Cpu).help(false).on(&registry);
     let (again, stop) = (queue.clone(), Count::default());

@@ -95,8 +95,7 @@ fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     plug.release();
     drainer.join().unwrap();
     // The manager runs the first item, because there is no other thread.
-    let registry = registry("1 core");
-    let [sleeps, alone] = ["sleeps", "alone"].map(|name| queue(name).on(&registry));
+    let (registry, [sleeps, alone]) = ["sleeps", "alone"].map(queue).on_own(registry("1 core"));
     registry.refuse_threads(true);
     let plug = plug_into(&sleeps);
     owner_does_it_all(&alone);
@@ -214,8 +213,7 @@ fn scopes_under_a_lock_that_their_siblings_need_end() {
 #[test]
 fn unused_tickets_do_not_accumulate() {
     for builder in [queue("paused").max_active(4), queue("paused").ordered()] {
-        let registry = registry("2 core");
-        let queue = builder.on(&registry);
+        let (registry, queue) = builder.on_own(registry("2 core"));
         queue.pause();
         for _ in 0..3000 {
             queue.scope(|s| s.spawn(|| ()));
@@ -455,8 +453,7 @@ fn a_join_offers_the_outermost_part_first() {
 
 #[test]
 fn scope_is_rejected_in_a_bottom_half_before_its_body() {
-    let registry = registry("1 core");
-    let bh = queue("bh").bh().on(&registry);
+    let (registry, bh) = queue("bh").bh().on_own(registry("1 core"));
     let queue = queue("scope").on(&registry);
     let owns: [fn(&Workqueue); 3] = [
         |queue| queue.scope(|_| unreachable!("refused")),
@@ -471,8 +468,7 @@ fn scope_is_rejected_in_a_bottom_half_before_its_body() {
 
 #[test]
 fn parts_of_a_bottom_half_queues_scope_may_wait() {
-    let registry = registry("2 core");
-    let bh = queue("bh").bh().on(&registry);
+    let (registry, bh) = queue("bh").bh().on_own(registry("2 core"));
     let others = queue("others").on(&registry);
     let waits = || assert_eq!(others.spawn(|| 7).join().unwrap(), 7);
     let nests = || {

@@ -1,11 +1,7 @@
 //! Shutdowns with a time limit, alone and in order, for threads and for tasks.
 
+use crate::shutdown::nr_left;
 use crate::support::*;
-
-fn left_of(queue: &Workqueue) -> Vec<Doing> {
-    let busy = still_busy(queue.drain_timeout(Duration::ZERO));
-    busy.into_iter().flat_map(|busy| busy.left).map(|left| left.doing).collect()
-}
 
 /// Calls `shutdown` on a queue that is never idle.
 fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
@@ -131,7 +127,7 @@ fn drain_of_a_task_names_the_items_left_at_its_limit() {
     });
     wait_until(|| is_polled.get() > 0);
     // The poll may still be running.
-    wait_until(|| left_of(&queue) == [Doing::Waits]);
+    wait_until(|| nr_left(&queue, Doing::Waits) == 1);
     assert_eq!(block_on(workqueue::timeout(SHORT, queue.drain_async())), Err(workqueue::Elapsed));
     let busy = still_busy(queue.drain_timeout(Duration::ZERO)).unwrap();
     assert_eq!((busy.nr_left, busy.left[0].doing), (1, Doing::Waits));
