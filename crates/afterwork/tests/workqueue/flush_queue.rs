@@ -65,8 +65,7 @@ fn flush_waits_for_all_queued_items_on_all_pools() {
 #[test]
 fn items_queued_after_a_flush_do_not_delay_it() {
     for max in [2, 256] {
-        let queue = queue("flush").max_active(max).alone();
-        let first = plug_into(&queue);
+        let (queue, first) = queue("flush").max_active(max).plugged();
         let flusher = flusher(&queue);
         let second = plug_into(&queue);
         first.release();
@@ -118,8 +117,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
 
 #[test]
 fn an_item_helped_after_the_flush_began_does_not_delay_it() {
-    let queue = queue("helped").max_active(256).alone();
-    let first = plug_into(&queue);
+    let (queue, first) = queue("helped").max_active(256).plugged();
     let flusher = flusher(&queue);
     let (second, joiner, _) = joined_item(&queue);
     first.release();

@@ -265,8 +265,7 @@ fn the_waker_of_a_drain_may_use_the_cancelled_item() {
         |work, other| assert!(other.enqueue(work)),
     ];
     for wish in wishes {
-        let (registry, ordered) = queue("ordered").ordered().on_own(registry("1 core"));
-        let other = queue("other").on(&registry);
+        let [ordered, other] = [queue("ordered").ordered(), queue("other")].on(&registry("1 core"));
         ordered.pause();
         let (work, (send, receive)) = (Work::new(|| ()), mpsc::channel());
         assert!(ordered.enqueue(&work));

@@ -235,8 +235,7 @@ fn rescuer_works_when_thread_creation_fails() {
 
 #[test]
 fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
-    let (registry, bh) = queue("bh").bh().on_own(registry("2 core"));
-    let other = queue("other").max_active(1).on(&registry);
+    let [bh, other] = [queue("bh").bh(), queue("other").max_active(1)].on(&registry("2 core"));
     let (running, plug) = stuck_in(&other);
     let (pending, count) = counted();
     other.enqueue(&pending);

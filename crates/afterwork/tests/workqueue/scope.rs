@@ -87,8 +87,7 @@ fn items_that_wait_for_each_other_run_on_as_many_threads() {
 fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     owner_does_it_all(&paused());
     // The only seat is in use, and another thread drains the queue.
-    let full = queue("full").max_active(1).alone();
-    let plug = plug_into(&full);
+    let (full, plug) = queue("full").max_active(1).plugged();
     owner_does_it_all(&full);
     let drainer = drain_begun(&full);
     owner_does_it_all(&full);
@@ -453,8 +452,7 @@ fn a_join_offers_the_outermost_part_first() {
 
 #[test]
 fn scope_is_rejected_in_a_bottom_half_before_its_body() {
-    let (registry, bh) = queue("bh").bh().on_own(registry("1 core"));
-    let queue = queue("scope").on(&registry);
+    let [bh, queue] = [queue("bh").bh(), queue("scope")].on(&registry("1 core"));
     let owns: [fn(&Workqueue); 3] = [
         |queue| queue.scope(|_| unreachable!("refused")),
         |queue| queue.for_each_range(0..2, |_| unreachable!("refused")),
@@ -468,8 +466,7 @@ fn scope_is_rejected_in_a_bottom_half_before_its_body() {
 
 #[test]
 fn parts_of_a_bottom_half_queues_scope_may_wait() {
-    let (registry, bh) = queue("bh").bh().on_own(registry("2 core"));
-    let others = queue("others").on(&registry);
+    let [bh, others] = [queue("bh").bh(), queue("others")].on(&registry("2 core"));
     let waits = || assert_eq!(others.spawn(|| 7).join().unwrap(), 7);
     let nests = || {
         waits();

@@ -3,25 +3,9 @@
 use crate::shutdown::nr_left;
 use crate::support::*;
 
-/// Calls `shutdown` on a queue that is never idle.
-fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("busy").alone();
-    let open = plug_into(&queue);
-    let waits = queue.spawn(|| ());
-    let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
-    assert!(saves.iter().all(|save| queue.enqueue_after(save, HOUR)));
-    let busy = still_busy(shutdown(&queue)).unwrap();
-    assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 5));
-    let states: Vec<_> = busy.left.iter().map(|left| (left.doing, left.count)).collect();
-    assert_eq!(states, [(Doing::Runs, 1), (Doing::IsQueued, 1), (Doing::IsDelayed, 3)]);
-    let func = busy.left[2].func.unwrap();
-    assert!(func.contains("names_the_remaining_items"), "{func}");
-    assert!(busy.to_string().ends_with(&format!("3 of {func} are delayed")), "{busy}");
-    assert!(!saves.iter().any(DelayedWork::is_pending));
-    assert!(is_cancelled(waits.join()));
-    assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
-    drop(open);
-}
+/// The ways to shut a queue down, for a thread and for a task.
+const SHUTDOWNS: [fn(&Workqueue, Duration) -> Result<(), DrainError>; 2] =
+    [|queue, limit| queue.shutdown(limit), |queue, limit| block_on(queue.shutdown_async(limit))];
 
 /// A failed save that is tried again must not be lost without an error.
 #[test]
@@ -47,30 +31,40 @@ fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
 
 #[test]
 fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
-    names_the_remaining_items(|queue| queue.shutdown(SHORT));
-    names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
-}
-
-/// Calls `shutdown` on a queue whose items end in time.
-fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("done").alone();
-    queue.pause();
-    let (send, receive) = mpsc::channel();
-    let own = queue.clone();
-    let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
-    let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
-    queue.enqueue_after(&delayed, HOUR);
-    shutdown(&queue).unwrap();
-    assert_eq!(receive.recv(), Ok(7));
-    assert!(items.join().unwrap().join().is_ok());
-    assert!(!delayed.is_pending());
-    assert!(queue.try_spawn(|| ()).is_err());
+    for shutdown in SHUTDOWNS {
+        let (queue, open) = one_seat("busy").plugged();
+        let waits = queue.spawn(|| ());
+        let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
+        assert!(saves.iter().all(|save| queue.enqueue_after(save, HOUR)));
+        let busy = still_busy(shutdown(&queue, SHORT)).unwrap();
+        assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 5));
+        let states: Vec<_> = busy.left.iter().map(|left| (left.doing, left.count)).collect();
+        assert_eq!(states, [(Doing::Runs, 1), (Doing::IsQueued, 1), (Doing::IsDelayed, 3)]);
+        let func = busy.left[2].func.unwrap();
+        assert!(func.contains("shutdown_cancels_and_names"), "{func}");
+        assert!(busy.to_string().ends_with(&format!("3 of {func} are delayed")), "{busy}");
+        assert!(!saves.iter().any(DelayedWork::is_pending));
+        assert!(is_cancelled(waits.join()));
+        assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
+        drop(open);
+    }
 }
 
 #[test]
 fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
-    waits_for_items(|queue| queue.shutdown(PATIENCE));
-    waits_for_items(|queue| block_on(queue.shutdown_async(PATIENCE)));
+    for shutdown in SHUTDOWNS {
+        let queue = one_seat("done").paused();
+        let (send, receive) = mpsc::channel();
+        let own = queue.clone();
+        let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
+        let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
+        queue.enqueue_after(&delayed, HOUR);
+        shutdown(&queue, PATIENCE).unwrap();
+        assert_eq!(receive.recv(), Ok(7));
+        assert!(items.join().unwrap().join().is_ok());
+        assert!(!delayed.is_pending());
+        assert!(queue.try_spawn(|| ()).is_err());
+    }
 }
 
 #[test]

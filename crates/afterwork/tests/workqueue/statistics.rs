@@ -165,8 +165,7 @@ fn items_of_alternating_queues_all_count_in_the_times() {
 #[test]
 fn items_run_by_joiners_are_not_counted_as_waiting() {
     // The monitor does not replace the worker that is busy.
-    let (registry, hogged) = queue("hog").help(false).on_own(unwatched("1 core"));
-    let queue = queue("helped").on(&registry);
+    let [hogged, queue] = [queue("hog").help(false), queue("helped")].on(&unwatched("1 core"));
     for reads in [true, false] {
         let plug = plug_into(&hogged);
         for _ in 0..50 {

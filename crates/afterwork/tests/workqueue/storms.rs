@@ -37,8 +37,7 @@ type Makes = fn(&Workqueue);
 #[test]
 fn objects_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
-        let (registry, idle) = queue("idle").on_own(registry("2 core"));
-        let full = one_seat("full").on(&registry);
+        let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
         let plug = plug_into(&full);
         let kinds: [(&str, &Workqueue, Makes); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),

@@ -52,8 +52,7 @@ fn ordinary_items_get_every_tenth_start() {
 
 #[test]
 fn items_of_other_queues_are_overtaken_only_briefly() {
-    let (registry, ours) = one_seat("ours").on_own(registry("1 core"));
-    let theirs = queue("theirs").help(false).on(&registry);
+    let [ours, theirs] = [one_seat("ours"), queue("theirs").help(false)].on(&registry("1 core"));
     let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
     (0..20).for_each(|_| urgent.detach(order.note("U")));
