@@ -44,8 +44,7 @@ fn a_helper_waits_for_a_seat_as_a_worker_does() {
     queue.enqueue(&work);
     let flusher = flush_begun(&work);
     assert_eq!((count.get(), queue.stats().helped), (0, 0));
-    plug.release();
-    flusher.join().unwrap().unwrap();
+    plug.release_and_join(flusher).unwrap();
     assert_eq!(count.get(), 1);
 }
 
@@ -93,8 +92,7 @@ fn queues_that_share_a_pool_have_their_own_limits() {
 
 #[test]
 fn raising_max_active_lets_waiting_items_run_at_once() {
-    let queue = queue("raise").max_active(1).on(&registry("8 core"));
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("raise").max_active(1).plugged_on(&registry("8 core"));
     let (second, hole) = stopper();
     queue.detach(move || hole.sit());
     let third = queue.spawn(|| 3);

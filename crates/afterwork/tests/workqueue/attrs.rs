@@ -54,8 +54,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
 
 #[test]
 fn new_items_do_not_wait_for_items_of_former_attributes() {
-    let queue = queue("live").help(false).on(&registry("1 core"));
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("live").help(false).plugged_on(&registry("1 core"));
     let old: Vec<_> = (0..5).map(|i| queue.spawn(move || i)).collect();
     queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "waits for the old");
@@ -134,8 +133,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     });
     wait_until(|| is_closed(queue.try_spawn(|| ())));
     assert_eq!(queue.report().attrs.nice, 0, "changed before it was drained");
-    plug.release();
-    changer.join().unwrap();
+    plug.release_and_join(changer);
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
     assert_eq!(queue.stats().panicked, 0, "changed while an old item ran");
     // Setting equal attributes does not drain it.
@@ -254,8 +252,7 @@ fn restrict(registry: &Registry, cpus: &str) -> Topology {
 #[test]
 fn queues_follow_cpus_that_go_offline_and_online() {
     let registry = registry("2 llc x 4 core");
-    let queue = queue("follow").help(false).affinity(System).on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("follow").help(false).affinity(System).plugged_on(&registry);
     let waiting = queue.spawn(|| 1);
     let machine = restrict(&registry, "0-3");
     assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);

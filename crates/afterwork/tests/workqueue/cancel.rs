@@ -33,8 +33,7 @@ fn cancel_sync_waits_until_a_run_has_ended() {
     let canceller = beside(&work, move |work| (work.cancel_sync(), over.get()));
     wait_until(|| is_slept_for(&work));
     assert!(!queue.enqueue(&work), "rejected during the cancel");
-    plug.release();
-    assert_eq!(canceller.join().unwrap(), (true, 1), "was pending, nr of runs");
+    assert_eq!(plug.release_and_join(canceller), (true, 1), "was pending, nr of runs");
     assert!(!work.is_busy());
 }
 

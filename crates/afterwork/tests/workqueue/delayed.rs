@@ -214,8 +214,7 @@ fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
         assert!(queue.reschedule(&idle, delay).is_err() && !idle.is_pending(), "{idle:?}");
     }
     assert_eq!(queue.stats().refused, nr_refused + 4);
-    plug.release();
-    drainer.join().unwrap();
+    plug.release_and_join(drainer);
     assert_eq!(queue.reschedule(&work, Duration::ZERO), Ok(false));
     wait_until(|| count.get() == 1);
     queue.shutdown(Duration::MAX).unwrap();

@@ -18,8 +18,7 @@ fn a_drain_admits_items_of_the_queues_items_only() {
     assert!(is_refused(queue.spawn(|| ()).join()));
     assert!(queue.spawn_detached(|| unreachable!("refused")).is_err());
     assert!(queue.stats().refused >= 5);
-    plug.release();
-    drainer.join().unwrap();
+    plug.release_and_join(drainer);
     assert_eq!(count.get(), 2);
     assert!(queue.enqueue(&work), "it is over");
     queue.flush().unwrap();

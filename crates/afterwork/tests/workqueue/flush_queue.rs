@@ -68,8 +68,7 @@ fn items_queued_after_a_flush_do_not_delay_it() {
         let (queue, first) = queue("flush").max_active(max).plugged();
         let flusher = flusher(&queue);
         let second = plug_into(&queue);
-        first.release();
-        flusher.join().unwrap();
+        first.release_and_join(flusher);
         second.release_and_drain(&queue);
     }
 }
@@ -108,8 +107,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
         }
         let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
-        plug.release();
-        flusher.join().unwrap();
+        plug.release_and_join(flusher);
         assert_eq!(ended.get(), 1);
         joiner.join().unwrap();
     }
@@ -120,10 +118,8 @@ fn an_item_helped_after_the_flush_began_does_not_delay_it() {
     let (queue, first) = queue("helped").max_active(256).plugged();
     let flusher = flusher(&queue);
     let (second, joiner, _) = joined_item(&queue);
-    first.release();
-    flusher.join().unwrap();
-    second.release();
-    joiner.join().unwrap();
+    first.release_and_join(flusher);
+    second.release_and_join(joiner);
 }
 
 #[test]
@@ -145,17 +141,14 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
         if is_helped.recv().unwrap() {
             return (plug, joiner);
         }
-        plug.release();
-        joiner.join().unwrap();
+        plug.release_and_join(joiner);
     };
     let (first, first_joiner) = helped();
     let flusher = flusher(&queue);
     let (second, second_joiner) = helped();
-    first.release();
-    first_joiner.join().unwrap();
+    first.release_and_join(first_joiner);
     flusher.join().unwrap();
-    second.release();
-    second_joiner.join().unwrap();
+    second.release_and_join(second_joiner);
     queue.drain().unwrap();
 }
 
@@ -165,8 +158,7 @@ fn flush_waits_for_items_that_have_no_seat_yet() {
     let (plug, count) = (plug_into(&queue), Count::default());
     assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(count))), 10);
     let flusher = flusher(&queue);
-    plug.release();
-    flusher.join().unwrap();
+    plug.release_and_join(flusher);
     assert_eq!(count.get(), 10);
 }
 
@@ -179,8 +171,7 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
     plug.release();
     plug.wait_until_stuck();
     is_under_way(&flusher);
-    plug.release();
-    flusher.join().unwrap();
+    plug.release_and_join(flusher);
     assert!(!work.is_busy());
 }
 
@@ -191,8 +182,7 @@ fn a_cancelled_item_does_not_delay_a_flush() {
         queue.enqueue(&work);
         let flusher = flusher(&queue);
         assert!(work.cancel());
-        plug.release();
-        flusher.join().unwrap();
+        plug.release_and_join(flusher);
         assert_eq!(count.get(), 0);
     }
 }

@@ -156,8 +156,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
         drop(last);
     });
     // Only one worker runs the items of a bottom-half queue, and no other worker replaces it.
-    let stalls = queue("stalls").bh().on(&registry);
-    let stuck = plug_into(&stalls);
+    let (stalls, stuck) = queue("stalls").bh().plugged_on(&registry);
     let waits = stalls.spawn(|| ());
     wait_until(|| done.get() > 0);
     plug.release();

@@ -179,8 +179,7 @@ fn joiner_runs_no_item_of_a_full_group() {
     second.enqueue(&work);
     let flusher = flush_begun(&work);
     assert_eq!((count.get(), second.stats().helped), (0, 0));
-    plug.release();
-    flusher.join().unwrap().unwrap();
+    plug.release_and_join(flusher).unwrap();
     assert_eq!(count.get(), 1);
     // A joiner inside of the group lends its seat.
     // The only worker is in the outer item, and no other one is requested.

@@ -41,8 +41,7 @@ fn drain_counts_helpers() {
         let (plug, joiner, _) = joined_item(&queue);
         let drainer = beside(&queue, |queue| queue.drain().unwrap());
         assert!(!drainer.is_finished());
-        plug.release();
-        drainer.join().unwrap();
+        plug.release_and_join(drainer);
         joiner.join().unwrap();
     }
 }

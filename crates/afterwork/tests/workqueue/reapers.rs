@@ -10,8 +10,7 @@ struct Full {
 
 impl Full {
     fn new(registry: &Registry) -> Self {
-        let queue = one_seat("full").on(registry);
-        let plug = plug_into(&queue);
+        let (queue, plug) = one_seat("full").plugged_on(registry);
         Self { queue, plug }
     }
 
@@ -161,8 +160,7 @@ fn chains_of_destructors_end_with_their_registry() {
 #[test]
 fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     let registry = tuned("1 core", |it| it.watchdog_thresh_ms = 20);
-    let queue = queue("stalls").bh().on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("stalls").bh().plugged_on(&registry);
     let waits = queue.spawn(|| ());
     let (send, receive) = mpsc::channel();
     let (go, stop) = mpsc::channel();

@@ -91,8 +91,7 @@ fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     owner_does_it_all(&full);
     let drainer = drain_begun(&full);
     owner_does_it_all(&full);
-    plug.release();
-    drainer.join().unwrap();
+    plug.release_and_join(drainer);
     // The manager runs the first item, because there is no other thread.
     let (registry, [sleeps, alone]) = ["sleeps", "alone"].map(queue).on_own(registry("1 core"));
     registry.refuse_threads(true);

@@ -117,8 +117,7 @@ fn shares_hold_for_items_that_wait_already() {
 fn cpu_time_is_divided_by_shares() {
     let (registry, many) = one_seat("many").shares(900).on_own(unwatched("1 core"));
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plugged = one_seat("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let (_plugged, plug) = one_seat("plug").plugged_on(&registry);
     let (first, second) = (flood(&many), flood(&few));
     let at_end = many.spawn(move || second.get());
     plug.release();
@@ -139,8 +138,7 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
     let of_wide = [(); 3].map(|()| one_seat("wide").group(&wide).on(&registry));
     let of_narrow = one_seat("narrow").group(&narrow).on(&registry);
-    let plugged = one_seat("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let (_plugged, plug) = one_seat("plug").plugged_on(&registry);
     let floods = of_wide.each_ref().map(flood);
     let of_flood = flood(&of_narrow);
     let at_end = of_narrow.spawn(move || floods.map(|it| it.get()));

@@ -23,8 +23,7 @@ fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
     });
     let ending = beside(&queue, |queue| queue.shutdown(PATIENCE));
     wait_until(|| queue.try_spawn(|| ()).is_err());
-    plug.release();
-    ending.join().unwrap().unwrap();
+    plug.release_and_join(ending).unwrap();
     attempt.join().unwrap();
     assert_eq!((count.get(), save.is_pending()), (1, false));
 }

@@ -254,8 +254,7 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
 #[test]
 fn no_time_is_measured_with_sampling_off() {
     let registry = tuned("1 core", |it| it.wait_sample = 0);
-    let queue = one_seat("waits").on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("waits").plugged_on(&registry);
     let waits = queue.spawn(|| ());
     assert_eq!(queue.report().oldest, None);
     plug.release();

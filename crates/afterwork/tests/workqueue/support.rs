@@ -132,7 +132,12 @@ pub trait In: On<Built = Workqueue> {
     /// Builds a queue one of whose seats is in use until the plug is released.
     #[track_caller]
     fn plugged(self) -> (Workqueue, Plug) {
-        let queue = self.alone();
+        self.plugged_on(&registry("2 core"))
+    }
+
+    #[track_caller]
+    fn plugged_on(self, registry: &Registry) -> (Workqueue, Plug) {
+        let queue = self.on(registry);
         let plug = plug_into(&queue);
         (queue, plug)
     }
@@ -314,6 +319,11 @@ impl Plug {
     pub fn release_and_drain(&self, queue: &Workqueue) {
         self.release();
         queue.drain().unwrap();
+    }
+
+    pub fn release_and_join<T>(&self, thread: thread::JoinHandle<T>) -> T {
+        self.release();
+        thread.join().unwrap()
     }
 
     /// Returns the count after the drain.
