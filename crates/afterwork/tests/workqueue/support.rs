@@ -171,7 +171,12 @@ pub trait Use: Borrow<Workqueue> {
     {
         let own = self.borrow().clone();
         let (send, receive) = mpsc::channel();
-        self.detach(move || _ = send.send(func(&own)));
+        self.detach(move || {
+            let result = func(&own);
+            // When the caller has the result, its handle may be the last one.
+            drop(own);
+            let _ = send.send(result);
+        });
         receive.recv_timeout(PATIENCE).expect("the item ended without a value")
     }
 
@@ -837,6 +842,19 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
             scope.spawn(move || body(i));
         }
     });
+}
+
+/// Lets four threads change items. In each step a thread passes the number of the step and one of
+/// the items to `change`, which returns the change of the number of due runs. Returns their sum.
+pub fn changed_by_threads<W: Sync>(works: &[W], change: impl Fn(usize, &W) -> i64 + Sync) -> i64 {
+    let nr_due = AtomicI64::new(0);
+    threads(4, |i| {
+        for step in 0..400 {
+            let change = change(step, &works[(i + step) % works.len()]);
+            nr_due.fetch_add(change, Ordering::Relaxed);
+        }
+    });
+    nr_due.into_inner()
 }
 
 /// Waits until all other threads sleep. A thread that starts needs memory, and without it the
