@@ -1,5 +1,6 @@
 //! Behavior while no thread can be created.
 
+use crate::children::NoThreads;
 use crate::support::*;
 
 fn kinds() -> Vec<fn(Builder) -> Builder> {
@@ -84,19 +85,11 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
 #[test]
 fn queues_of_every_kind_work_without_further_threads() {
     in_own_process(|| {
-        // SAFETY: the call takes no arguments.
-        if unsafe { libc::geteuid() } == 0 {
-            // The limit does not apply to root.
-            // SAFETY: the call takes numbers. It changes the user of all threads.
-            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
-        }
         let registry = detected();
         let mut kinds = kinds();
         kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
         let rescued = queue("rescued").with_rescuer().on(&registry);
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `none` outlives the call.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
+        let _no_threads = NoThreads::begin();
         assert!(thread::Builder::new().spawn(|| ()).is_err());
         for kind in kinds {
             // A queue with a priority that the process may not set is rejected with an error.

@@ -3,22 +3,25 @@
 use crate::spawn_async::{Door, yields};
 use crate::support::*;
 
-/// Starts a future that counts its end, when the door has been opened.
-fn waits_at(queue: &Workqueue, door: &Door, ended: Count) {
-    let door = door.clone();
-    drop(queue.spawn_async(async move {
-        door.await;
-        yields().await;
-        ended.add();
-    }));
+/// Starts futures that wait for a door to open, and then count their end.
+fn wait_at_a_door(queue: &Workqueue, nr: usize) -> (Door, Count) {
+    let (door, ended) = (Door::default(), Count::default());
+    for _ in 0..nr {
+        let door = door.clone();
+        drop(queue.spawn_async(async move {
+            door.await;
+            yields().await;
+            ended.add();
+        }));
+    }
+    wait_until(|| door.nr_waiting() == nr);
+    (door, ended)
 }
 
 #[test]
 fn drain_waits_for_futures_that_wait() {
     let queue = queue("drain").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    (0..3).for_each(|_| waits_at(&queue, &door, ended));
-    wait_until(|| door.nr_waiting() == 3);
+    let (door, ended) = wait_at_a_door(&queue, 3);
     thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(ended.after_drain(&queue), 3);
@@ -30,9 +33,7 @@ fn drain_waits_for_futures_that_wait() {
 #[test]
 fn dropping_the_queue_waits_for_its_futures() {
     let queue = queue("drop").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, ended);
-    wait_until(|| door.nr_waiting() == 1);
+    let (door, ended) = wait_at_a_door(&queue, 1);
     let opener = thread::spawn(move || door.open());
     drop(queue);
     assert_eq!(ended.get(), 1);
@@ -243,9 +244,7 @@ fn the_last_waker_of_a_detached_future_drops_it() {
 #[test]
 fn a_detached_future_that_a_waker_keeps_is_polled() {
     let queue = queue("detached").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, ended);
-    wait_until(|| door.nr_waiting() == 1);
+    let (door, ended) = wait_at_a_door(&queue, 1);
     door.open();
     assert_eq!(ended.after_drain(&queue), 1);
 }
