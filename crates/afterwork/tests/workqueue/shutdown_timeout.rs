@@ -3,9 +3,11 @@
 use crate::shutdown::nr_left;
 use crate::support::*;
 
+type Shutdown = fn(&Workqueue, Duration) -> Result<(), DrainError>;
+
 /// The ways to shut a queue down, for a thread and for a task.
-const SHUTDOWNS: [fn(&Workqueue, Duration) -> Result<(), DrainError>; 2] =
-    [|queue, limit| queue.shutdown(limit), |queue, limit| block_on(queue.shutdown_async(limit))];
+const SHUTDOWNS: [Shutdown; 2] =
+    [Workqueue::shutdown, |queue, limit| block_on(queue.shutdown_async(limit))];
 
 /// A failed save that is tried again must not be lost without an error.
 #[test]

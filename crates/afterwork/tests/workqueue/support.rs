@@ -567,7 +567,7 @@ impl Hooks {
     }
 }
 
-/// Returns a waker that calls `at_clone` when it is cloned, and `at_drop` when the clone is dropped.
+/// Returns a waker that calls `at_clone` when it is cloned, and `at_drop` when the clone drops.
 pub fn hooked_waker(
     at_clone: impl Fn() + Send + Sync + 'static,
     at_drop: impl Fn() + Send + Sync + 'static,

@@ -158,7 +158,7 @@ fn the_urgent_lane_exists_on_later_pools_and_for_joiners() {
     urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U o");
-    let [other, queue] = ["other", "helped"].map(|name| self::queue(name)).on(&unwatched("1 core"));
+    let [other, queue] = ["other", "helped"].map(self::queue).on(&unwatched("1 core"));
     let keeps_worker = plug_into(&other);
     assert_eq!(queue.urgent().unwrap().spawn(|| 6 * 7).join().unwrap(), 42);
     assert_eq!(queue.stats().helped, 1);
