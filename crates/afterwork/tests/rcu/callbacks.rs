@@ -2,13 +2,6 @@
 
 use crate::*;
 
-/// Serializes tests that count callbacks or check their threads, because all tests share both.
-static ALONE: Mutex<()> = Mutex::new(());
-
-pub fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 #[test]
 fn barrier_waits_for_all_callbacks_of_all_threads() {
     let run = Run::default();
@@ -37,7 +30,7 @@ fn a_callback_waits_for_an_open_section() {
 
 #[test]
 fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
-    let _alone = alone();
+    let _alone = children::alone();
     let (sender, receiver) = mpsc::channel();
     rcu::call(move || {
         let barrier = catch_unwind(rcu::barrier);
@@ -52,7 +45,7 @@ fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
 
 #[test]
 fn closures_and_heads_of_a_thread_run_in_call_order() {
-    let _alone = alone();
+    let _alone = children::alone();
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     #[repr(C)]
     struct Node(rcu::Head, usize);
@@ -151,7 +144,7 @@ fn a_grace_period_that_was_started_ends_by_itself() {
 
 #[test]
 fn batches_run_where_the_user_wants() {
-    let _alone = alone();
+    let _alone = children::alone();
     let nr_batches = Arc::new(AtomicUsize::new(0));
     let count = nr_batches.clone();
     rcu::run_callbacks_on(Some(Box::new(move |batch| {
@@ -172,7 +165,7 @@ fn batches_run_where_the_user_wants() {
 
 #[test]
 fn panic_of_a_batch_runner_loses_no_callback() {
-    let _alone = alone();
+    let _alone = children::alone();
     let before = rcu::nr_panicked();
     rcu::run_callbacks_on(Some(Box::new(|_| panic!("on purpose"))));
     let run = Run::default();

@@ -7,9 +7,6 @@ type Callback = Box<dyn FnOnce() + Send>;
 /// The name of a way to run a callback, and its function.
 type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
 
-/// A guard against hangs. No test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn call_head(callback: Callback) {
     #[repr(C)]
     struct Node(Head, Callback);
@@ -77,13 +74,16 @@ fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     }
 }
 
+/// Returns a worker that runs `closure`.
+fn worker(closure: Callback) -> Worker {
+    let worker = Worker::builder("dropped").build().unwrap();
+    worker.spawn_detached(closure);
+    worker
+}
+
 #[test]
 fn a_worker_that_any_callback_drops_ends_by_itself() {
-    drops_end(|closure| {
-        let worker = Worker::builder("dropped").build().unwrap();
-        worker.spawn_detached(closure);
-        worker
-    });
+    drops_end(worker);
 }
 
 #[test]
@@ -97,15 +97,11 @@ fn a_queue_that_any_callback_drops_ends_by_itself() {
 
 #[test]
 fn a_batch_that_drops_a_worker_does_not_wait_for_it() {
-    let _alone = crate::callbacks::alone();
+    let _alone = children::alone();
     let (batches, inbox) = mpsc::channel::<Batch>();
     let runner = thread::spawn(move || inbox.into_iter().for_each(Batch::run));
     rcu::run_callbacks_on(Some(Box::new(move |batch| batches.send(batch).unwrap())));
-    drops_end(|closure| {
-        let worker = Worker::builder("dropped").build().unwrap();
-        worker.spawn_detached(closure);
-        worker
-    });
+    drops_end(worker);
     rcu::run_callbacks_on(None);
     runner.join().unwrap();
 }

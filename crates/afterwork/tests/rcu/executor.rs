@@ -1,6 +1,5 @@
 //! Executors: users decide where callbacks run.
 
-use crate::callbacks::alone;
 use crate::stall::tuned;
 use crate::*;
 
@@ -13,7 +12,7 @@ fn run_some() {
 
 #[test]
 fn forgotten_batch_is_recalled() {
-    let _alone = alone();
+    let _alone = children::alone();
     let _tuned = tuned(Tunables { stall_timeout_ms: 5, ..Tunables::default() });
     rcu::run_callbacks_on(Some(Box::new(mem::forget)));
     run_some();
@@ -23,7 +22,7 @@ fn forgotten_batch_is_recalled() {
 
 #[test]
 fn unstarted_batch_is_recalled_from_a_replaced_executor() {
-    let _alone = alone();
+    let _alone = children::alone();
     let _tuned = tuned(Tunables { stall_timeout_ms: 0, ..Tunables::default() });
     let (sender, batches) = mpsc::channel();
     rcu::run_callbacks_on(Some(Box::new(move |batch| sender.send(batch).unwrap())));
@@ -38,7 +37,7 @@ fn unstarted_batch_is_recalled_from_a_replaced_executor() {
 
 #[test]
 fn executor_that_waits_for_callbacks_panics_and_loses_none() {
-    let _alone = alone();
+    let _alone = children::alone();
     let (sender, messages) = mpsc::channel();
     rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
         let refused = catch_unwind(rcu::barrier).unwrap_err();
@@ -58,7 +57,7 @@ sync::on_drop!(Bomb, this => panic!("on purpose"));
 
 #[test]
 fn an_executor_whose_drop_panics_stops_nothing() {
-    let _alone = alone();
+    let _alone = children::alone();
     for replaced_in_its_batch in [false, true] {
         let bomb = Bomb;
         rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
@@ -82,7 +81,7 @@ fn executor_that_waits_for_callbacks_in_its_drop_panics() {
         let refused = catch_unwind(rcu::barrier).unwrap_err();
         this.0.send(*refused.downcast::<&str>().unwrap()).ok();
     });
-    let _alone = alone();
+    let _alone = children::alone();
     let (sender, messages) = mpsc::channel();
     let waits = Waits(sender);
     rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {

@@ -53,6 +53,9 @@ use afterwork::rcu::{self, Batch, Full, Head, Rcu, Stall, Tunables};
 use afterwork::wake::Parker;
 use afterwork::workqueue::Workqueue;
 
+/// A guard against hangs. No test waits this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[derive(Clone, Default)]
 struct Run(Arc<AtomicUsize>);
 

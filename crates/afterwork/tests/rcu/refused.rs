@@ -169,7 +169,7 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
         if nr_polls == 3 {
             drop(no_threads.take());
         }
-        woken.recv_timeout(Duration::from_secs(60)).expect("the task is woken");
+        woken.recv_timeout(PATIENCE).expect("the task is woken");
     }
 }
 

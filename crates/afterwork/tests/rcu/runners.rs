@@ -2,9 +2,6 @@
 
 use crate::*;
 
-/// A guard against hangs. No test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Returns the number of threads of this process that run callbacks of domains.
 fn nr_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();

@@ -15,8 +15,7 @@ fn crowd(queue: &Workqueue) -> usize {
             }
         }
     });
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().nr_active, 0);
+    assert_eq!(queue.drained().nr_active, 0);
     gauge.most()
 }
 
@@ -45,16 +44,14 @@ fn a_helper_waits_for_a_seat_as_a_worker_does() {
     queue.enqueue(&work);
     let flusher = flush_begun(&work);
     assert_eq!((count.get(), queue.stats().helped), (0, 0));
-    plug.release();
-    flusher.join().unwrap().unwrap();
+    plug.release_and_join(flusher).unwrap();
     assert_eq!(count.get(), 1);
 }
 
 #[test]
 fn a_worker_waits_for_the_seat_of_a_helper() {
     // No other worker replaces the one that is blocked in an item, so the joiner helps.
-    let registry = unwatched("1 core");
-    let other = queue("other").on(&registry);
+    let (registry, other) = queue("other").on_own(unwatched("1 core"));
     let keeps_worker = plug_into(&other);
     let queue = queue("helped").max_active(1).on(&registry);
     thread::scope(|scope| {
@@ -72,8 +69,7 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
             pool.nr_idle == pool.nr_workers && waiting(&queue) > 0
         });
         assert_eq!(count.get(), 0);
-        plug.release_and_drain(&queue);
-        assert_eq!(count.get(), 1);
+        assert_eq!(plug.release_and_count(&queue, count), 1);
     });
 }
 
@@ -96,8 +92,7 @@ fn queues_that_share_a_pool_have_their_own_limits() {
 
 #[test]
 fn raising_max_active_lets_waiting_items_run_at_once() {
-    let queue = queue("raise").max_active(1).on(&registry("8 core"));
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("raise").max_active(1).plugged_on(&registry("8 core"));
     let (second, hole) = stopper();
     queue.detach(move || hole.sit());
     let third = queue.spawn(|| 3);
@@ -227,8 +222,7 @@ fn queues_without_a_limit_use_that_of_the_registry() {
 
 #[test]
 fn pools_that_wait_for_a_seat_take_turns() {
-    let registry = registry("4 core");
-    let queue = one_seat("turns").affinity(Cpu).on(&registry);
+    let (registry, queue) = one_seat("turns").affinity(Cpu).on_own(registry("4 core"));
     let (plug, log) = (plug_as(on_cpu(&queue, 0)), Log::default());
     let spawn = |i| on_cpu(&queue, 1 + i % 3).spawn(log.note(i % 3));
     let handles: Vec<_> = (0..3 * 4u32).map(spawn).collect();

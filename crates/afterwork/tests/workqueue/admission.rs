@@ -419,25 +419,24 @@ fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
-/// A task that drops its future when it is woken, like a task of an executor that has ended.
-struct Orphan(Mutex<Option<Task>>);
+/// The future of a task, until the task is woken. An executor that has ended drops it likewise.
+type Orphan = Arc<Mutex<Option<Task>>>;
 
-impl Wake for Orphan {
-    fn wake(self: Arc<Self>) {
-        let task = self.0.lock().unwrap().take();
-        drop(task);
-    }
+fn end(orphan: &Orphan) {
+    let task = orphan.lock().unwrap().take();
+    drop(task);
 }
 
 /// Returns a full, paused queue, its item, and 100,000 waiting tasks that end when woken.
-fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>) {
+fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Orphan>) {
     let queue = leaked(1);
     let item = queue.try_spawn(|| 7).unwrap();
     let orphan = |_| {
-        let orphan = Arc::new(Orphan(Mutex::default()));
+        let orphan = Orphan::default();
+        let woken = orphan.clone();
         let mut task: Task = Box::pin(async { drop(queue.task().reserve().await) });
-        assert!(poll_with(&mut task, &Waker::from(orphan.clone())).is_pending());
-        *orphan.0.lock().unwrap() = Some(task);
+        assert!(poll_with(&mut task, &waker(move || end(&woken))).is_pending());
+        *orphan.lock().unwrap() = Some(task);
         orphan
     };
     (queue, item, (0..100_000).map(orphan).collect())
@@ -451,11 +450,11 @@ fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
     cancels.join().unwrap();
     // Reapers call the wakers.
-    wait_until(|| orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
+    wait_until(|| orphans.iter().all(|it| it.lock().unwrap().is_none()));
     wait_until(|| free(queue) == Some(1));
     // This would take minutes if each waiter that leaves walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
-    orphans.iter().rev().for_each(|it| it.clone().wake());
+    orphans.iter().rev().for_each(end);
     assert_eq!(free(queue), Some(0));
     queue.resume();
     assert_eq!(item.join().unwrap(), 7);

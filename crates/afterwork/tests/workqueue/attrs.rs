@@ -32,8 +32,7 @@ fn new_items_run_with_the_new_nice_value() {
 
 #[test]
 fn new_items_run_on_the_new_cpus() {
-    let registry = registry("8 core");
-    let queue = queue("cpus").help(false).on(&registry);
+    let (registry, queue) = queue("cpus").help(false).on_own(registry("8 core"));
     for (cpus, expected) in [(Some(set("0-1")), &["0-1"][..]), (None, &["0-1", "0-7"])] {
         queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap();
         assert_eq!(used_by(&queue, &registry), expected);
@@ -42,8 +41,7 @@ fn new_items_run_on_the_new_cpus() {
 
 #[test]
 fn new_items_go_to_pools_of_the_new_scope() {
-    let registry = registry("8 core");
-    let queue = queue("scope").help(false).affinity(System).on(&registry);
+    let (registry, queue) = queue("scope").help(false).affinity(System).on_own(registry("8 core"));
     queue.set_attrs(|attrs| attrs.affinity = Cpu).unwrap();
     pin(0);
     queue.spawn(|| ()).join().unwrap();
@@ -56,8 +54,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
 
 #[test]
 fn new_items_do_not_wait_for_items_of_former_attributes() {
-    let queue = queue("live").help(false).on(&registry("1 core"));
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("live").help(false).plugged_on(&registry("1 core"));
     let old: Vec<_> = (0..5).map(|i| queue.spawn(move || i)).collect();
     queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "waits for the old");
@@ -69,8 +66,7 @@ fn new_items_do_not_wait_for_items_of_former_attributes() {
 #[test]
 fn nothing_is_lost_or_run_twice_while_attributes_change() {
     let seed = seed();
-    let registry = registry("64 core");
-    let queue = queue("change").max_active(3).on(&registry);
+    let (registry, queue) = queue("change").max_active(3).on_own(registry("64 core"));
     let (nr_runs, nr_queued, gauge) = (Count::default(), Count::default(), Gauge::default());
     let works: Vec<_> = (0..8).map(|_| Work::new(move || gauge.within(|| nr_runs.add()))).collect();
     threads(5, |i| {
@@ -137,8 +133,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     });
     wait_until(|| is_closed(queue.try_spawn(|| ())));
     assert_eq!(queue.report().attrs.nice, 0, "changed before it was drained");
-    plug.release();
-    changer.join().unwrap();
+    plug.release_and_join(changer);
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
     assert_eq!(queue.stats().panicked, 0, "changed while an old item ran");
     // Setting equal attributes does not drain it.
@@ -189,14 +184,12 @@ fn a_queue_drains_items_of_former_attributes_too() {
         queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
         queue.enqueue(&counting(nr_runs));
     }
-    plug.release_and_drain(&queue);
-    assert_eq!(nr_runs.get(), 3);
+    assert_eq!(plug.release_and_count(&queue, nr_runs), 3);
 }
 
 #[test]
 fn pools_without_routes_end_their_workers_after_late_items() {
-    let registry = registry("4 core");
-    let queue = queue("desert").help(false).on(&registry);
+    let (registry, queue) = queue("desert").help(false).on_own(registry("4 core"));
     let (again, mut first) = (queue.clone(), true);
     let (_, plug) = stuck(|hole| {
         queue.enqueue(&Work::with_handle(move |this| {
@@ -217,8 +210,7 @@ fn pools_without_routes_end_their_workers_after_late_items() {
 
 #[test]
 fn attributes_that_are_restored_find_their_pools() {
-    let registry = registry("8 core");
-    let queue = queue("back").on(&registry);
+    let (registry, queue) = queue("back").on_own(registry("8 core"));
     for _ in 0..100 {
         for nice in 0..3 {
             queue.set_attrs(|attrs| attrs.nice = nice).unwrap();
@@ -231,8 +223,7 @@ fn attributes_that_are_restored_find_their_pools() {
 
 #[test]
 fn the_bound_of_unbound_queues_moves_all_of_them() {
-    let registry = registry("8 core");
-    let one = queue("one").help(false).on(&registry);
+    let (registry, one) = queue("one").help(false).on_own(registry("8 core"));
     let two = queue("two").help(false).cpus(set("0-2")).on(&registry);
     registry.set_unbound_cpus(Some(set("2-3")));
     one.spawn(|| ()).join().unwrap();
@@ -246,8 +237,7 @@ fn the_bound_of_unbound_queues_moves_all_of_them() {
 
 #[test]
 fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
-    let registry = registry("8 core");
-    let queue = queue("lost").help(false).cpus(set("6-7")).on(&registry);
+    let (registry, queue) = queue("lost").help(false).cpus(set("6-7")).on_own(registry("8 core"));
     registry.set_unbound_cpus(Some(set("0-1")));
     assert_eq!(used_by(&queue, &registry), ["0-1"]);
 }
@@ -262,8 +252,7 @@ fn restrict(registry: &Registry, cpus: &str) -> Topology {
 #[test]
 fn queues_follow_cpus_that_go_offline_and_online() {
     let registry = registry("2 llc x 4 core");
-    let queue = queue("follow").help(false).affinity(System).on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("follow").help(false).affinity(System).plugged_on(&registry);
     let waiting = queue.spawn(|| 1);
     let machine = restrict(&registry, "0-3");
     assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
@@ -276,8 +265,7 @@ fn queues_follow_cpus_that_go_offline_and_online() {
 
 #[test]
 fn setting_attributes_moves_an_ordered_queue_to_new_cpus() {
-    let registry = registry("8 core");
-    let queue = queue("ordered").ordered().on(&registry);
+    let (registry, queue) = queue("ordered").ordered().on_own(registry("8 core"));
     restrict(&registry, "0-3");
     assert_eq!(used_by(&queue, &registry), ["0-7"]);
     queue.set_attrs(|_| ()).unwrap();
@@ -295,15 +283,13 @@ fn with_source(change: impl FnOnce(&mut Params)) -> Registry {
 
 #[test]
 fn manager_checks_the_machine_while_work_waits() {
-    let registry = with_source(|it| it.topology_refresh_ms = 1);
-    let queue = queue("source").on(&registry);
+    let (registry, queue) = queue("source").on_own(with_source(|it| it.topology_refresh_ms = 1));
     wait_until(|| {
         let burst: Vec<_> = (0..100).map(|_| queue.spawn(|| ())).collect();
         burst.into_iter().for_each(|it| it.join().unwrap());
         registry.topology().allowed() == &set("1-2")
     });
-    let registry = with_source(|_| ());
-    let queue = self::queue("source").help(false).on(&registry);
+    let (registry, queue) = self::queue("source").help(false).on_own(with_source(|_| ()));
     assert!(registry.refresh_topology());
     assert!(!registry.refresh_topology());
     assert_eq!(registry.topology().allowed(), &set("1-2"));

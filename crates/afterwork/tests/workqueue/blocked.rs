@@ -80,6 +80,5 @@ fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
         }
     }
     other.drain().unwrap();
-    plug.release_and_drain(&queue);
-    assert_eq!(count.get(), nr_due);
+    assert_eq!(plug.release_and_count(&queue, count), nr_due);
 }

@@ -111,8 +111,7 @@ fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
 
 #[test]
 fn a_pool_above_its_target_parks_surplus_workers() {
-    let registry = unwatched("1 core");
-    let queue = queue("shrinks").help(false).on(&registry);
+    let (registry, queue) = queue("shrinks").help(false).on_own(unwatched("1 core"));
     assert!(most_at_once_after(&queue, 6) <= 1);
     let stats = registry.pool_stats().remove(0);
     assert!((6..=8).contains(&stats.nr_workers), "{stats:?}");
@@ -124,8 +123,7 @@ fn a_pool_above_its_target_parks_surplus_workers() {
 
 #[test]
 fn a_worker_that_sleeps_without_a_report_is_counted() {
-    let registry = registry("1 core");
-    let queue = queue("found").help(false).on(&registry);
+    let (registry, queue) = queue("found").help(false).on_own(registry("1 core"));
     let plug = plug_into(&queue);
     // The joiner does not help, so a second worker ran the item.
     queue.spawn(|| ()).join().unwrap();

@@ -99,8 +99,7 @@ fn strict_queues_help_only_when_asked_to() {
         (queue("q").strict(true).help(true), true),
         (queue("q").help(false), false),
     ] {
-        let queue = builder.max_active(1).alone();
-        let plug = plug_into(&queue);
+        let (queue, plug) = builder.max_active(1).plugged();
         let handle = queue.spawn(|| ());
         queue.set_max_active(2).unwrap();
         handle.join().unwrap();

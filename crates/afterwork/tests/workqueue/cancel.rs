@@ -8,8 +8,7 @@ fn a_pending_item_that_is_cancelled_does_not_run() {
         let (plug, (work, count)) = (plug_into(&queue), counted());
         assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
         assert!(!work.is_busy() && !work.cancel(), "{work:?}");
-        plug.release_and_drain(&queue);
-        assert_eq!(count.get(), 0);
+        assert_eq!(plug.release_and_count(&queue, count), 0);
         assert!(queue.enqueue(&work));
         assert_eq!(count.after_drain(&queue), 1);
     }
@@ -34,8 +33,7 @@ fn cancel_sync_waits_until_a_run_has_ended() {
     let canceller = beside(&work, move |work| (work.cancel_sync(), over.get()));
     wait_until(|| is_slept_for(&work));
     assert!(!queue.enqueue(&work), "rejected during the cancel");
-    plug.release();
-    assert_eq!(canceller.join().unwrap(), (true, 1), "was pending, nr of runs");
+    assert_eq!(plug.release_and_join(canceller), (true, 1), "was pending, nr of runs");
     assert!(!work.is_busy());
 }
 
@@ -97,8 +95,7 @@ fn an_item_cancelled_on_a_stuck_queue_runs_from_another() {
     assert!(!other.enqueue(&work), "pending there");
     assert!(work.cancel() && other.enqueue(&work), "{work:?}");
     assert_eq!(count.after_drain(&other), 1);
-    plug.release_and_drain(&stuck);
-    assert_eq!(count.get(), 1);
+    assert_eq!(plug.release_and_count(&stuck, count), 1);
 }
 
 #[test]
@@ -129,8 +126,7 @@ fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
 
 #[test]
 fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
-    let registry = registry("2 core");
-    let second = queue("second").affinity(System).on(&registry);
+    let (registry, second) = queue("second").affinity(System).on_own(registry("2 core"));
     for _ in 0..300 {
         let first = queue("first").affinity(System).on(&registry);
         let (to, mut first_run) = (second.clone(), true);
@@ -153,8 +149,7 @@ fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
 
 #[test]
 fn a_cancelled_item_that_owns_its_queue_is_freed() {
-    let registry = registry("2 core");
-    let queue = queue("last").max_active(1).on(&registry);
+    let (registry, queue) = queue("last").max_active(1).on_own(registry("2 core"));
     let (plug, census) = (plug_into(&queue), Census::default());
     let work = Work::new(owning((census.life(), queue.clone())));
     assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
@@ -224,8 +219,7 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
 
 #[test]
 fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
-    let queue = one_seat("counts").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("counts").plugged();
     let mut handles = [(); 10].map(|()| queue.spawn(|| ()));
     wait_until(|| waiting(&queue) == 10);
     assert!(handles.iter_mut().take(7).all(JoinHandle::cancel));
@@ -244,8 +238,7 @@ fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
 /// Makes a worker take a blocking item and then `work` in one batch of the first queue. Returns
 /// `None` if the worker took fewer items.
 fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
-    let registry = unwatched("1 core");
-    let former = queue("former").help(false).max_active(4).on(&registry);
+    let (registry, former) = queue("former").help(false).max_active(4).on_own(unwatched("1 core"));
     let next = queue("next").help(false).on(&registry);
     let plug = take_a_batch(&former, &next, |former| assert!(former.enqueue(work)));
     if waiting(&former) > 0 {

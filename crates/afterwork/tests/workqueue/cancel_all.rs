@@ -113,13 +113,10 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
         |queue| _ = queue.spawn(|| ()).cancel(),
     ];
     for way in ways {
-        let registry = registry("2 core");
-        let queue = queue("paused").help(false).on(&registry);
+        let (registry, queue) = queue("paused").help(false).on_own(registry("2 core"));
         queue.pause();
         let runs = queue.spawn(|| ());
-        let work = DelayedWork::new(owning(at_drop(|| runs.join().unwrap())));
-        assert!(queue.enqueue_after(&work, HOUR));
-        drop(work);
+        arm_for_an_hour(&queue, at_drop(|| runs.join().unwrap()));
         way(queue);
         shut_down(registry);
     }
@@ -135,15 +132,14 @@ fn tickets_and_items_behind_runs_are_cancelled_and_not_counted() {
         }
         assert!(queue.enqueue(&work));
         if is_left {
-            wait_until(|| format!("{work:?}").contains("handoff"));
+            wait_until(|| is_handed_off(&work));
             queue.pause();
         }
         assert!(queue.enqueue(&counting(count)));
         assert_eq!(queue.cancel_all(), 1, "left: {is_left}");
         assert_eq!(queue.cancel_all(), 0);
         queue.resume();
-        plug.release_and_drain(&queue);
-        assert_eq!(count.get(), 1);
+        assert_eq!(plug.release_and_count(&queue, count), 1);
     }
     let (queue, count) = (queue("tickets").paused(), Count::default());
     let nr_cancelled = queue.scope(|scope| {

@@ -99,7 +99,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
 }
 
 #[test]
-fn a_deadline_combines_with_permits_and_tries() {
+fn an_expired_item_releases_its_permit_once_it_is_found() {
     let queue = queue("bounded").capacity(1).paused();
     let past = Instant::now();
     let handle = block_on(queue.task().reserve()).deadline(past).spawn(|| ());
@@ -107,15 +107,24 @@ fn a_deadline_combines_with_permits_and_tries() {
     assert_eq!(free(&queue), Some(1), "its permit is released");
     let handle = block_on(queue.task().reserve()).deadline(Instant::now() + SHORT).spawn(|| ());
     assert!(is_full(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
+    assert!(is_refused(queue.task().deadline(in_an_hour()).spawn(|| ()).join()));
     let expired = queue.task().deadline(past).try_spawn(|| ()).unwrap();
     assert!(has_expired(expired.join()));
     assert!(has_expired(handle.join()));
+    assert_eq!(free(&queue), Some(1));
+    // A detached item releases its permit when a worker reaches it.
+    let deadline = Instant::now() + SHORT;
+    drop(queue.task().deadline(deadline).spawn(|| unreachable!("it has expired")));
+    wait_for(deadline);
+    queue.resume();
+    wait_until(|| free(&queue) == Some(1));
+    queue.pause();
     let handle = queue.task().deadline(in_an_hour()).try_spawn(|| 7).unwrap();
     queue.resume();
     assert_eq!(handle.join().unwrap(), 7);
     queue.shutdown(Duration::MAX).unwrap();
     assert!(is_closed(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
-    assert_eq!(queue.stats().expired, 3);
+    assert_eq!(queue.stats().expired, 4);
 }
 
 #[test]
@@ -141,21 +150,6 @@ fn started_item_may_run_past_its_deadline() {
         assert!(has_expired(handle.join()));
         span *= 2;
     }
-}
-
-#[test]
-fn an_expired_item_releases_its_permit() {
-    let queue = queue("bounded").capacity(1).paused();
-    let handle = queue.task().deadline(Instant::now() + SHORT).spawn(|| ());
-    assert!(is_refused(queue.task().deadline(in_an_hour()).spawn(|| ()).join()));
-    assert!(has_expired(handle.join()));
-    assert_eq!(free(&queue), Some(1));
-    // A detached item releases its permit when a worker reaches it.
-    let deadline = Instant::now() + SHORT;
-    drop(queue.task().deadline(deadline).spawn(|| unreachable!("it has expired")));
-    wait_for(deadline);
-    queue.resume();
-    wait_until(|| free(&queue) == Some(1));
 }
 
 #[test]

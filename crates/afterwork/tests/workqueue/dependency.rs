@@ -25,8 +25,10 @@ impl Scene {
         Self { registry, rescued, plain, reports }
     }
 
-    fn within(&self, body: impl FnOnce() + Send + 'static) {
-        self.rescued.spawn(body).join().unwrap();
+    /// Calls `body` with the queue without a rescuer, in an item of the other one.
+    fn within(&self, body: impl FnOnce(&Workqueue) + Send + 'static) {
+        let plain = self.plain.clone();
+        self.rescued.spawn(move || body(&plain)).join().unwrap();
     }
 
     fn reported(&self) -> Vec<Named> {
@@ -52,19 +54,17 @@ fn waited_for() {}
 #[test]
 fn a_flush_that_breaks_a_rescuers_promise_is_reported() {
     let scene = Scene::new();
-    let plain = scene.plain.clone();
-    scene.within(move || plain.flush().unwrap());
+    scene.within(|plain| plain.flush().unwrap());
     assert_eq!(scene.reported(), [of_plain(None)]);
 }
 
 #[test]
 fn a_drain_that_breaks_a_rescuers_promise_is_reported() {
     let scene = Scene::new();
-    let plain = scene.plain.clone();
-    scene.within(move || plain.drain().unwrap());
+    scene.within(|plain| plain.drain().unwrap());
     assert_eq!(scene.reported(), [of_plain(None)]);
     let last = queue("last").on(&scene.registry);
-    scene.within(move || drop(last));
+    scene.within(move |_| drop(last));
     assert_eq!(scene.reported()[0].1.as_deref(), Some("last"));
 }
 
@@ -98,8 +98,9 @@ fn a_helped_wait_that_breaks_the_promise_is_reported() {
         it.watch_tick_us = 3_600_000_000;
     }));
     let helped = queue("helped").on(&scene.registry);
-    let (outer, plain) = (helped.clone(), scene.plain.clone());
-    scene.within(move || {
+    let outer = helped.clone();
+    scene.within(move |plain| {
+        let plain = plain.clone();
         outer.spawn(move || plain.flush().unwrap()).join().unwrap();
     });
     assert_eq!(scene.reported(), [of_plain(None)]);
@@ -108,14 +109,11 @@ fn a_helped_wait_that_breaks_the_promise_is_reported() {
 #[test]
 fn a_dependency_is_reported_once_for_each_pair() {
     let scene = Scene::new();
-    for _ in 0..3 {
-        let plain = scene.plain.clone();
-        scene.within(move || plain.flush().unwrap());
-    }
+    (0..3).for_each(|_| scene.within(|plain| plain.flush().unwrap()));
     assert_eq!(scene.reported(), [of_plain(None)]);
     let other = queue("other").on(&scene.registry);
     let flushed = other.clone();
-    scene.within(move || flushed.flush().unwrap());
+    scene.within(move |_| flushed.flush().unwrap());
     assert_eq!(scene.reported()[0].1.as_deref(), Some("other"));
 }
 
@@ -124,7 +122,7 @@ fn waits_that_keep_the_promise_of_a_rescuer_are_not_reported() {
     let scene = Scene::new();
     let second = queue("second").with_rescuer().help(false).on(&scene.registry);
     let (flushed, joined) = (second.clone(), second.spawn(|| ()));
-    scene.within(move || {
+    scene.within(move |_| {
         joined.join().unwrap();
         flushed.flush().unwrap();
     });

@@ -21,8 +21,7 @@ fn disabling_cancels_a_pending_item_and_returns_true() {
         assert!(queue.enqueue(&work));
         assert!(work.disable());
         assert!(!work.is_busy());
-        plug.release_and_drain(&queue);
-        assert_eq!(count.get(), 0);
+        assert_eq!(plug.release_and_count(&queue, count), 0);
     }
 }
 

@@ -18,8 +18,7 @@ fn a_drain_admits_items_of_the_queues_items_only() {
     assert!(is_refused(queue.spawn(|| ()).join()));
     assert!(queue.spawn_detached(|| unreachable!("refused")).is_err());
     assert!(queue.stats().refused >= 5);
-    plug.release();
-    drainer.join().unwrap();
+    plug.release_and_join(drainer);
     assert_eq!(count.get(), 2);
     assert!(queue.enqueue(&work), "it is over");
     queue.flush().unwrap();
@@ -82,8 +81,7 @@ fn shutting_a_queue_down_from_its_own_item_is_rejected_by_name() {
 
 #[test]
 fn a_paused_queue_starts_nothing_until_it_is_resumed() {
-    let queue = queue("pause").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("pause").plugged();
     assert!(queue.pause() && !queue.pause());
     let (work, count) = counted();
     assert!(queue.enqueue(&work));
@@ -111,8 +109,7 @@ fn a_limit_changed_while_paused_holds_after_it() {
 
 #[test]
 fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
-    let registry = registry("2 core");
-    let [paused, other] = ["paused", "other"].map(|name| queue(name).on(&registry));
+    let [paused, other] = ["paused", "other"].map(queue).on(&registry("2 core"));
     paused.pause();
     let handle = paused.spawn(|| 1);
     assert_eq!(other.spawn(|| 2).join().unwrap(), 2);

@@ -19,8 +19,7 @@ fn all_gone(registry: Registry) {
 
 #[test]
 fn a_bottom_half_that_drops_the_last_handle_does_not_wait() {
-    let registry = registry("2 core");
-    let bh = queue("bh").bh().on(&registry);
+    let (registry, bh) = queue("bh").bh().on_own(registry("2 core"));
     for _ in 0..20 {
         let (queue, plug, count) = stuck(&registry, 100);
         bh.spawn(move || drop(queue)).join().unwrap();
@@ -74,7 +73,7 @@ fn end_without_a_thread_is_completed_anyway() {
     {
         let registry = registry("2 core");
         let (queue, census) = (builder.max_active(1).on(&registry), Census::default());
-        arm_for_an_hour(&queue, census);
+        arm_for_an_hour(&queue, census.life());
         let (plug, count) = (plug_of_owner(&queue), Count::default());
         registry.refuse_threads(refuses);
         count.spawn(10, &queue);
@@ -104,8 +103,7 @@ fn a_queue_ends_with_an_item_that_was_cancelled_on_it() {
 
 #[test]
 fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
-    let registry = registry("2 core");
-    let other = queue("other").help(false).on(&registry);
+    let (registry, other) = queue("other").help(false).on_own(registry("2 core"));
     let (go, gate) = mpsc::channel();
     let waits = Mutex::new(at_drop(move || _ = gate.recv()));
     let handler = move |_: &ItemPanic<'_>| drop(waits.lock());
@@ -191,20 +189,14 @@ fn a_timer_ends_with_the_last_handle_of_its_queue() {
     assert_eq!(count.get(), 1);
 }
 
-/// Arms an item without handles for an hour. It owns a life of `census`.
-fn arm_for_an_hour(queue: &Workqueue, census: Census) {
-    let work = DelayedWork::new(owning(census.life()));
-    assert!(queue.enqueue_after(&work, HOUR));
-}
-
 #[test]
 fn delayed_items_are_dropped_with_the_last_handle() {
     let registry = registry("2 core");
     let (brief, other) = (queue("brief").on(&registry), queue("other").on(&registry));
     let (census, others) = (Census::default(), Census::default());
     for _ in 0..100 {
-        arm_for_an_hour(&brief, census);
-        arm_for_an_hour(&other, others);
+        arm_for_an_hour(&brief, census.life());
+        arm_for_an_hour(&other, others.life());
     }
     let kept = DelayedWork::new(|| ());
     assert!(brief.enqueue_after(&kept, HOUR));
@@ -218,9 +210,7 @@ fn delayed_items_are_dropped_with_the_last_handle() {
     registry.shutdown().unwrap();
     // An item of the queue waits for the destructor of a timer's item.
     let (queue, dropped) = (queue("brief").alone(), Count::default());
-    let work = DelayedWork::new(owning(at_drop(dropped.adder())));
-    assert!(queue.enqueue_after(&work, HOUR));
-    drop(work);
+    arm_for_an_hour(&queue, at_drop(dropped.adder()));
     queue.detach(move || wait_until(|| dropped.get() == 1));
     drop(queue);
 }

@@ -33,8 +33,7 @@ fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
     plug.release();
     plug.wait_until_stuck();
     wait_until(|| is_slept_for(&work));
-    plug.release();
-    assert_eq!(flusher.join().unwrap(), (Ok(true), 2));
+    assert_eq!(plug.release_and_join(flusher), (Ok(true), 2));
 }
 
 #[test]
@@ -60,8 +59,7 @@ fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
         // Gives a flusher that wakes too early the time to return. The test passes without this
         // wait.
         holds_within(50 * MS, || flusher.is_finished());
-        plug.release();
-        assert_eq!(flusher.join().unwrap(), 1, "the flush ended before the run");
+        assert_eq!(plug.release_and_join(flusher), 1, "the flush ended before the run");
         queue.drain().unwrap();
     }
 }
@@ -85,8 +83,7 @@ fn flush_ends_when_the_pending_run_behind_a_run_is_cancelled() {
     assert!(queue.enqueue(&work));
     let flusher = flush_begun(&work);
     assert!(work.cancel());
-    plug.release();
-    assert_eq!(flusher.join().unwrap(), Ok(true));
+    assert_eq!(plug.release_and_join(flusher), Ok(true));
 }
 
 #[test]
@@ -165,8 +162,7 @@ fn a_flush_that_helps_reports_the_panic() {
     let plug = plug_into(&queue);
     queue.enqueue(&work);
     let flusher = flush_begun(&work);
-    plug.release();
-    assert_eq!(flusher.join().unwrap(), Err(FlushError::Panicked));
+    assert_eq!(plug.release_and_join(flusher), Err(FlushError::Panicked));
     assert_eq!(FlushError::Panicked.to_string(), "the work item panicked");
     assert_eq!(FlushError::OwnItem.to_string(), "a work item cannot wait for its own end");
     // So does a flush after the run.

@@ -1,6 +1,6 @@
 //! Flushes of a queue.
 
-use crate::spawn_async::Lure;
+use crate::spawn_async::Door;
 use crate::support::*;
 
 fn nr_waiting(queue: &Workqueue) -> usize {
@@ -21,7 +21,7 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
 }
 
 /// Blocks an item that its joiner runs, unless a worker takes it first, and counts its end.
-fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
+pub fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
     let ended = Count::default();
     let (joiner, plug) = stuck(|hole| {
         let handle = queue.spawn(move || {
@@ -65,12 +65,10 @@ fn flush_waits_for_all_queued_items_on_all_pools() {
 #[test]
 fn items_queued_after_a_flush_do_not_delay_it() {
     for max in [2, 256] {
-        let queue = queue("flush").max_active(max).alone();
-        let first = plug_into(&queue);
+        let (queue, first) = queue("flush").max_active(max).plugged();
         let flusher = flusher(&queue);
         let second = plug_into(&queue);
-        first.release();
-        flusher.join().unwrap();
+        first.release_and_join(flusher);
         second.release_and_drain(&queue);
     }
 }
@@ -109,8 +107,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
         }
         let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
-        plug.release();
-        flusher.join().unwrap();
+        plug.release_and_join(flusher);
         assert_eq!(ended.get(), 1);
         joiner.join().unwrap();
     }
@@ -118,14 +115,11 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
 
 #[test]
 fn an_item_helped_after_the_flush_began_does_not_delay_it() {
-    let queue = queue("helped").max_active(256).alone();
-    let first = plug_into(&queue);
+    let (queue, first) = queue("helped").max_active(256).plugged();
     let flusher = flusher(&queue);
     let (second, joiner, _) = joined_item(&queue);
-    first.release();
-    flusher.join().unwrap();
-    second.release();
-    joiner.join().unwrap();
+    first.release_and_join(flusher);
+    second.release_and_join(joiner);
 }
 
 #[test]
@@ -147,17 +141,14 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
         if is_helped.recv().unwrap() {
             return (plug, joiner);
         }
-        plug.release();
-        joiner.join().unwrap();
+        plug.release_and_join(joiner);
     };
     let (first, first_joiner) = helped();
     let flusher = flusher(&queue);
     let (second, second_joiner) = helped();
-    first.release();
-    first_joiner.join().unwrap();
+    first.release_and_join(first_joiner);
     flusher.join().unwrap();
-    second.release();
-    second_joiner.join().unwrap();
+    second.release_and_join(second_joiner);
     queue.drain().unwrap();
 }
 
@@ -167,8 +158,7 @@ fn flush_waits_for_items_that_have_no_seat_yet() {
     let (plug, count) = (plug_into(&queue), Count::default());
     assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(count))), 10);
     let flusher = flusher(&queue);
-    plug.release();
-    flusher.join().unwrap();
+    plug.release_and_join(flusher);
     assert_eq!(count.get(), 10);
 }
 
@@ -181,8 +171,7 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
     plug.release();
     plug.wait_until_stuck();
     is_under_way(&flusher);
-    plug.release();
-    flusher.join().unwrap();
+    plug.release_and_join(flusher);
     assert!(!work.is_busy());
 }
 
@@ -193,8 +182,7 @@ fn a_cancelled_item_does_not_delay_a_flush() {
         queue.enqueue(&work);
         let flusher = flusher(&queue);
         assert!(work.cancel());
-        plug.release();
-        flusher.join().unwrap();
+        plug.release_and_join(flusher);
         assert_eq!(count.get(), 0);
     }
 }
@@ -202,8 +190,7 @@ fn a_cancelled_item_does_not_delay_a_flush() {
 #[test]
 fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     // The monitor does not run, so only the flush itself can wake another worker.
-    let registry = unwatched("1 core");
-    let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
+    let [outer, inner] = ["outer", "inner"].map(queue).on(&unwatched("1 core"));
     let count = Count::default();
     for inner in vec![inner; 50] {
         outer.detach(move || {
@@ -217,13 +204,12 @@ fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
 
 #[test]
 fn flush_waits_for_earlier_futures_and_for_no_later_ones() {
-    let (queue, lure) = (queue("futures").alone(), Lure::default());
-    let first = queue.spawn_async(lure.clone());
-    wait_until(|| lure.is_polled());
+    let (queue, door) = (queue("futures").alone(), Door::default());
+    let first = queue.spawn_async(door.clone());
+    wait_until(|| door.nr_waiting() == 1);
     let flusher = flusher(&queue);
     let mut second = queue.spawn_async(pending::<()>());
-    lure.end();
-    lure.waker().unwrap().wake();
+    door.open();
     flusher.join().unwrap();
     first.join().unwrap();
     assert!(second.cancel());

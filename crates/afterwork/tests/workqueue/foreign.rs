@@ -14,9 +14,7 @@ fn assert_managed(registry: &Registry) {
 /// without handles owns it, and the item's queue is destroyed by one of its own items.
 fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
     let timers = queue("timers").on(registry);
-    let work = DelayedWork::new(owning(owned));
-    assert!(timers.enqueue_after(&work, HOUR));
-    drop(work);
+    arm_for_an_hour(&timers, owned);
     let plug = plug_of_owner(&timers);
     drop(timers);
     plug.release();
@@ -80,8 +78,7 @@ fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug,
 #[test]
 fn workers_start_while_locals_of_a_culled_one_wait() {
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
-    let registry = tuned("2 core", |it| it.idle_timeout_ms = 1);
-    let first = queue("first").on(&registry);
+    let (registry, first) = queue("first").on_own(tuned("2 core", |it| it.idle_timeout_ms = 1));
     let second = queue("second").nice(4).help(false).on(&registry);
     // Creates six workers at once, so that some are culled.
     let (all_in, ended) = (Shared::new(Barrier::new(6)), Count::default());
@@ -159,8 +156,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
         drop(last);
     });
     // Only one worker runs the items of a bottom-half queue, and no other worker replaces it.
-    let stalls = queue("stalls").bh().on(&registry);
-    let stuck = plug_into(&stalls);
+    let (stalls, stuck) = queue("stalls").bh().plugged_on(&registry);
     let waits = stalls.spawn(|| ());
     wait_until(|| done.get() > 0);
     plug.release();
@@ -241,8 +237,7 @@ fn the_waker_of_a_drain_may_change_the_enqueuing_queue() {
 
 #[test]
 fn the_waker_of_a_drain_may_requeue_an_item_of_the_same_batch() {
-    let registry = registry("1 core");
-    let [all, third] = ["all", "third"].map(|it| queue(it).on(&registry));
+    let [all, third] = ["all", "third"].map(queue).on(&registry("1 core"));
     all.pause();
     let (first, count) = (Work::new(|| ()), Count::default());
     let (theirs, third_too) = (first.clone(), third.clone());
@@ -269,9 +264,7 @@ fn the_waker_of_a_drain_may_use_the_cancelled_item() {
         |work, other| assert!(other.enqueue(work)),
     ];
     for wish in wishes {
-        let registry = registry("1 core");
-        let ordered = queue("ordered").ordered().on(&registry);
-        let other = queue("other").on(&registry);
+        let [ordered, other] = [queue("ordered").ordered(), queue("other")].on(&registry("1 core"));
         ordered.pause();
         let (work, (send, receive)) = (Work::new(|| ()), mpsc::channel());
         assert!(ordered.enqueue(&work));

@@ -9,20 +9,14 @@ fn group(max_active: u32, registry: &Registry) -> Group {
 
 /// Builds a group of one seat, and two of its queues, whose joiners do not help.
 fn one_seat() -> (Group, Workqueue, Workqueue) {
-    one_seat_on(&registry("4 core"))
+    one_seat_on(&registry("4 core"), false)
 }
 
-fn one_seat_on(registry: &Registry) -> (Group, Workqueue, Workqueue) {
+/// Does the same as [`one_seat`] on `registry`. If `helps` is set, joiners help.
+fn one_seat_on(registry: &Registry, helps: bool) -> (Group, Workqueue, Workqueue) {
     let group = group(1, registry);
     let [first, second] =
-        ["first", "second"].map(|name| queue(name).group(&group).help(false).on(registry));
-    (group, first, second)
-}
-
-/// Does the same as [`one_seat_on`] for queues whose joiners help.
-fn helping_on(registry: &Registry) -> (Group, Workqueue, Workqueue) {
-    let group = group(1, registry);
-    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(registry));
+        ["first", "second"].map(|name| queue(name).group(&group).help(helps).on(registry));
     (group, first, second)
 }
 
@@ -95,7 +89,7 @@ fn ceiling_per_cpu_follows_the_machine() {
 #[test]
 fn items_of_a_full_group_may_wait_for_each_other() {
     let registry = registry("4 core");
-    let (group, first, second) = one_seat_on(&registry);
+    let (group, first, second) = one_seat_on(&registry, false);
     let third = queue("third").group(&group).help(false).on(&registry);
     let inner = move || third.spawn(|| 7).join().unwrap();
     assert_eq!(first.spawn(move || second.spawn(inner).join().unwrap()).join().unwrap(), 7);
@@ -180,17 +174,16 @@ fn thread_that_blocks_keeps_its_seat() {
 
 #[test]
 fn joiner_runs_no_item_of_a_full_group() {
-    let (_group, first, second) = helping_on(&registry("4 core"));
+    let (_group, first, second) = one_seat_on(&registry("4 core"), true);
     let (plug, (work, count)) = (plug_into(&first), counted());
     second.enqueue(&work);
     let flusher = flush_begun(&work);
     assert_eq!((count.get(), second.stats().helped), (0, 0));
-    plug.release();
-    flusher.join().unwrap().unwrap();
+    plug.release_and_join(flusher).unwrap();
     assert_eq!(count.get(), 1);
     // A joiner inside of the group lends its seat.
     // The only worker is in the outer item, and no other one is requested.
-    let (group, first, second) = helping_on(&unwatched("1 core"));
+    let (group, first, second) = one_seat_on(&unwatched("1 core"), true);
     let inner = second.clone();
     assert_eq!(first.spawn(move || inner.spawn(|| 7).join().unwrap()).join().unwrap(), 7);
     drain_to_rest(&group);
@@ -337,7 +330,7 @@ fn seat_that_was_passed_is_not_used_after_a_thread_has_returned() {
 #[test]
 fn pause_holds_for_all_queues_and_for_new_ones() {
     let registry = registry("4 core");
-    let (group, first, second) = one_seat_on(&registry);
+    let (group, first, second) = one_seat_on(&registry, false);
     assert!(second.pause());
     assert!(group.pause() && !group.pause());
     let third = queue("third").group(&group).on(&registry);
@@ -369,7 +362,7 @@ fn queue_that_ends_passes_the_pause_of_its_group() {
 #[test]
 fn drain_accepts_items_of_the_group_only() {
     let registry = registry("4 core");
-    let (group, first, second) = one_seat_on(&registry);
+    let (group, first, second) = one_seat_on(&registry, false);
     let (late, count) = counted();
     let theirs = (second.clone(), group.clone(), registry.clone());
     let queues_more = |hole: Hole| {

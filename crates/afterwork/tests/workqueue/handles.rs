@@ -36,8 +36,7 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     let mut handle = queue.spawn(|| 8);
     wait_until(|| handle.is_finished());
     assert_eq!(handle.join_timeout(Duration::ZERO).unwrap().unwrap(), 8);
-    let queue = self::queue("one").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = self::queue("one").max_active(1).plugged();
     let mut handle = queue.spawn(|| 7);
     let waiter = thread::spawn(move || handle.join_timeout(PATIENCE));
     plug.release();

@@ -12,18 +12,13 @@ fn items_run_in_the_order_of_their_queue_and_count_there() {
     let nr_items = if cfg!(miri) { 3 } else { 200 };
     let registry = tuned("1 core", |it| it.max_workers = 1);
     let queues = queues::<NR_QUEUES>(&registry);
-    let ran: [_; NR_QUEUES] = std::array::from_fn(|_| Arc::new(Mutex::new(Vec::new())));
+    let logs = [(); NR_QUEUES].map(|()| Log::default());
     for number in 0..nr_items {
-        for (queue, ran) in queues.iter().zip(&ran) {
-            let ran = ran.clone();
-            queue.detach(move || ran.lock().unwrap().push(number));
-        }
+        queues.iter().zip(logs).for_each(|(queue, log)| queue.detach(log.note(number)));
     }
-    for (queue, ran) in queues.iter().zip(&ran) {
+    for (queue, log) in queues.iter().zip(logs) {
         queue.drain().unwrap();
-        assert_eq!(*ran.lock().unwrap(), (0..nr_items).collect::<Vec<_>>());
-    }
-    for queue in &queues {
+        assert!(log.take().into_iter().eq(0..nr_items));
         wait_until(|| queue.stats().completed == nr_items);
         let report = queue.report();
         assert_eq!(report.stats.started, nr_items);

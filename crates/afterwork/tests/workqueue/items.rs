@@ -27,8 +27,7 @@ fn queueing_a_running_item_runs_it_exactly_once_more() {
     plug.release();
     plug.wait_until_stuck();
     assert_eq!(count.get(), 2);
-    plug.release_and_drain(&queue);
-    assert_eq!(count.get(), 2);
+    assert_eq!(plug.release_and_count(&queue, count), 2);
 }
 
 /// Queues one item from eight threads. Checks that its runs never overlap and that none is missing.
@@ -120,8 +119,7 @@ fn an_item_whose_handle_is_dropped_still_runs_and_is_freed_once() {
         assert!(queue.enqueue(&Work::new(keeping(census.life(), count.adder()))));
     }
     assert_eq!(census.dropped(), 0);
-    plug.release_and_drain(&queue);
-    assert_eq!(count.get(), 100);
+    assert_eq!(plug.release_and_count(&queue, count), 100);
     census.all_dropped(100);
 }
 

@@ -7,8 +7,7 @@ use crate::support::*;
 
 #[test]
 fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
-    let registry = registry("4 core");
-    let _queue = queue("bound").per_cpu().on(&registry);
+    let (registry, _queue) = queue("bound").per_cpu().on_own(registry("4 core"));
     let pools = registry.pool_stats();
     assert_eq!(pools.len(), 4);
     assert!(pools.iter().all(|pool| pool.strict && pool.cpus.len() == 1));
@@ -34,8 +33,7 @@ fn a_highpri_queue_has_the_kernels_nice_value_or_an_error() {
 
 #[test]
 fn cpu_intensive_items_do_not_delay_other_queues() {
-    let registry = unwatched("1 core");
-    let heavy = queue("heavy").cpu_intensive().help(false).on(&registry);
+    let (registry, heavy) = queue("heavy").cpu_intensive().help(false).on_own(unwatched("1 core"));
     let light = queue("light").help(false).on(&registry);
     let plugs = [(); 3].map(|()| plug_into(&heavy));
     light.spawn(|| ()).join().unwrap();
@@ -64,8 +62,7 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
 
 #[test]
 fn a_bottom_half_that_would_sleep_panics_instead() {
-    let registry = registry("1 core");
-    let bh = queue("bh").bh().on(&registry);
+    let (registry, bh) = queue("bh").bh().on_own(registry("1 core"));
     assert!(bh.spawn(|| workqueue::blocking(|| ())).join().is_err());
     let other = queue("other").help(false).on(&registry);
     let (stuck, plug) = stuck_in(&other);
@@ -132,8 +129,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 
 /// Returns a registry that cannot create threads and whose own rescuer is blocked in an item.
 fn without_threads(machine: &str) -> (Registry, Workqueue, Plug) {
-    let registry = threadless(machine);
-    let plain = queue("plain").help(false).on(&registry);
+    let (registry, plain) = queue("plain").help(false).on_own(threadless(machine));
     let plug = plug_into(&plain);
     (registry, plain, plug)
 }
@@ -174,8 +170,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
     count.spawn(200, &reclaim);
     reclaim.drain().unwrap();
     assert_eq!((count.get(), foreign.get()), (200, 0));
-    plug.release_and_drain(&plain);
-    assert_eq!(foreign.get(), 1);
+    assert_eq!(plug.release_and_count(&plain, foreign), 1);
 }
 
 #[test]
@@ -240,9 +235,7 @@ fn rescuer_works_when_thread_creation_fails() {
 
 #[test]
 fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
-    let registry = registry("2 core");
-    let bh = queue("bh").bh().on(&registry);
-    let other = queue("other").max_active(1).on(&registry);
+    let [bh, other] = [queue("bh").bh(), queue("other").max_active(1)].on(&registry("2 core"));
     let (running, plug) = stuck_in(&other);
     let (pending, count) = counted();
     other.enqueue(&pending);

@@ -1,5 +1,6 @@
 //! Drains, drops and shutdowns, and the resources that remain after them.
 
+use crate::flush_queue::joined_item;
 use crate::support::*;
 
 #[test]
@@ -37,14 +38,10 @@ fn drain_waits_for_items_that_items_queue() {
 fn drain_counts_helpers() {
     let queue = queue("drain").alone();
     for _ in 0..300 {
-        let (joiner, plug) = stuck(|hole| {
-            let handle = queue.spawn(move || hole.sit());
-            thread::spawn(move || handle.join().unwrap())
-        });
+        let (plug, joiner, _) = joined_item(&queue);
         let drainer = beside(&queue, |queue| queue.drain().unwrap());
         assert!(!drainer.is_finished());
-        plug.release();
-        drainer.join().unwrap();
+        plug.release_and_join(drainer);
         joiner.join().unwrap();
     }
 }
@@ -186,8 +183,7 @@ fn many_queues_own_no_thread_until_used_and_then_share_pools() {
         let count = Count::default();
         queues.iter().for_each(|queue| queue.detach(count.adder()));
         for queue in &queues {
-            queue.drain().unwrap();
-            assert_eq!(queue.stats().started, 1);
+            assert_eq!(queue.drained().started, 1);
         }
         assert_eq!(count.get(), 1000);
         let nr_threads = our_threads().len();
@@ -236,8 +232,7 @@ fn a_thread_may_wait_for_items_while_it_exits() {
 #[test]
 fn the_last_handle_may_drop_in_an_item_without_threads() {
     in_limited_memory(|| {
-        let registry = registry("2 core");
-        let queue = queue("reaped").max_active(2).on(&registry);
+        let (registry, queue) = queue("reaped").max_active(2).on_own(registry("2 core"));
         let plugs = [(); 2].map(|()| plug_into(&queue));
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
@@ -280,8 +275,7 @@ fn in_limited_memory(test: impl FnOnce()) {
 
 #[test]
 fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
-    let queue = queue("drain").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("drain").plugged();
     let drainers = [(); 4].map(|()| beside(&queue, |queue| queue.drain().unwrap()));
     // Gives the drainers time to fall asleep. The test passes without this sleep.
     thread::sleep(5 * MS);

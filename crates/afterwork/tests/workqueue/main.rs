@@ -4,6 +4,8 @@
 //! [`support::PATIENCE`] reports a hang. A test that lasts three times as long ends the process.
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "../children/mod.rs"]
+mod children;
 mod support;
 
 mod active;

@@ -7,8 +7,7 @@ use crate::support::*;
 
 #[test]
 fn items_left_by_a_shutdown_have_the_names_of_their_functions() {
-    let queue = one_seat("busy").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("busy").plugged();
     let at = Instant::now() + HOUR;
     let [mut first, mut second] = [(); 2].map(|()| CancelHandle::default());
     let owner = Arc::new(());

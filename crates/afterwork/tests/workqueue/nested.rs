@@ -26,8 +26,7 @@ fn a_limit_of_one_holds_for_threads_while_items_nest() {
     let queue = queue("nest").max_active(1).alone();
     let inner = |own: &Workqueue| own.stats().nr_active;
     assert_eq!(queue.spawn_own(move |own| own.spawn_own(inner).join().unwrap()).join().unwrap(), 1);
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().nr_active, 0);
+    assert_eq!(queue.drained().nr_active, 0);
 }
 
 #[test]
@@ -93,14 +92,12 @@ fn a_panic_climbs_through_nested_joins() {
     let error = outer.join().unwrap_err();
     assert!(matches!(error, JoinError::Panicked(_)));
     assert_eq!(error.to_string(), "the work item panicked: deep down");
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 2);
+    assert_eq!(queue.drained().panicked, 2);
 }
 
 #[test]
 fn an_item_may_flush_and_cancel_items_of_other_queues() {
-    let registry = registry("2 core");
-    let [outer, inner] = ["outer", "inner"].map(|name| queue(name).on(&registry));
+    let [outer, inner] = ["outer", "inner"].map(queue).on(&registry("2 core"));
     let count = Count::default();
     let handles = [(); 50].map(|()| {
         let (inner, work) = (inner.clone(), counting(count));
@@ -130,8 +127,7 @@ fn thread_locals_of_a_deep_join_are_dropped_outside_all_items() {
         deeper.join().unwrap();
     }
     // No other worker replaces the blocked one, so joiners help at every level.
-    let registry = unwatched("1 core");
-    let [other, queue] = ["other", "deep"].map(|name| queue(name).on(&registry));
+    let [other, queue] = ["other", "deep"].map(queue).on(&unwatched("1 core"));
     let plug = plug_into(&other);
     let (send, drained) = mpsc::channel();
     let (may_go, theirs) = (Count::default(), queue.clone());

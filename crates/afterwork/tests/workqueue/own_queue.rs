@@ -1,7 +1,5 @@
 //! Items that wait for later items of a queue whose only seat they hold.
 
-use std::task::{RawWaker, RawWakerVTable};
-
 use crate::support::*;
 
 fn queues() -> [Workqueue; 2] {
@@ -122,8 +120,7 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
 
 /// Builds a queue whose only worker is occupied by the plug, so that joiners run its items.
 fn without_workers() -> (Workqueue, Plug) {
-    let registry = unwatched("1 core");
-    let [occupied, helps] = ["occupied", "helps"].map(|name| queue(name).on(&registry));
+    let [occupied, helps] = ["occupied", "helps"].map(queue).on(&unwatched("1 core"));
     let plug = plug_into(&occupied);
     occupied.close_in_background();
     (helps, plug)
@@ -211,8 +208,7 @@ fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
 
 #[test]
 fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
-    let registry = registry("1 core");
-    let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
+    let [drained, other] = ["drained", "other"].map(queue).on(&registry("1 core"));
     let ended = Count::default();
     // The waker blocks until an item of another queue has run, and does not report this to the
     // library.
@@ -227,45 +223,11 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     wait_until(|| ended.get() == 1);
 }
 
-/// Calls `at_clone` when it is cloned, and `at_drop` when the clone is dropped.
-struct Hooks {
-    at_clone: Box<dyn Fn() + Sync>,
-    at_drop: Box<dyn Fn() + Sync>,
-}
-
-impl Hooks {
-    fn waker(&'static self) -> Waker {
-        static WAKER: RawWakerVTable = RawWakerVTable::new(
-            |data| {
-                (Hooks::of(data).at_clone)();
-                RawWaker::new(data, &CLONE)
-            },
-            |_| unreachable!("not woken"),
-            |_| unreachable!("not woken"),
-            |_| (),
-        );
-        static CLONE: RawWakerVTable = RawWakerVTable::new(
-            |_| unreachable!("not cloned again"),
-            |_| unreachable!("not woken"),
-            |_| unreachable!("not woken"),
-            |data| (Hooks::of(data).at_drop)(),
-        );
-        // SAFETY: the functions read hooks that live forever and may be used by any thread.
-        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &WAKER) }
-    }
-
-    fn of(data: *const ()) -> &'static Self {
-        // SAFETY: `waker` created the pointer, from hooks that live forever.
-        unsafe { &*data.cast() }
-    }
-}
-
 /// The waker of a future waits for a drain, and is the future's last handle. The worker that ends
 /// the drain drops the waker, and with it the waker that the future's joiner stored.
 #[test]
 fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
-    let registry = registry("1 core");
-    let [home, drained, other] = ["home", "drained", "other"].map(|name| queue(name).on(&registry));
+    let [home, drained, other] = ["home", "drained", "other"].map(queue).on(&registry("1 core"));
     let ((lend, lent), ended) = (mpsc::channel(), Count::default());
     home.pause();
     let future = poll_fn(move |cx| {
@@ -273,18 +235,16 @@ fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
         Poll::Ready(())
     });
     let mut joiner = home.spawn_async(future);
-    let hooks = Box::leak(Box::new(Hooks {
-        // The future ends while its joiner registers.
-        at_clone: Box::new(move || {
-            home.resume();
-            home.flush().unwrap();
-        }),
-        at_drop: Box::new(move || {
-            other.in_worker(|_| ());
-            ended.add();
-        }),
-    }));
-    assert!(poll_with(&mut joiner, &hooks.waker()).is_ready());
+    // The future ends while its joiner registers.
+    let at_clone = move || {
+        home.resume();
+        home.flush().unwrap();
+    };
+    let at_drop = move || {
+        other.in_worker(|_| ());
+        ended.add();
+    };
+    assert!(poll_with(&mut joiner, &hooked_waker(at_clone, at_drop)).is_ready());
     drop(joiner);
     let waker = lent.recv().unwrap();
     let plug = plug_into(&drained);

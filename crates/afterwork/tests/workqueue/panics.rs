@@ -10,8 +10,7 @@ fn panics_do_not_cost_the_pool_its_workers() {
         drop(queue.spawn(|| panic!("dropped")));
         queue.enqueue(&Work::new(|| panic!("reusable")));
     }
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 300);
+    assert_eq!(queue.drained().panicked, 300);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
     (0..1000).for_each(|_| queue.detach(|| ()));
     queue.drain().unwrap();
@@ -116,8 +115,7 @@ fn drops_that_panic_cost_no_worker() {
         },
     ];
     for act in acts {
-        let queue = queue("drops").max_active(1).alone();
-        let plug = plug_into(&queue);
+        let (queue, plug) = queue("drops").max_active(1).plugged();
         act(&queue);
         plug.release_and_drain(&queue);
         assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
@@ -138,8 +136,7 @@ fn items_leave_a_handle_and_a_worker_if_user_code_panics() {
     cancel_panics(paused.spawn_async(async move { drop(first) }));
     assert_eq!(free(&paused), Some(1));
     paused.resume_and_drain();
-    let queue = queue("cancel").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("cancel").max_active(1).plugged();
     cancel_panics(queue.spawn(move || {
         drop(second);
         vec![String::from("never")]

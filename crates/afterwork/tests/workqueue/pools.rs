@@ -15,8 +15,7 @@ fn affinity() -> CpuSet {
 #[test]
 fn workers_run_on_the_cpus_of_their_pod() {
     for strict in [false, true] {
-        let registry = detected();
-        let queue = queue("pods").affinity(Cpu).strict(strict).on(&registry);
+        let (registry, queue) = queue("pods").affinity(Cpu).strict(strict).on_own(detected());
         let allowed = affinity();
         threads(allowed.len(), |i| {
             pin(i);
@@ -32,8 +31,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
 
 #[test]
 fn strict_worker_never_leaves_its_pod() {
-    let registry = detected();
-    let queue = queue("strict").affinity(Cpu).strict(true).on(&registry);
+    let (registry, queue) = queue("strict").affinity(Cpu).strict(true).on_own(detected());
     pin(0);
     let mine = affinity();
     let plugs = [(); 4].map(|()| plug_into(&queue));
@@ -213,8 +211,7 @@ fn items_run_without_threads_and_workers_start_later() {
 
 #[test]
 fn existing_workers_run_all_items_when_no_more_can_start() {
-    let registry = registry("4 core");
-    let queue = queue("refused").help(false).on(&registry);
+    let (registry, queue) = queue("refused").help(false).on_own(registry("4 core"));
     queue.in_worker(|_| ());
     registry.refuse_threads(true);
     let count = Count::default();

@@ -35,8 +35,7 @@ fn meet(queue: &Workqueue, count: usize) {
 
 #[test]
 fn a_pool_runs_as_many_workers_as_its_quota_allows() {
-    let registry = limited(500, true);
-    let queue = queue("fed").on(&registry);
+    let (registry, queue) = queue("fed").on_own(limited(500, true));
     assert_eq!(most_at_once(&queue), 1, "half a CPU allows one worker, not none");
     // More items run at once as soon as the quota grows.
     registry.set_topology(machine(Some(3500)));
@@ -49,8 +48,7 @@ fn a_pool_runs_as_many_workers_as_its_quota_allows() {
     // A registry may overlook the quota.
     meet(&self::queue("unfed").on(&limited(1000, false)), 4);
     // Waiting work starts when the quota grows.
-    let registry = limited(1000, true);
-    let queue = self::queue("grows").on(&registry);
+    let (registry, queue) = self::queue("grows").on_own(limited(1000, true));
     let plug = plug_into(&queue);
     let handle = queue.spawn(|| ());
     registry.set_topology(machine(Some(2000)));

@@ -162,25 +162,20 @@ fn an_rcu_work_may_queue_itself_until_it_is_cancelled() {
 fn rcu_works_of_many_threads_are_neither_lost_nor_doubled() {
     let (queue, count) = (queue("storm").alone(), Count::default());
     let works: Vec<_> = (0..4).map(|_| counting(count)).collect();
-    let (nr_queued, nr_cancelled) = (Count::default(), Count::default());
-    threads(4, |i| {
-        for step in 0..400 {
-            let work = &works[(i + step) % works.len()];
-            let guard = rcu::read();
-            if step % 3 == 0 && work.cancel() {
-                nr_cancelled.add();
-            } else if queue.task().enqueue_rcu(work) {
-                nr_queued.add();
-            }
-            drop(guard);
-            if step % 16 == 0 {
-                work.flush().unwrap();
-            }
+    let nr_due = changed_by_threads(&works, |step, work| {
+        let guard = rcu::read();
+        let change = match step % 3 == 0 && work.cancel() {
+            true => -1,
+            false => queue.task().enqueue_rcu(work).into(),
+        };
+        drop(guard);
+        if step % 16 == 0 {
+            work.flush().unwrap();
         }
+        change
     });
     works.iter().for_each(|work| _ = work.flush().unwrap());
-    queue.drain().unwrap();
-    assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
+    assert_eq!(count.after_drain(&queue) as i64, nr_due);
 }
 
 /// A cancelled item leaves an entry in the list of its former queue. If that queue is busy, the end

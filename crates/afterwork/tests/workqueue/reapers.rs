@@ -10,8 +10,7 @@ struct Full {
 
 impl Full {
     fn new(registry: &Registry) -> Self {
-        let queue = one_seat("full").on(registry);
-        let plug = plug_into(&queue);
+        let (queue, plug) = one_seat("full").plugged_on(registry);
         Self { queue, plug }
     }
 
@@ -75,8 +74,7 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
     }
     // The same holds for a local of a worker.
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
-    let registry = registry("2 core");
-    let queue = queue("local").help(false).on(&registry);
+    let (registry, queue) = queue("local").help(false).on_own(registry("2 core"));
     let (shut, go, receive) = shuts_down(registry);
     let keep = move || LOCAL.set(Some(Box::new(shut)));
     queue.spawn(keep).join().unwrap();
@@ -135,8 +133,7 @@ fn destructors_that_wait_for_each_other_end_with_their_registry() {
 fn chains_of_destructors_end_with_their_registry() {
     let mut dice = Dice::new(seed());
     for _ in 0..30 {
-        let registry = registry("2 core");
-        let queue = queue("brief").on(&registry);
+        let (registry, queue) = queue("brief").on_own(registry("2 core"));
         queue.pause();
         let nr = 1 + dice.below(10);
         let (owned, count) = chain(nr, || ());
@@ -163,8 +160,7 @@ fn chains_of_destructors_end_with_their_registry() {
 #[test]
 fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     let registry = tuned("1 core", |it| it.watchdog_thresh_ms = 20);
-    let queue = queue("stalls").bh().on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("stalls").bh().plugged_on(&registry);
     let waits = queue.spawn(|| ());
     let (send, receive) = mpsc::channel();
     let (go, stop) = mpsc::channel();

@@ -1,5 +1,6 @@
 //! Behavior while no thread can be created.
 
+use crate::children::NoThreads;
 use crate::support::*;
 
 fn kinds() -> Vec<fn(Builder) -> Builder> {
@@ -39,8 +40,7 @@ fn an_item_runs_although_all_workers_sleep_without_threads() {
 
 #[test]
 fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
-    let registry = registry("1 core");
-    let queue = queue("hogs").help(false).on(&registry);
+    let (registry, queue) = queue("hogs").help(false).on_own(registry("1 core"));
     queue.spawn(|| ()).join().unwrap();
     registry.refuse_threads(true);
     let stop = Count::default();
@@ -50,8 +50,7 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
 
 #[test]
 fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
-    let registry = threadless("1 core");
-    let first = queue("first").help(false).on(&registry);
+    let (registry, first) = queue("first").help(false).on_own(threadless("1 core"));
     let second = queue("second").nice(5).help(false).on(&registry);
     let stop = Count::default();
     let work = restless(&first, stop);
@@ -65,8 +64,7 @@ fn pools_without_workers_take_turns_with_the_rescuer_of_all() {
 
 #[test]
 fn pools_of_a_queue_take_turns_with_its_rescuer() {
-    let registry = threadless("2 core");
-    let plain = queue("plain").help(false).on(&registry);
+    let (registry, plain) = queue("plain").help(false).on_own(threadless("2 core"));
     let keeps_rescuer_of_all = plug_into(&plain);
     let queue = queue("reclaim").with_rescuer().affinity(Cpu).help(false).on(&registry);
     let (again, stop) = (queue.clone(), Count::default());
@@ -87,19 +85,11 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
 #[test]
 fn queues_of_every_kind_work_without_further_threads() {
     in_own_process(|| {
-        // SAFETY: the call takes no arguments.
-        if unsafe { libc::geteuid() } == 0 {
-            // The limit does not apply to root.
-            // SAFETY: the call takes numbers. It changes the user of all threads.
-            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
-        }
         let registry = detected();
         let mut kinds = kinds();
         kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
         let rescued = queue("rescued").with_rescuer().on(&registry);
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `none` outlives the call.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
+        let _no_threads = NoThreads::begin();
         assert!(thread::Builder::new().spawn(|| ()).is_err());
         for kind in kinds {
             // A queue with a priority that the process may not set is rejected with an error.

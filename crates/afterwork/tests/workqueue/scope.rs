@@ -87,16 +87,13 @@ fn items_that_wait_for_each_other_run_on_as_many_threads() {
 fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
     owner_does_it_all(&paused());
     // The only seat is in use, and another thread drains the queue.
-    let full = queue("full").max_active(1).alone();
-    let plug = plug_into(&full);
+    let (full, plug) = queue("full").max_active(1).plugged();
     owner_does_it_all(&full);
     let drainer = drain_begun(&full);
     owner_does_it_all(&full);
-    plug.release();
-    drainer.join().unwrap();
+    plug.release_and_join(drainer);
     // The manager runs the first item, because there is no other thread.
-    let registry = registry("1 core");
-    let [sleeps, alone] = ["sleeps", "alone"].map(|name| queue(name).on(&registry));
+    let (registry, [sleeps, alone]) = ["sleeps", "alone"].map(queue).on_own(registry("1 core"));
     registry.refuse_threads(true);
     let plug = plug_into(&sleeps);
     owner_does_it_all(&alone);
@@ -214,8 +211,7 @@ fn scopes_under_a_lock_that_their_siblings_need_end() {
 #[test]
 fn unused_tickets_do_not_accumulate() {
     for builder in [queue("paused").max_active(4), queue("paused").ordered()] {
-        let registry = registry("2 core");
-        let queue = builder.on(&registry);
+        let (registry, queue) = builder.on_own(registry("2 core"));
         queue.pause();
         for _ in 0..3000 {
             queue.scope(|s| s.spawn(|| ()));
@@ -455,9 +451,7 @@ fn a_join_offers_the_outermost_part_first() {
 
 #[test]
 fn scope_is_rejected_in_a_bottom_half_before_its_body() {
-    let registry = registry("1 core");
-    let bh = queue("bh").bh().on(&registry);
-    let queue = queue("scope").on(&registry);
+    let [bh, queue] = [queue("bh").bh(), queue("scope")].on(&registry("1 core"));
     let owns: [fn(&Workqueue); 3] = [
         |queue| queue.scope(|_| unreachable!("refused")),
         |queue| queue.for_each_range(0..2, |_| unreachable!("refused")),
@@ -471,9 +465,7 @@ fn scope_is_rejected_in_a_bottom_half_before_its_body() {
 
 #[test]
 fn parts_of_a_bottom_half_queues_scope_may_wait() {
-    let registry = registry("2 core");
-    let bh = queue("bh").bh().on(&registry);
-    let others = queue("others").on(&registry);
+    let [bh, others] = [queue("bh").bh(), queue("others")].on(&registry("2 core"));
     let waits = || assert_eq!(others.spawn(|| 7).join().unwrap(), 7);
     let nests = || {
         waits();

@@ -39,8 +39,7 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
 
 #[test]
 fn without_shares_items_run_in_the_order_of_queueing() {
-    let registry = unwatched("1 core");
-    let [flooded, other] = ["flooded", "other"].map(|name| one_seat(name).on(&registry));
+    let [flooded, other] = ["flooded", "other"].map(one_seat).on(&unwatched("1 core"));
     assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);
 }
 
@@ -99,8 +98,7 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
 
 #[test]
 fn shares_hold_for_items_that_wait_already() {
-    let registry = unwatched("1 core");
-    let wide = queue("wide").help(false).on(&registry);
+    let (registry, wide) = queue("wide").help(false).on_own(unwatched("1 core"));
     let requests = one_seat("requests").on(&registry);
     let (plug, nr_started) = (plug_into(&wide), flood(&wide));
     let answer = requests.spawn(move || nr_started.get());
@@ -117,11 +115,9 @@ fn shares_hold_for_items_that_wait_already() {
 
 #[test]
 fn cpu_time_is_divided_by_shares() {
-    let registry = unwatched("1 core");
-    let many = one_seat("many").shares(900).on(&registry);
+    let (registry, many) = one_seat("many").shares(900).on_own(unwatched("1 core"));
     let few = queue("few").help(false).shares(100).on(&registry);
-    let plugged = one_seat("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let (_plugged, plug) = one_seat("plug").plugged_on(&registry);
     let (first, second) = (flood(&many), flood(&few));
     let at_end = many.spawn(move || second.get());
     plug.release();
@@ -142,8 +138,7 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
     let of_wide = [(); 3].map(|()| one_seat("wide").group(&wide).on(&registry));
     let of_narrow = one_seat("narrow").group(&narrow).on(&registry);
-    let plugged = one_seat("plug").on(&registry);
-    let plug = plug_into(&plugged);
+    let (_plugged, plug) = one_seat("plug").plugged_on(&registry);
     let floods = of_wide.each_ref().map(flood);
     let of_flood = flood(&of_narrow);
     let at_end = of_narrow.spawn(move || floods.map(|it| it.get()));
@@ -186,8 +181,7 @@ fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
 /// `at_tenth` with `few`. Returns the number of flood items that have started when the waiting item
 /// starts. If that item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
-    let registry = unwatched("1 core");
-    let plugged = one_seat("plug").on(&registry);
+    let (registry, plugged) = one_seat("plug").on_own(unwatched("1 core"));
     let plug = plug_into(&plugged);
     let [few, many] = few_and_many(&registry);
     let nr_started = Count::default();
@@ -226,8 +220,7 @@ fn a_queue_with_more_shares_keeps_no_debt_of_the_few() {
 
 #[test]
 fn only_queue_of_an_idle_pool_has_no_debt() {
-    let registry = unwatched("1 core");
-    let plugged = one_seat("plug").on(&registry);
+    let (registry, plugged) = one_seat("plug").on_own(unwatched("1 core"));
     let [few, many] = few_and_many(&registry);
     // Repeats until the worker finds the pool empty before the blocker item is queued.
     wait_until(|| {
@@ -253,8 +246,7 @@ fn queue_removes_its_shares_from_a_pool_that_it_leaves() {
 
 #[test]
 fn an_ordered_queue_keeps_its_order_among_shares() {
-    let registry = registry("2 core");
-    let ordered = queue("ordered").ordered().on(&registry);
+    let (registry, ordered) = queue("ordered").ordered().on_own(registry("2 core"));
     let other = queue("other").affinity(System).shares(1).on(&registry);
     let log = Log::default();
     for number in 0..500 {

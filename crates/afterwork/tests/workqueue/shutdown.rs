@@ -18,11 +18,6 @@ fn blocks_once(hole: &Hole, count: Count) {
     }
 }
 
-/// Waits until a worker has popped the item and handed it off to the running thread.
-fn wait_for_handoff(work: &Work) {
-    wait_until(|| format!("{work:?}").contains("handoff"));
-}
-
 #[test]
 fn cancel_all_cancels_all_queued_items() {
     let (lives, count) = (Census::default(), Count::default());
@@ -76,9 +71,8 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
             assert!(second.enqueue_after(&work, Duration::ZERO));
             work
         });
-        let is_handed_over = || format!("{work:?}").contains("handoff");
         assert!(first.enqueue_after(&work, Duration::ZERO));
-        wait_until(is_handed_over);
+        wait_until(|| is_handed_off(&work));
         assert!(work.cancel());
         let delay = if by_flush { HOUR } else { 10 * MS };
         assert!(on_cpu(&queue, 1).enqueue_after(&work, delay));
@@ -90,7 +84,7 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
         });
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
-        if !is_handed_over() {
+        if !is_handed_off(&work) {
             // The timer fired before the drain began.
             plug.release();
             continue;
@@ -118,7 +112,7 @@ fn runs_when_all_is_cancelled(
     assert!(queue.enqueue(&work));
     before(&queue, &work);
     queue.resume();
-    wait_for_handoff(&work);
+    wait_until(|| is_handed_off(&work));
     queue.cancel_all();
     after(&queue, &work);
     plug.release_and_drain(&queue);
@@ -142,14 +136,13 @@ fn cancel_all_decides_about_each_enqueue_behind_a_run() {
     let (work, plug, count) = stuck_counting(&queue);
     // A worker pops the item and hands it off to the running thread. Then it is cancelled twice.
     queue.enqueue(&work);
-    wait_for_handoff(&work);
+    wait_until(|| is_handed_off(&work));
     assert!(work.cancel());
     queue.cancel_all();
     assert!(queue.enqueue(&work));
     plug.release();
     plug.wait_until_stuck();
-    plug.release_and_drain(&queue);
-    assert_eq!(count.get(), 2);
+    assert_eq!(plug.release_and_count(&queue, count), 2);
 }
 
 #[test]
@@ -213,9 +206,7 @@ fn cancelled_timed_items_can_be_armed_again() {
     let (count, lives) = (Count::default(), Census::default());
     let work = DelayedWork::new(count.adder());
     assert!(queue.enqueue_after(&work, HOUR));
-    let owned = DelayedWork::new(owning(lives.life()));
-    assert!(queue.enqueue_after(&owned, HOUR));
-    drop(owned);
+    arm_for_an_hour(&queue, lives.life());
     assert_eq!(queue.cancel_all(), 2);
     lives.all_dropped(1);
     assert!(!work.is_pending() && !work.cancel());
@@ -262,8 +253,7 @@ fn cancel_all_spares_futures_that_have_been_polled() {
 
 #[test]
 fn destructors_of_cancelled_items_may_do_anything() {
-    let registry = registry("2 core");
-    let queue = queue("wild").on(&registry);
+    let (registry, queue) = queue("wild").on_own(registry("2 core"));
     queue.pause();
     let (count, panics) = (Count::default(), bomb());
     let panicked = queue.spawn(move || drop(panics));
@@ -292,7 +282,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
 
 #[test]
 fn cancel_all_walks_the_list_once() {
-    for queue in [queue("plain"), queue("ordered").ordered()].map(On::paused) {
+    for queue in [queue("plain"), queue("ordered").ordered()].map(In::paused) {
         (0..300_000).for_each(|_| queue.detach(|| unreachable!("cancelled")));
         let handles: Vec<_> = (0..100_000).map(|i| queue.spawn(move || i)).collect();
         assert_eq!(queue.cancel_all(), 400_000);
@@ -300,7 +290,7 @@ fn cancel_all_walks_the_list_once() {
     }
 }
 
-fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
+pub fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
     let busy = still_busy(queue.drain_timeout(Duration::ZERO));
     let left = busy.map_or_else(Vec::new, |it| it.left);
     left.iter().filter(|it| it.doing == doing).map(|it| it.count).sum()
@@ -308,8 +298,7 @@ fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
 
 #[test]
 fn a_drain_that_takes_too_long_names_the_items_left() {
-    let queue = queue("slow").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("slow").max_active(1).plugged();
     (0..3).for_each(|_| queue.detach(|| ()));
     let mut waits = queue.spawn_async(pending::<()>());
     let names = |busy: &StillBusy, func| busy.left[0].func.unwrap().contains(func);
@@ -330,8 +319,7 @@ fn a_drain_that_takes_too_long_names_the_items_left() {
 
 #[test]
 fn timed_drain_rejects_items_until_it_ends() {
-    let queue = queue("timed").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("timed").plugged();
     let drains = beside(&queue, |queue| queue.drain_timeout(PATIENCE));
     wait_until(|| queue.try_spawn(|| ()).is_err());
     plug.release();
@@ -379,8 +367,7 @@ fn tasks_await_drains_and_are_woken() {
 
 #[test]
 fn a_dropped_drain_admits_items_again() {
-    let queue = queue("dropped").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("dropped").plugged();
     {
         let mut drain = pin!(queue.drain_async());
         assert!(queue.try_spawn(|| ()).is_ok(), "not before the first poll");
@@ -419,8 +406,7 @@ fn shutdown_in_the_background_cancels_and_does_not_wait() {
     other.shutdown_background();
     shut_down(registry);
     // Without threads, the queue is destroyed later.
-    let registry = self::registry("1 core");
-    let queue = self::queue("refused").on(&registry);
+    let (registry, queue) = self::queue("refused").on_own(self::registry("1 core"));
     queue.spawn(|| ()).join().unwrap();
     queue.pause();
     let handle = queue.spawn(|| ());
@@ -430,8 +416,7 @@ fn shutdown_in_the_background_cancels_and_does_not_wait() {
     assert!(is_cancelled(handle.join()));
     shut_down(registry);
     // Closing in the background runs all items instead.
-    let registry = self::registry("2 core");
-    let queue = self::queue("closed").on(&registry);
+    let (registry, queue) = self::queue("closed").on_own(self::registry("2 core"));
     let (plug, count) = (plug_into(&queue), Count::default());
     count.spawn(100, &queue);
     queue.clone().close_in_background();

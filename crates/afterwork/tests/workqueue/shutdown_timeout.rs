@@ -1,31 +1,13 @@
 //! Shutdowns with a time limit, alone and in order, for threads and for tasks.
 
+use crate::shutdown::nr_left;
 use crate::support::*;
 
-fn left_of(queue: &Workqueue) -> Vec<Doing> {
-    let busy = still_busy(queue.drain_timeout(Duration::ZERO));
-    busy.into_iter().flat_map(|busy| busy.left).map(|left| left.doing).collect()
-}
+type Shutdown = fn(&Workqueue, Duration) -> Result<(), DrainError>;
 
-/// Calls `shutdown` on a queue that is never idle.
-fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("busy").alone();
-    let open = plug_into(&queue);
-    let waits = queue.spawn(|| ());
-    let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
-    assert!(saves.iter().all(|save| queue.enqueue_after(save, HOUR)));
-    let busy = still_busy(shutdown(&queue)).unwrap();
-    assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 5));
-    let states: Vec<_> = busy.left.iter().map(|left| (left.doing, left.count)).collect();
-    assert_eq!(states, [(Doing::Runs, 1), (Doing::IsQueued, 1), (Doing::IsDelayed, 3)]);
-    let func = busy.left[2].func.unwrap();
-    assert!(func.contains("names_the_remaining_items"), "{func}");
-    assert!(busy.to_string().ends_with(&format!("3 of {func} are delayed")), "{busy}");
-    assert!(!saves.iter().any(DelayedWork::is_pending));
-    assert!(is_cancelled(waits.join()));
-    assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
-    drop(open);
-}
+/// The ways to shut a queue down, for a thread and for a task.
+const SHUTDOWNS: [Shutdown; 2] =
+    [Workqueue::shutdown, |queue, limit| block_on(queue.shutdown_async(limit))];
 
 /// A failed save that is tried again must not be lost without an error.
 #[test]
@@ -43,38 +25,47 @@ fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
     });
     let ending = beside(&queue, |queue| queue.shutdown(PATIENCE));
     wait_until(|| queue.try_spawn(|| ()).is_err());
-    plug.release();
-    ending.join().unwrap().unwrap();
+    plug.release_and_join(ending).unwrap();
     attempt.join().unwrap();
     assert_eq!((count.get(), save.is_pending()), (1, false));
 }
 
 #[test]
 fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
-    names_the_remaining_items(|queue| queue.shutdown(SHORT));
-    names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
-}
-
-/// Calls `shutdown` on a queue whose items end in time.
-fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
-    let queue = one_seat("done").alone();
-    queue.pause();
-    let (send, receive) = mpsc::channel();
-    let own = queue.clone();
-    let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
-    let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
-    queue.enqueue_after(&delayed, HOUR);
-    shutdown(&queue).unwrap();
-    assert_eq!(receive.recv(), Ok(7));
-    assert!(items.join().unwrap().join().is_ok());
-    assert!(!delayed.is_pending());
-    assert!(queue.try_spawn(|| ()).is_err());
+    for shutdown in SHUTDOWNS {
+        let (queue, open) = one_seat("busy").plugged();
+        let waits = queue.spawn(|| ());
+        let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
+        assert!(saves.iter().all(|save| queue.enqueue_after(save, HOUR)));
+        let busy = still_busy(shutdown(&queue, SHORT)).unwrap();
+        assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 5));
+        let states: Vec<_> = busy.left.iter().map(|left| (left.doing, left.count)).collect();
+        assert_eq!(states, [(Doing::Runs, 1), (Doing::IsQueued, 1), (Doing::IsDelayed, 3)]);
+        let func = busy.left[2].func.unwrap();
+        assert!(func.contains("shutdown_cancels_and_names"), "{func}");
+        assert!(busy.to_string().ends_with(&format!("3 of {func} are delayed")), "{busy}");
+        assert!(!saves.iter().any(DelayedWork::is_pending));
+        assert!(is_cancelled(waits.join()));
+        assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
+        drop(open);
+    }
 }
 
 #[test]
 fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
-    waits_for_items(|queue| queue.shutdown(PATIENCE));
-    waits_for_items(|queue| block_on(queue.shutdown_async(PATIENCE)));
+    for shutdown in SHUTDOWNS {
+        let queue = one_seat("done").paused();
+        let (send, receive) = mpsc::channel();
+        let own = queue.clone();
+        let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
+        let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
+        queue.enqueue_after(&delayed, HOUR);
+        shutdown(&queue, PATIENCE).unwrap();
+        assert_eq!(receive.recv(), Ok(7));
+        assert!(items.join().unwrap().join().is_ok());
+        assert!(!delayed.is_pending());
+        assert!(queue.try_spawn(|| ()).is_err());
+    }
 }
 
 #[test]
@@ -131,7 +122,7 @@ fn drain_of_a_task_names_the_items_left_at_its_limit() {
     });
     wait_until(|| is_polled.get() > 0);
     // The poll may still be running.
-    wait_until(|| left_of(&queue) == [Doing::Waits]);
+    wait_until(|| nr_left(&queue, Doing::Waits) == 1);
     assert_eq!(block_on(workqueue::timeout(SHORT, queue.drain_async())), Err(workqueue::Elapsed));
     let busy = still_busy(queue.drain_timeout(Duration::ZERO)).unwrap();
     assert_eq!((busy.nr_left, busy.left[0].doing), (1, Doing::Waits));

@@ -1,7 +1,5 @@
 //! Sleeps, timeouts and intervals of tasks, and threads that block on futures.
 
-use std::task::{RawWaker, RawWakerVTable};
-
 use crate::support::*;
 
 fn sender_waker(send: &Sender<&'static str>, name: &'static str) -> Waker {
@@ -43,25 +41,12 @@ fn a_past_moment_is_ready_and_a_far_one_does_not_overflow() {
 
 #[test]
 fn a_waker_cloned_past_the_sleep_is_dropped_unlocked() {
-    static FIRED: Mutex<Option<Receiver<&str>>> = Mutex::new(None);
-    static SLOW: RawWakerVTable = RawWakerVTable::new(
-        |data| {
-            let fired = FIRED.lock().unwrap().take().unwrap();
-            assert_eq!(fired.recv_timeout(PATIENCE), Ok("first"));
-            RawWaker::new(data, &COMMON)
-        },
-        |_| (),
-        |_| (),
-        |_| (),
-    );
-    static COMMON: RawWakerVTable =
-        RawWakerVTable::new(|data| RawWaker::new(data, &COMMON), |_| (), |_| (), |_| ());
     let registry = registry("2 core");
     let (send, receive) = mpsc::channel();
-    *FIRED.lock().unwrap() = Some(receive);
     let mut slept = sleeping(&registry, 25 * SHORT, &sender_waker(&send, "first"));
-    // SAFETY: the tables' functions use no data.
-    let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
+    let fired = Mutex::new(receive);
+    let waits = move || assert_eq!(fired.lock().unwrap().recv_timeout(PATIENCE), Ok("first"));
+    let slow = hooked_waker(waits, || ());
     // A debug build asserts that no lock is held where the clone is dropped.
     assert!(!is_pending(&mut slept, &slow));
 }
@@ -145,8 +130,7 @@ fn a_waker_that_panics_or_waits_delays_no_timer() {
 
 #[test]
 fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
-    let registry = registry("2 core");
-    let queue = queue("sleep").on(&registry);
+    let (registry, queue) = queue("sleep").on_own(registry("2 core"));
     queue.spawn(|| ()).join().unwrap();
     let inside = registry.clone();
     registry.refuse_threads(true);

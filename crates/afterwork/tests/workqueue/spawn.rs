@@ -112,8 +112,7 @@ fn results_may_have_any_alignment_or_no_value() {
         assert_eq!((wide.0, page.0), (i, i));
         queue.detach(move || assert!(is_aligned(&detached)));
     }
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 0);
+    assert_eq!(queue.drained().panicked, 0);
     enum Never {}
     let handle = queue.spawn(|| -> Never { panic!("never") });
     assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
@@ -221,7 +220,6 @@ fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
         census.closure()
     });
     assert!(catch_unwind(AssertUnwindSafe(|| queue.task().spawn_detached_all(funcs))).is_err());
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().completed, 70);
+    assert_eq!(queue.drained().completed, 70);
     census.all_dropped(70);
 }

@@ -2,17 +2,19 @@
 
 use crate::support::*;
 
-/// A gate for futures, which any thread can open.
+/// A gate for futures, which any thread can open. It is itself a future, which passes the gate.
 #[derive(Clone, Default)]
 pub struct Door(pub Arc<Mutex<(bool, Vec<Waker>)>>);
 
 impl Door {
+    /// Lets all later polls pass, and wakes no task.
+    pub fn unlock(&self) {
+        self.0.lock().unwrap().0 = true;
+    }
+
     pub fn open(&self) {
-        let wakers = {
-            let mut inside = self.0.lock().unwrap();
-            inside.0 = true;
-            mem::take(&mut inside.1)
-        };
+        self.unlock();
+        let wakers = mem::take(&mut self.0.lock().unwrap().1);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -20,16 +22,24 @@ impl Door {
         self.0.lock().unwrap().1.len()
     }
 
-    pub async fn pass(&self) {
-        poll_fn(|context| {
-            let mut inside = self.0.lock().unwrap();
-            if inside.0 {
-                return Poll::Ready(());
-            }
-            inside.1.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+    /// Returns the waker of the task that came last.
+    pub fn waker(&self) -> Waker {
+        self.0.lock().unwrap().1.last().unwrap().clone()
+    }
+}
+
+impl Future for Door {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let (is_open, wakers) = &mut *self.0.lock().unwrap();
+        if *is_open {
+            return Poll::Ready(());
+        }
+        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            wakers.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
 
@@ -46,33 +56,6 @@ pub async fn yields() {
     .await;
 }
 
-/// A future that publishes its task's waker, and is ready once `end` was called.
-#[derive(Clone, Default)]
-pub struct Lure(Arc<(Mutex<Option<Waker>>, AtomicBool)>);
-
-impl Lure {
-    pub fn waker(&self) -> Option<Waker> {
-        self.0.0.lock().unwrap().clone()
-    }
-    pub fn is_polled(&self) -> bool {
-        self.0.0.lock().unwrap().is_some()
-    }
-    pub fn end(&self) {
-        self.0.1.store(true, Ordering::Release);
-    }
-}
-
-impl Future for Lure {
-    type Output = ();
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        *self.0.0.lock().unwrap() = Some(context.waker().clone());
-        if self.0.1.load(Ordering::Acquire) {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    }
-}
-
 #[test]
 fn self_waking_future_yields_to_others() {
     let (queue, stop) = (queue("fair").max_active(1).alone(), Count::default());
@@ -85,33 +68,32 @@ fn self_waking_future_yields_to_others() {
     spinner.join().unwrap();
 }
 
-/// Starts a future that counts its polls, and calls `inside` in each, until its lure ends.
+/// Starts a future that counts its polls, and calls `inside` in each, until its door is unlocked.
 fn counting_polls(
     queue: &Workqueue,
     inside: impl Fn() + Send + 'static,
-) -> (JoinHandle<()>, Lure, Count) {
-    let (lure, polls) = (Lure::default(), Count::default());
-    let mut its = lure.clone();
+) -> (JoinHandle<()>, Door, Count) {
+    let (door, polls) = (Door::default(), Count::default());
+    let mut its = door.clone();
     let handle = queue.spawn_async(poll_fn(move |context| {
         inside();
         polls.add();
         Pin::new(&mut its).poll(context)
     }));
-    wait_until(|| lure.is_polled());
-    (handle, lure, polls)
+    wait_until(|| door.nr_waiting() == 1);
+    (handle, door, polls)
 }
 
 #[test]
 fn a_future_is_never_polled_twice_at_once() {
     let (queue, gauge) = (queue("storm").alone(), Gauge::default());
     let yields = move || gauge.within(thread::yield_now);
-    let (handle, lure, polls) = counting_polls(&queue, yields);
+    let (handle, door, polls) = counting_polls(&queue, yields);
     threads(4, |_| {
-        let waker = lure.waker().unwrap();
+        let waker = door.waker();
         (0..2000).for_each(|_| waker.wake_by_ref());
     });
-    lure.end();
-    lure.waker().unwrap().wake();
+    door.open();
     handle.join().unwrap();
     assert_eq!(gauge.most(), 1);
     assert!(polls.get() <= 8002, "one poll a wake at most");
@@ -120,11 +102,11 @@ fn a_future_is_never_polled_twice_at_once() {
 #[test]
 fn a_wake_of_a_pending_future_adds_no_poll() {
     let queue = queue("pending").max_active(1).alone();
-    let (handle, lure, polls) = counting_polls(&queue, || ());
+    let (handle, door, polls) = counting_polls(&queue, || ());
     let plug = plug_into(&queue);
-    let waker = lure.waker().unwrap();
+    let waker = door.waker();
     (0..100).for_each(|_| waker.wake_by_ref());
-    lure.end();
+    door.unlock();
     plug.release();
     handle.join().unwrap();
     assert_eq!(polls.get(), 2);
@@ -140,7 +122,7 @@ fn behind_a_door<F: Fn() + Send + 'static>(
     let spawn = |i| {
         let (door, act) = (door.clone(), act(i));
         queue.spawn_async(async move {
-            door.pass().await;
+            door.await;
             act();
         })
     };
@@ -194,15 +176,15 @@ fn a_large_future_and_its_result_arrive_whole() {
 
 #[test]
 fn the_task_that_awaits_a_future_is_woken_once_when_it_ends() {
-    let (queue, lure) = (queue("bell").alone(), Lure::default());
-    let mut handle = queue.spawn_async(lure.clone());
-    wait_until(|| lure.is_polled());
+    let (queue, door) = (queue("bell").alone(), Door::default());
+    let mut handle = queue.spawn_async(door.clone());
+    wait_until(|| door.nr_waiting() == 1);
     let (waker, rings) = counting_waker();
     assert!(poll_with(&mut handle, &waker).is_pending());
-    let own = lure.waker().unwrap();
+    let own = door.waker();
     // A poll that does not complete the future does not wake the task that awaits it.
     own.wake_by_ref();
-    lure.end();
+    door.unlock();
     own.wake_by_ref();
     wait_until(|| rings.get() == 1);
     assert!(poll_with(&mut handle, &waker).is_ready());
@@ -213,15 +195,15 @@ fn futures_wander_between_the_pods_of_their_wakers() {
     let queue = queue("pods").affinity(Cpu).alone();
     threads(2, |i| {
         pin(i);
-        let lures: Vec<Lure> = (0..50).map(|_| Lure::default()).collect();
-        let spawn = |lure: &Lure| queue.spawn_async(lure.clone());
-        let handles: Vec<_> = lures.iter().map(spawn).collect();
+        let doors: Vec<Door> = (0..50).map(|_| Door::default()).collect();
+        let spawn = |door: &Door| queue.spawn_async(door.clone());
+        let handles: Vec<_> = doors.iter().map(spawn).collect();
         pin(i + 1);
-        for lure in &lures {
-            wait_until(|| lure.is_polled());
-            let waker = lure.waker().unwrap();
+        for door in &doors {
+            wait_until(|| door.nr_waiting() == 1);
+            let waker = door.waker();
             waker.wake_by_ref();
-            lure.end();
+            door.unlock();
             waker.wake();
         }
         handles.into_iter().for_each(|it| it.join().unwrap());

@@ -1,24 +1,27 @@
 //! The end of futures (ready, cancelled, panicked, without handle and wakers), and of their queue.
 
-use crate::spawn_async::{Door, Lure, yields};
+use crate::spawn_async::{Door, yields};
 use crate::support::*;
 
-/// Starts a future that counts its end, when the door has been opened.
-fn waits_at(queue: &Workqueue, door: &Door, ended: Count) {
-    let door = door.clone();
-    drop(queue.spawn_async(async move {
-        door.pass().await;
-        yields().await;
-        ended.add();
-    }));
+/// Starts futures that wait for a door to open, and then count their end.
+fn wait_at_a_door(queue: &Workqueue, nr: usize) -> (Door, Count) {
+    let (door, ended) = (Door::default(), Count::default());
+    for _ in 0..nr {
+        let door = door.clone();
+        drop(queue.spawn_async(async move {
+            door.await;
+            yields().await;
+            ended.add();
+        }));
+    }
+    wait_until(|| door.nr_waiting() == nr);
+    (door, ended)
 }
 
 #[test]
 fn drain_waits_for_futures_that_wait() {
     let queue = queue("drain").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    (0..3).for_each(|_| waits_at(&queue, &door, ended));
-    wait_until(|| door.nr_waiting() == 3);
+    let (door, ended) = wait_at_a_door(&queue, 3);
     thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(ended.after_drain(&queue), 3);
@@ -30,9 +33,7 @@ fn drain_waits_for_futures_that_wait() {
 #[test]
 fn dropping_the_queue_waits_for_its_futures() {
     let queue = queue("drop").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, ended);
-    wait_until(|| door.nr_waiting() == 1);
+    let (door, ended) = wait_at_a_door(&queue, 1);
     let opener = thread::spawn(move || door.open());
     drop(queue);
     assert_eq!(ended.get(), 1);
@@ -70,7 +71,7 @@ fn a_worker_drops_a_cancelled_future_before_the_join_returns() {
     let guard = at_drop(move || send.send(thread::current().id()).unwrap());
     let mut handle = queue.spawn_async(async move {
         let _guard = guard;
-        inside.pass().await;
+        inside.await;
     });
     wait_until(|| door.nr_waiting() == 1);
     assert!(handle.cancel());
@@ -80,15 +81,13 @@ fn a_worker_drops_a_cancelled_future_before_the_join_returns() {
 
 #[test]
 fn a_future_cancelled_before_its_first_poll_is_never_polled() {
-    let queue = queue("cancel").max_active(1).alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("cancel").max_active(1).plugged();
     let mut handle = queue.spawn_async(async { unreachable!("cancelled") });
     assert!(handle.cancel());
     assert!(handle.is_finished() && !handle.cancel());
     plug.release();
     assert!(is_cancelled::<()>(handle.join()));
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, 0);
+    assert_eq!(queue.drained().panicked, 0);
 }
 
 #[test]
@@ -204,8 +203,7 @@ fn a_future_that_panics_as_it_is_dropped_panicked() {
         }));
         assert!(matches!(ready.join(), Err(JoinError::Panicked(_))));
     }
-    queue.drain().unwrap();
-    assert_eq!(queue.stats().panicked, before + 4);
+    assert_eq!(queue.drained().panicked, before + 4);
     // A waker that panics when it is dropped delays no drain.
     let mut handle = pending_in(&queue);
     let bomb = fuse("a waker");
@@ -232,7 +230,7 @@ fn the_last_waker_of_a_detached_future_drops_it() {
     let (there, life) = (door.clone(), census.life());
     drop(queue.spawn_async(async move {
         let _life = life;
-        there.pass().await;
+        there.await;
     }));
     wait_until(|| door.nr_waiting() == 1);
     let waker = door.0.lock().unwrap().1.pop().unwrap();
@@ -246,31 +244,29 @@ fn the_last_waker_of_a_detached_future_drops_it() {
 #[test]
 fn a_detached_future_that_a_waker_keeps_is_polled() {
     let queue = queue("detached").alone();
-    let (door, ended) = (Door::default(), Count::default());
-    waits_at(&queue, &door, ended);
-    wait_until(|| door.nr_waiting() == 1);
+    let (door, ended) = wait_at_a_door(&queue, 1);
     door.open();
     assert_eq!(ended.after_drain(&queue), 1);
 }
 
-/// Starts a future that returns `value` when the lure has ended.
-fn lured<T: Send + 'static>(queue: &Workqueue, lure: &Lure, value: T) -> JoinHandle<T> {
-    let its = lure.clone();
+/// Starts a future that returns `value` when the door has been opened.
+fn behind<T: Send + 'static>(queue: &Workqueue, door: &Door, value: T) -> JoinHandle<T> {
+    let its = door.clone();
     let handle = queue.spawn_async(async move {
         its.await;
         value
     });
-    wait_until(|| lure.is_polled());
+    wait_until(|| door.nr_waiting() == 1);
     handle
 }
 
 #[test]
 fn a_waker_may_outlive_its_future_and_its_queue() {
-    let (lure, census) = (Lure::default(), Census::default());
+    let (door, census) = (Door::default(), Census::default());
     let queue = queue("outlived").alone();
-    let handle = lured(&queue, &lure, census.life());
-    let wakers: Vec<_> = (0..4).map(|_| lure.waker().unwrap()).collect();
-    lure.end();
+    let handle = behind(&queue, &door, census.life());
+    let wakers: Vec<_> = (0..4).map(|_| door.waker()).collect();
+    door.unlock();
     wakers[0].wake_by_ref();
     drop(handle.join().unwrap());
     census.all_dropped(1);
@@ -284,11 +280,11 @@ fn a_waker_may_outlive_its_future_and_its_queue() {
 #[test]
 fn a_result_without_a_handle_is_dropped() {
     let queue = queue("unwanted").alone();
-    let (census, lure) = (Census::default(), Lure::default());
+    let (census, door) = (Census::default(), Door::default());
     // One future is detached before its end, and one after its end.
-    drop(lured(&queue, &lure, census.life()));
-    let waker = lure.waker().unwrap();
-    lure.end();
+    drop(behind(&queue, &door, census.life()));
+    let waker = door.waker();
+    door.unlock();
     waker.wake_by_ref();
     let life = census.life();
     let after = queue.spawn_async(async move { life });

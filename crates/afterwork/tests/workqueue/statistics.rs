@@ -38,8 +38,7 @@ fn started_by_pools(registry: &Registry) -> u64 {
 
 #[test]
 fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
-    let queue = one_seat("cancelled").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("cancelled").plugged();
     let works = [(); 10].map(|()| Work::new(|| ()));
     assert_eq!(queue.task().enqueue_all(&works), 10);
     assert!(queue.report().oldest.is_some());
@@ -71,8 +70,7 @@ fn cpu_time_does_not_count_sleep() {
 
 /// Runs items that sleep for a millisecond each. Returns the queue, whose statistics are complete.
 fn known_of_slow_items(count: usize) -> Workqueue {
-    let queue = one_seat("slow").alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("slow").plugged();
     (0..count).for_each(|_| queue.detach(|| thread::sleep(MS)));
     // The query adopts the injector, so that all items count as queued by now.
     assert!(queue.report().oldest.is_some());
@@ -97,8 +95,7 @@ fn each_item_of_a_burst_counts_in_the_wait_times() {
 
 #[test]
 fn a_returned_local_batch_is_counted_once() {
-    let queue = queue("hands").help(false).alone();
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("hands").help(false).plugged();
     let sleeps = |i| Work::new(move || thread::sleep(if i == 0 { 20 * MS } else { MS / 100 }));
     let works: Vec<_> = (0..20).map(sleeps).collect();
     assert_eq!(queue.task().enqueue_all(&works), 20);
@@ -168,9 +165,7 @@ fn items_of_alternating_queues_all_count_in_the_times() {
 #[test]
 fn items_run_by_joiners_are_not_counted_as_waiting() {
     // The monitor does not replace the worker that is busy.
-    let registry = unwatched("1 core");
-    let hogged = queue("hog").help(false).on(&registry);
-    let queue = queue("helped").on(&registry);
+    let [hogged, queue] = [queue("hog").help(false), queue("helped")].on(&unwatched("1 core"));
     for reads in [true, false] {
         let plug = plug_into(&hogged);
         for _ in 0..50 {
@@ -244,8 +239,7 @@ fn a_wait_lasts_from_the_enqueue_to_the_start() {
 
 #[test]
 fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
-    let registry = registry("1 core");
-    let [old, new] = ["old", "new"].map(|it| one_seat(it).on(&registry));
+    let [old, new] = ["old", "new"].map(one_seat).on(&registry("1 core"));
     let plugs = [plug_into(&old), plug_into(&new)];
     old.detach(|| ());
     // The query adopts the item, so that the next push finds an empty pool again.
@@ -260,8 +254,7 @@ fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
 #[test]
 fn no_time_is_measured_with_sampling_off() {
     let registry = tuned("1 core", |it| it.wait_sample = 0);
-    let queue = one_seat("waits").on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = one_seat("waits").plugged_on(&registry);
     let waits = queue.spawn(|| ());
     assert_eq!(queue.report().oldest, None);
     plug.release();
@@ -273,8 +266,7 @@ fn no_time_is_measured_with_sampling_off() {
 
 #[test]
 fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
-    let registry = registry("2 core");
-    let queue = queue("a \"name\"").nice(3).on(&registry);
+    let (registry, queue) = queue("a \"name\"").nice(3).on_own(registry("2 core"));
     queue.spawn(|| ()).join().unwrap();
     let now = snapshot_of(&registry);
     assert_eq!((now.queues.len(), now.pools.len()), (1, 1));

@@ -22,15 +22,13 @@ fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
 #[test]
 fn deep_joins_end_though_items_panic_and_threads_fail() {
     for max in [1, 3] {
-        let registry = registry("2 core");
-        let queue = queue("deep").max_active(max).on(&registry);
+        let (registry, queue) = queue("deep").max_active(max).on_own(registry("2 core"));
         for refuse in [false, true] {
             registry.refuse_threads(refuse);
             // The last 6 items are outside the outermost panic.
             assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
         }
-        queue.drain().unwrap();
-        assert_eq!(queue.stats().nr_active, 0);
+        assert_eq!(queue.drained().nr_active, 0);
     }
 }
 
@@ -39,9 +37,7 @@ type Makes = fn(&Workqueue);
 #[test]
 fn objects_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
-        let registry = registry("2 core");
-        let idle = queue("idle").on(&registry);
-        let full = one_seat("full").on(&registry);
+        let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
         let plug = plug_into(&full);
         let kinds: [(&str, &Workqueue, Makes); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
@@ -100,8 +96,7 @@ type Uses = fn(&Registry, usize);
 #[test]
 fn queues_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
-        let registry = registry("2 core");
-        let _keeps_pool = queue("keeps").on(&registry);
+        let (registry, _keeps_pool) = queue("keeps").on_own(registry("2 core"));
         fn brief(builder: Builder, registry: &Registry) {
             builder.on(registry).detach(|| ());
         }
@@ -161,8 +156,7 @@ fn registries_that_are_shut_down_leave_no_memory_behind() {
     in_own_process(|| {
         let makes = |count| {
             for _ in 0..count {
-                let registry = registry("2 core");
-                let queue = queue("brief").on(&registry);
+                let (registry, queue) = queue("brief").on_own(registry("2 core"));
                 queue.spawn(|| ()).join().unwrap();
                 drop(queue);
                 shut_down(registry);

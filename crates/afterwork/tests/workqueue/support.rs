@@ -12,7 +12,7 @@ pub use std::process::Command;
 pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 pub use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 pub use std::sync::{Arc, Barrier, Mutex, PoisonError};
-pub use std::task::{Context, Poll, Wake, Waker};
+pub use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 pub use std::time::{Duration, Instant};
 pub use std::{fs, io, mem, thread};
 
@@ -82,28 +82,68 @@ pub fn threadless(machine: &str) -> Registry {
     registry
 }
 
-pub trait On: Into<Builder> {
+/// Builds one queue, or several that share a registry.
+pub trait On: Sized {
+    type Built;
+
+    fn on(self, registry: &Registry) -> Self::Built;
+
+    /// Builds on `registry`, and returns both.
     #[track_caller]
-    fn on(self, registry: &Registry) -> Workqueue {
-        self.into().build_in(registry).unwrap()
+    fn on_own(self, registry: Registry) -> (Registry, Self::Built) {
+        let built = self.on(&registry);
+        (registry, built)
     }
 
-    /// Builds a queue on a registry of its own, with two CPUs in one pool.
+    /// Builds on a registry of its own, with two CPUs in one pool.
     #[track_caller]
-    fn alone(self) -> Workqueue {
+    fn alone(self) -> Self::Built {
         self.on(&registry("2 core"))
     }
+}
 
-    /// Builds a paused queue on a registry of its own.
+impl On for Builder {
+    type Built = Workqueue;
+
+    #[track_caller]
+    fn on(self, registry: &Registry) -> Workqueue {
+        self.build_in(registry).unwrap()
+    }
+}
+
+impl<const NR: usize> On for [Builder; NR] {
+    type Built = [Workqueue; NR];
+
+    #[track_caller]
+    fn on(self, registry: &Registry) -> [Workqueue; NR] {
+        self.map(|it| it.on(registry))
+    }
+}
+
+/// Builds a queue on a registry of its own in a given state.
+pub trait In: On<Built = Workqueue> {
     #[track_caller]
     fn paused(self) -> Workqueue {
         let queue = self.alone();
         queue.pause();
         queue
     }
+
+    /// Builds a queue one of whose seats is in use until the plug is released.
+    #[track_caller]
+    fn plugged(self) -> (Workqueue, Plug) {
+        self.plugged_on(&registry("2 core"))
+    }
+
+    #[track_caller]
+    fn plugged_on(self, registry: &Registry) -> (Workqueue, Plug) {
+        let queue = self.on(registry);
+        let plug = plug_into(&queue);
+        (queue, plug)
+    }
 }
 
-impl On for Builder {}
+impl In for Builder {}
 
 /// Uses queues that reject nothing.
 pub trait Use: Borrow<Workqueue> {
@@ -131,8 +171,20 @@ pub trait Use: Borrow<Workqueue> {
     {
         let own = self.borrow().clone();
         let (send, receive) = mpsc::channel();
-        self.detach(move || _ = send.send(func(&own)));
+        self.detach(move || {
+            let result = func(&own);
+            // When the caller has the result, its handle may be the last one.
+            drop(own);
+            let _ = send.send(result);
+        });
         receive.recv_timeout(PATIENCE).expect("the item ended without a value")
+    }
+
+    /// Drains the queue, and returns its statistics.
+    #[track_caller]
+    fn drained(&self) -> QueueStats {
+        self.borrow().drain().unwrap();
+        self.borrow().stats()
     }
 
     #[track_caller]
@@ -273,6 +325,17 @@ impl Plug {
         self.release();
         queue.drain().unwrap();
     }
+
+    pub fn release_and_join<T>(&self, thread: thread::JoinHandle<T>) -> T {
+        self.release();
+        thread.join().unwrap()
+    }
+
+    /// Returns the count after the drain.
+    pub fn release_and_count(&self, queue: &Workqueue, count: Count) -> usize {
+        self.release();
+        count.after_drain(queue)
+    }
 }
 
 impl Hole {
@@ -312,6 +375,12 @@ pub fn plug_of_owner(queue: &Workqueue) -> Plug {
         });
     };
     stuck(ends).1
+}
+
+/// Arms an item without handles for an hour. The item owns the value.
+pub fn arm_for_an_hour(queue: &Workqueue, owned: impl Send + 'static) {
+    let work = DelayedWork::new(owning(owned));
+    assert!(queue.enqueue_after(&work, HOUR));
 }
 
 /// Starts an item that calls `body` in each run.
@@ -463,6 +532,48 @@ pub fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
         }
     }
     Waker::from(Arc::new(Calls(wake)))
+}
+
+/// Calls `at_clone` when its waker is cloned, and `at_drop` when the clone is dropped.
+struct Hooks {
+    at_clone: Box<dyn Fn() + Send + Sync>,
+    at_drop: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Hooks {
+    fn waker(&'static self) -> Waker {
+        static WAKER: RawWakerVTable = RawWakerVTable::new(
+            |data| {
+                (Hooks::of(data).at_clone)();
+                RawWaker::new(data, &CLONE)
+            },
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |_| (),
+        );
+        static CLONE: RawWakerVTable = RawWakerVTable::new(
+            |_| unreachable!("not cloned again"),
+            |_| unreachable!("not woken"),
+            |_| unreachable!("not woken"),
+            |data| (Hooks::of(data).at_drop)(),
+        );
+        // SAFETY: the functions read hooks that live forever and may be used by any thread.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &WAKER) }
+    }
+
+    fn of(data: *const ()) -> &'static Self {
+        // SAFETY: `waker` created the pointer, from hooks that live forever.
+        unsafe { &*data.cast() }
+    }
+}
+
+/// Returns a waker that calls `at_clone` when it is cloned, and `at_drop` when the clone drops.
+pub fn hooked_waker(
+    at_clone: impl Fn() + Send + Sync + 'static,
+    at_drop: impl Fn() + Send + Sync + 'static,
+) -> Waker {
+    let hooks = Hooks { at_clone: Box::new(at_clone), at_drop: Box::new(at_drop) };
+    Box::leak(Box::new(hooks)).waker()
 }
 
 pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
@@ -696,6 +807,11 @@ pub fn is_slept_for(work: &Work) -> bool {
     format!("{work:?}").contains("waited")
 }
 
+/// Returns `true` if a worker has popped the item and handed it off to the thread that runs it.
+pub fn is_handed_off(work: &impl std::fmt::Debug) -> bool {
+    format!("{work:?}").contains("handoff")
+}
+
 /// Pins this thread to the `i`th CPU that it may use, modulo their number.
 pub fn pin(i: usize) {
     let cpus: Vec<CpuId> = sync::cpu::affinity().unwrap().iter().collect();
@@ -726,6 +842,19 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
             scope.spawn(move || body(i));
         }
     });
+}
+
+/// Lets four threads change items. In each step a thread passes the number of the step and one of
+/// the items to `change`, which returns the change of the number of due runs. Returns their sum.
+pub fn changed_by_threads<W: Sync>(works: &[W], change: impl Fn(usize, &W) -> i64 + Sync) -> i64 {
+    let nr_due = AtomicI64::new(0);
+    threads(4, |i| {
+        for step in 0..400 {
+            let change = change(step, &works[(i + step) % works.len()]);
+            nr_due.fetch_add(change, Ordering::Relaxed);
+        }
+    });
+    nr_due.into_inner()
 }
 
 /// Waits until all other threads sleep. A thread that starts needs memory, and without it the

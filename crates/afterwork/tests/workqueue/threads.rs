@@ -67,8 +67,7 @@ fn dig(kib: usize) -> u8 {
 #[test]
 fn stacks_have_the_size_of_the_parameter() {
     let params = "workqueue.stack_size=67108864".parse().unwrap();
-    let registry = registry_with("2 core", params);
-    let queue = queue("large").help(false).on(&registry);
+    let queue = queue("large").help(false).on(&registry_with("2 core", params));
     // A stack of 2 MiB is an eighth of this.
     assert_eq!(queue.spawn(|| dig(16 << 10)).join().unwrap(), 0);
     // Nested joins continue on other stacks.

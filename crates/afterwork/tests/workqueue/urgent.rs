@@ -1,6 +1,6 @@
 //! The urgent lane: it overtakes ordinary items, and starves none of them.
 
-use crate::spawn_async::Lure;
+use crate::spawn_async::Door;
 use crate::support::*;
 
 fn narrow() -> Workqueue {
@@ -52,9 +52,7 @@ fn ordinary_items_get_every_tenth_start() {
 
 #[test]
 fn items_of_other_queues_are_overtaken_only_briefly() {
-    let registry = registry("1 core");
-    let ours = one_seat("ours").on(&registry);
-    let theirs = queue("theirs").help(false).on(&registry);
+    let [ours, theirs] = [one_seat("ours"), queue("theirs").help(false)].on(&registry("1 core"));
     let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
     (0..20).for_each(|_| urgent.detach(order.note("U")));
@@ -112,8 +110,7 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
         assert!(urgent.enqueue(&work) && work.cancel());
     }
     assert_eq!(waiting(&queue), 0);
-    plug.release_and_drain(&queue);
-    assert_eq!(never.get(), 0);
+    assert_eq!(plug.release_and_count(&queue, never), 0);
 }
 
 #[test]
@@ -132,17 +129,16 @@ fn a_capacity_counts_both_lanes() {
 fn delayed_work_and_futures_stay_in_the_lane_of_their_handle() {
     let (queue, order) = (narrow(), Log::default());
     let urgent = queue.urgent().unwrap();
-    let (lure, note) = (Lure::default(), order.note("future"));
-    let its = lure.clone();
+    let (door, note) = (Door::default(), order.note("future"));
+    let its = door.clone();
     let future = urgent.spawn_async(async move {
         its.await;
         note();
     });
-    wait_until(|| lure.is_polled());
+    wait_until(|| door.nr_waiting() == 1);
     let plug = plug_into(&queue);
     queue.detach(order.note("o"));
-    lure.end();
-    lure.waker().unwrap().wake();
+    door.open();
     let delayed = DelayedWork::new(order.note("delayed"));
     assert!(urgent.enqueue_after(&delayed, MS));
     wait_until(|| waiting(&queue) == 3);
@@ -162,8 +158,7 @@ fn the_urgent_lane_exists_on_later_pools_and_for_joiners() {
     urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U o");
-    let registry = unwatched("1 core");
-    let [other, queue] = ["other", "helped"].map(|name| self::queue(name).on(&registry));
+    let [other, queue] = ["other", "helped"].map(self::queue).on(&unwatched("1 core"));
     let keeps_worker = plug_into(&other);
     assert_eq!(queue.urgent().unwrap().spawn(|| 6 * 7).join().unwrap(), 42);
     assert_eq!(queue.stats().helped, 1);

@@ -60,8 +60,7 @@ fn a_stall_names_the_first_item_and_those_of_all_workers() {
 #[test]
 fn a_stall_that_lasts_is_reported_again_with_a_greater_age() {
     let (registry, reports) = reporting(impatient);
-    let queue = queue("stuck").help(false).on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("stuck").help(false).plugged_on(&registry);
     queue.detach(|| ());
     let mut ages = reports.iter().filter_map(stall).map(|stall| stall.age);
     let (first, second) = (ages.next().unwrap(), ages.next().unwrap());
@@ -75,8 +74,7 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
         impatient(it);
         it.max_workers = 8;
     });
-    let single = one_seat("single").on(&registry);
-    let plug = plug_into(&single);
+    let (single, plug) = one_seat("single").plugged_on(&registry);
     single.detach(|| ());
     // Until then the item waits for a worker, which may be a stall.
     wait_until(|| waiting(&single) == 1);
@@ -113,8 +111,7 @@ fn an_item_that_hogs_the_cpu_is_reported_by_name() {
 fn a_report_handler_may_panic() {
     let registry = tuned("1 core", impatient);
     registry.on_report(|_| panic!("handler"));
-    let queue = queue("stuck").help(false).on(&registry);
-    let plug = plug_into(&queue);
+    let (queue, plug) = queue("stuck").help(false).plugged_on(&registry);
     queue.detach(|| ());
     wait_until(|| registry.pool_stats()[0].stalls >= 2);
     plug.release_and_drain(&queue);
