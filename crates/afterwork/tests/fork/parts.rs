@@ -50,10 +50,14 @@ fn message_of(body: impl FnOnce()) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
+fn panics_with(part: &str, body: impl FnOnce()) {
+    let message = message_of(body);
+    assert!(message.contains(part), "{message}");
+}
+
 /// Asserts that `body` panics because it uses an object of the parent.
 fn refused(body: impl FnOnce()) {
-    let message = message_of(body);
-    assert!(message.contains("before the process was forked"), "{message}");
+    panics_with("before the process was forked", body);
 }
 
 #[test]
@@ -582,8 +586,7 @@ fn a_child_is_shown_by_a_page_of_its_own() {
 
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.
 fn assert_lost(body: impl FnOnce()) {
-    let refused = message_of(body);
-    assert!(refused.contains("in use when the process was forked"), "{refused}");
+    panics_with("in use when the process was forked", body);
 }
 
 #[test]

@@ -11,6 +11,15 @@ struct Outcome {
     nr_before: u32,
 }
 
+impl Outcome {
+    /// Asserts that the later item started after the second run of the earlier one.
+    fn assert_order(&self) {
+        if self.again {
+            assert_eq!(self.nr_before, 2, "the later item overtook the earlier one");
+        }
+    }
+}
+
 /// Runs an item of a queue, while another thread queues it and then a later item on an ordered
 /// queue, and calls `work`. `enqueue` queues the item, whose runs `nr_runs` counts.
 fn run_and_queue(
@@ -54,9 +63,7 @@ fn order_is_kept() {
     let (count, nr_runs) = counter();
     let item = Work::new(count);
     let outcome = run_and_queue(move |queue| queue.enqueue(&item), &nr_runs, Machine::help_out);
-    if outcome.again {
-        assert_eq!(outcome.nr_before, 2, "the later item overtook the earlier one");
-    }
+    outcome.assert_order();
 }
 
 #[repr(C)]
@@ -80,9 +87,7 @@ fn order_of_raw_items_is_kept() {
     let enqueue = move |queue: &Workqueue| unsafe { RawWork::queue(job.cast(), queue, None) };
     let enqueue = move |queue: &Workqueue| enqueue(queue).unwrap();
     let outcome = run_and_queue(enqueue, &nr_runs, Machine::help_out);
-    if outcome.again {
-        assert_eq!(outcome.nr_before, 2, "the later item overtook the earlier one");
-    }
+    outcome.assert_order();
     // SAFETY: both queues were drained.
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }

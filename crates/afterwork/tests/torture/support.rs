@@ -189,8 +189,8 @@ pub struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// Calls `start`, which starts threads, and then `meanwhile` until all of them have ended.
-    /// The argument of `meanwhile` is the time since the start.
+    /// Calls `start`, which starts the threads. Then calls `meanwhile` with the time since the
+    /// start, again and again, until all threads have ended.
     pub fn run(
         round: &Round<'_>,
         mut meanwhile: impl FnMut(Duration),

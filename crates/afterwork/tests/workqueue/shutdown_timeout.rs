@@ -5,7 +5,7 @@ use crate::support::*;
 
 type Shutdown = fn(&Workqueue, Duration) -> Result<(), DrainError>;
 
-/// The ways to shut a queue down, for a thread and for a task.
+/// The blocking and the asynchronous function that shut down a queue.
 const SHUTDOWNS: [Shutdown; 2] =
     [Workqueue::shutdown, |queue, limit| block_on(queue.shutdown_async(limit))];
 

@@ -740,8 +740,8 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item` was cancelled, even by that item. `item` is the item of
-/// `frame`.
+/// Returns `true` if the token of `item` was cancelled, even by the item itself. `frame` is the run
+/// of `item`.
 fn has_cancelled_token(frame: &Frame, item: &Head) -> bool {
     let token = &frame.token;
     if token.get().is_null() {

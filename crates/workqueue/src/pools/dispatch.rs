@@ -195,7 +195,7 @@ impl Dispatch {
         self.remove_account(slot);
         let state = self.pwqs[slot].take().expect("a pwq in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
-        debug_assert!(state.nr_listed() == 0 && state.deferred.is_none());
+        debug_assert_eq!((state.nr_listed(), state.deferred), (0, None));
         self.nr_led -= usize::from(!state.retired);
         self.nr_with_lanes -= usize::from(state.has_lanes);
         self.free_slots.push(slot);
