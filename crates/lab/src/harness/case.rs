@@ -165,15 +165,38 @@ impl Series {
 
 #[cfg(test)]
 pub mod tests {
+    use std::io::Write;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+
     use super::*;
+
+    /// The time after which a run of a variant counts as hung. It normally takes less than a second.
+    const HUNG: std::time::Duration = std::time::Duration::from_secs(300);
 
     pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
         for mut case in cases {
             for mut variant in std::mem::take(&mut case.variants) {
-                let sample = (variant.run)().unwrap().unwrap();
+                let name = format!("{} of {}", case.name, variant.name);
+                let sample = abort_if_hung(&name, || (variant.run)().unwrap().unwrap());
                 check(&case, &variant, &sample);
             }
         }
+    }
+
+    /// Calls `run`. If it hangs, aborts the process with a message that names it, because the output
+    /// of a test that is killed is lost.
+    fn abort_if_hung<R>(name: &str, run: impl FnOnce() -> R) -> R {
+        let (done, is_done) = channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if is_done.recv_timeout(HUNG) == Err(RecvTimeoutError::Timeout) {
+                    writeln!(std::io::stderr(), "{name} hung").ok();
+                    std::process::abort();
+                }
+            });
+            let _done = done;
+            run()
+        })
     }
 
     pub fn has_headline(case: &Case, variant: &Variant, sample: &Sample) {
