@@ -60,6 +60,34 @@ fn leg_is_put_back() {
     drop(second);
 }
 
+/// The item of the second leg needs a thread that waits for the item of the first leg. Samples
+/// release the counts of the first leg.
+fn ended_leg_is_settled_during_the_next() {
+    let (machine, [first, second]) = two_queues(1);
+    let gate = Arc::new(Barred::default());
+    let started = Arc::new(AtomicBool::new(false));
+    let item = Work::new(|| {});
+    // This wait is not reported, as that of a mutex or of a loop.
+    let needs_us = Work::new({
+        let (gate, started) = (gate.clone(), started.clone());
+        move || {
+            started.store(true, Ordering::Release);
+            gate.pass();
+        }
+    });
+    first.enqueue(&item);
+    second.enqueue(&needs_us);
+    machine.start_workers(1);
+    while !started.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    (0..3).for_each(|_| machine.tick());
+    first.flush().unwrap();
+    gate.open();
+    wind_up(first);
+    drop(second);
+}
+
 /// The items of one queue are cancelled while the worker runs the batch.
 fn leg_is_cancelled() {
     let (machine, [first, second]) = two_queues(1);
@@ -88,5 +116,9 @@ models! {
     fn leg_behind_a_blocked_item_is_put_back_with_its_seat() = bounded(1, leg_is_put_back);
     fn leg_that_keeps_its_seat_is_detected() = must_fail("take: a leg without items keeps its seat",
         || bounded(1, leg_is_put_back));
+    fn counts_of_an_ended_leg_are_released_before_the_next_ends() =
+        bounded(1, ended_leg_is_settled_during_the_next);
+    fn counts_that_wait_for_the_next_leg_are_detected() = must_fail("sample: overlooks ended legs",
+        || bounded(1, ended_leg_is_settled_during_the_next));
     fn leg_is_run_or_cancelled() = bounded(2, leg_is_cancelled);
 }

@@ -62,6 +62,40 @@ fn items_behind_a_blocked_item_of_another_queue_run() {
     }
 }
 
+/// The item of the last queue spins until the other queues, whose items have ended, are flushed and
+/// can run as many items as they may.
+#[test]
+fn queues_do_not_wait_for_a_later_item_of_another_queue() {
+    let registry = registry("1 core");
+    let queues: [_; 5] = std::array::from_fn(|_| queue("turn").max_active(2).on(&registry));
+    let (last, others) = queues.split_last().unwrap();
+    for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+        // If the last items were long, workers take items one at a time.
+        (0..1000).for_each(|_| last.detach(|| ()));
+        last.drain().unwrap();
+        let [is_running, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        others.iter().for_each(|it| it.detach(|| ()));
+        last.detach({
+            let (is_running, is_over) = (is_running.clone(), is_over.clone());
+            move || {
+                is_running.store(true, Ordering::Release);
+                while !is_over.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            }
+        });
+        wait_until(|| is_running.load(Ordering::Acquire));
+        for queue in others {
+            queue.drain().unwrap();
+            let meet = Arc::new(Barrier::new(2));
+            let met = [(); 2].map(|()| meet.clone()).map(|it| queue.spawn(move || _ = it.wait()));
+            met.into_iter().for_each(|it| it.join().unwrap());
+        }
+        is_over.store(true, Ordering::Release);
+        last.drain().unwrap();
+    }
+}
+
 #[test]
 fn stall_names_the_queue_of_the_item_that_blocks() {
     let registry = tuned("1 core", |it| {

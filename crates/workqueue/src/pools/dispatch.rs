@@ -501,6 +501,17 @@ impl Enlisted {
         earlier.position(|leg| place < leg.end() as usize).unwrap_or(self.nr_legs - 1)
     }
 
+    /// Returns `true` if other items or queues wait for the item that the worker runs: items of its
+    /// local batch, or the counts and seats of legs that have ended.
+    pub(crate) fn holds_up(&self) -> bool {
+        let has_ended_leg = || {
+            let present = self.leg_at(self.worker.position());
+            self.legs[..present].iter().any(|leg| leg.has_seat)
+        };
+        let overlooks = twin::armed("sample: overlooks ended legs");
+        self.worker.has_items() || !overlooks && has_ended_leg()
+    }
+
     /// Returns the pwq whose item the worker runs or ran last.
     pub(crate) fn slot(&self) -> Option<usize> {
         self.legs[self.leg_at(self.worker.position())].slot

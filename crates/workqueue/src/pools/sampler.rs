@@ -17,6 +17,7 @@ use sync::unmodelled::Arc;
 use sync::{cpu, usage};
 use topology::CpuSet;
 
+use super::dispatch::Enlisted;
 use super::pool::{PoolGuard, WorkerPool};
 use super::worker::Worker;
 use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
@@ -28,7 +29,7 @@ impl WorkerPool {
             let mut dispatch = self.lock();
             let waits = !self.injector.is_empty()
                 || dispatch.has_work()
-                || dispatch.workers().any(|it| it.worker.has_items());
+                || dispatch.workers().any(Enlisted::holds_up);
             if !waits {
                 dispatch.check_for_stall(now_ns, 0, &self.attrs.cpus);
                 return ScanResult::Quiet;
@@ -135,11 +136,11 @@ fn add_stacks(reports: &mut [crate::Report], signal: u32) {
 
 impl PoolGuard<'_> {
     /// Stores a sample of a worker. If the worker sleeps, or was in the same item at the last
-    /// sample, puts its local batch back.
+    /// sample, puts its local batch back, and releases the counts and seats of ended legs.
     fn note_seen(&mut self, worker: &Worker, mut seen: Seen, sleeps: bool) {
         let before = self.enlisted(worker).seen;
         let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
-        if sleeps || (stands && worker.has_items()) {
+        if sleeps || (stands && self.enlisted(worker).holds_up()) {
             self.reclaim(worker);
             seen.last.activity = worker.activity();
         }

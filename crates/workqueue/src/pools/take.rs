@@ -21,7 +21,9 @@
 //! because that leg keeps its seat until the batch ends. A pwq with a group, with older items in
 //! its own lists or with `cpu_intensive` items has no further leg, and none has one in a pool with
 //! lanes or shares. The size of a batch is limited as if it had one leg, so long items are taken
-//! one at a time. If an item is unexpectedly long, the manager reclaims the batch.
+//! one at a time. If an item is unexpectedly long, the manager reclaims the batch, even if no item
+//! is left in it: a flush may wait for the counts of a leg that has ended, and an item for its
+//! seat. Twin `sample: overlooks ended legs`.
 //!
 //! The first leg keeps its seat if the next batch begins with the same pwq. Twins `take: counts go
 //! to the first leg` and `take: a leg without items keeps its seat`.
