@@ -27,7 +27,8 @@ pub struct LeftItems {
     /// The state of the items.
     pub doing: Doing,
     /// The type of their function or future, as the compiler names it. `None` for items that their
-    /// joiners run, and for futures of a queue that has had too many types of futures.
+    /// joiners run, for an item of an ordered queue that still runs from another queue, and for
+    /// futures of a queue that has had too many types of futures.
     pub func: Option<&'static str>,
     /// The number of items.
     pub count: usize,

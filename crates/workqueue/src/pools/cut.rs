@@ -67,6 +67,10 @@ impl WorkerPool {
             guard.recall_local_batches(pwq.slot);
         }
         let items = guard.cut(pwq.slot);
+        if guard.pwq_mut(pwq.slot).deferred.take().is_some() {
+            // The run that has the item cancels it. Later items need not wait for that.
+            guard.leave_queue(pwq.slot);
+        }
         guard.release_emptied(pwq.slot);
         if guard.has_work() {
             // Items may have been put back from the local batch of a worker that is inside an item.

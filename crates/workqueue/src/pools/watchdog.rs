@@ -126,6 +126,9 @@ impl Dispatch {
                 add(Doing::IsQueued, Some(table), 1);
             }
         }
+        if pwq.deferred.is_some() {
+            add(Doing::IsQueued, None, 1);
+        }
     }
 
     /// Returns a record for each worker that runs an item, and one for each function of an item

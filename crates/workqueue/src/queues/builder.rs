@@ -268,8 +268,9 @@ impl Builder {
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and that joiners do not help. If an
     /// item is queued here while it still runs from another queue, it and all later items start
-    /// after that run has ended. An item that waits for a later item of the queue gets an error,
-    /// such as [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+    /// after that run has ended; if the run waits for one of them, it waits forever. An item of
+    /// this queue that waits for a later one gets an error, such as
+    /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(self) -> Self {
         Self { ordered: true, ..self }
