@@ -93,8 +93,8 @@ pub(crate) struct Worker {
     pub(super) culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
     pub(super) slims: AtomicBool,
-    /// A, written by the owner: set if it has returned its stack's memory and has run no item
-    /// since.
+    /// A, written by the owner: set if the worker has returned its stack's memory and has run no
+    /// item since.
     lean: AtomicBool,
     /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,

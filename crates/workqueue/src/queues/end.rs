@@ -195,7 +195,6 @@ impl Cleanup for End {
     }
 }
 
-// The cleanup of a handler only drops it.
 impl Visits {
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);
