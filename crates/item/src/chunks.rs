@@ -34,7 +34,7 @@ const PAUSE_NS: u64 = 1_000_000_000;
 pub(crate) struct Chunk(NonNull<u8>);
 
 impl Chunk {
-    /// The value for no chunk, which is in no slab.
+    /// The value that represents no chunk. It points into no slab.
     pub(crate) const NONE: Self = Self(NonNull::dangling());
 
     #[inline(always)]

@@ -17,9 +17,9 @@
 //! - *An idle pwq accumulates no credit.* When it has work again, its account is raised to that of
 //!   the pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
 //!   served next, once, and then gets its share.
-//! - *A new pwq gets no turn for being new.* Its account starts at the *service clock*, which is
-//!   about the average of the pwqs that have work for the pool. If it started where an idle pwq
-//!   does, pwqs created for a single item would get every turn.
+//! - *A new pwq is not preferred.* Its account starts at the *service clock*, which is about the
+//!   average of the pwqs that have work for the pool. If it started where an idle pwq does, pwqs
+//!   created for a single item would get every turn.
 //! - *Nothing is owed for time that no other pwq needed.* When no pwq has work any more, both
 //!   clocks advance to the highest account.
 //! - *Debts depend on the present shares.* When the shares change, the distance between the pwq's

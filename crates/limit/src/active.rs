@@ -247,8 +247,8 @@ pub struct Closed<S>(Arc<Gate<S>>);
 
 /// The minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
 /// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
-/// values from 2 to 8 perform about equally, and 32 reaches only a third of that throughput. 72
-/// CPUs perform best with 8.
+/// values from 2 to 8 perform about equally, and 32 reaches only a fifth of that throughput. In
+/// `system` scope, 72 CPUs perform best with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
 /// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`

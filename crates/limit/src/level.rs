@@ -1,8 +1,8 @@
 //! The order in which the members of one level of a pool's [tree](super::tree) are served.
 //!
 //! The members that wait are kept in a sorted set, so that finding the next one takes logarithmic
-//! time. Two sums over them replace a visit to each when the service clock advances. Each change of
-//! an account therefore goes through its level.
+//! time. Two sums over them are kept up to date, so that an advance of the service clock visits no
+//! member. Each change of an account therefore goes through its level.
 
 use std::collections::BTreeSet;
 

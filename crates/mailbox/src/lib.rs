@@ -40,8 +40,8 @@
 //! If a mailbox with a [capacity](Builder::capacity) is full, it returns the item to its poster
 //! ([`Poster::post`]) or makes the sender wait ([`Poster::send`], [`Poster::send_blocking`]).
 //! Waiting senders are admitted in order of arrival. [`Poster::call`] posts an item to be answered,
-//! and returns a handle for the answer. If the item is dropped, alone or with its mailbox, the
-//! caller gets an error.
+//! and returns a handle for the answer. If the item is dropped without an answer, or with its
+//! mailbox, the caller gets an error.
 //!
 //! # Local futures and dedicated workers
 //!

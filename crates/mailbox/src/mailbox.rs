@@ -375,7 +375,7 @@ impl<T> Mailbox<T> {
     /// let poster = mailbox.poster();
     /// std::thread::spawn(move || poster.post("hello").unwrap());
     /// assert_eq!(mailbox.recv_blocking(), Ok("hello"));
-    /// assert_eq!(mailbox.recv_blocking(), Err(Closed)); // the last poster is gone
+    /// assert_eq!(mailbox.recv_blocking(), Err(Closed)); // the last poster was dropped
     /// ```
     pub fn recv_blocking(&mut self) -> Result<T, Closed> {
         loop {

@@ -39,7 +39,7 @@ pub(super) struct OwnerWaker {
     /// A: the way in which the owner sleeps. Written before it arms.
     kind: AtomicU8,
     thread: Unparker,
-    /// Removed by the poster that wakes it.
+    /// The waker of the owner's task; removed by the poster that wakes the owner.
     task: Mutex<Option<Waker>>,
     /// I: in a child of `fork`, a thread that does not exist may hold the lock of `task`.
     process: Process,

@@ -64,7 +64,7 @@ impl<T> Poster<T> {
     /// assert!(second.as_mut().poll(cx).is_pending());
     /// assert_eq!(poster.post(3), Err(PostError::Full(3)));
     ///
-    /// assert_eq!(mailbox.try_recv(), Ok(1)); // makes room, and lets the second in
+    /// assert_eq!(mailbox.try_recv(), Ok(1)); // frees capacity, which the second gets
     /// assert_eq!(mailbox.try_recv(), Ok(2));
     /// assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(()))));
     /// ```
@@ -168,7 +168,7 @@ impl<T> Sending<'_, T> {
                 Position::Closed(waiting) => Poll::Ready(Err(PostError::Closed(waiting.item))),
             };
         }
-        let item = self.item.take().expect("a send is polled after it has ended");
+        let item = self.item.take().expect("a send was polled after it had ended");
         match self.poster.post(item) {
             Err(PostError::Full(item)) => {
                 // If the clone of the waker panics, the item is still here.

@@ -132,7 +132,7 @@ fn unbounded_mailbox_always_has_capacity() {
 }
 
 #[test]
-#[should_panic = "polled after it has ended"]
+#[should_panic = "polled after it had ended"]
 fn a_send_is_not_polled_after_its_end() {
     let (_mailbox, poster) = pair();
     let mut send = poster.send(1);

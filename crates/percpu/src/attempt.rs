@@ -180,7 +180,7 @@ where
 
     /// Cancels the call. Returns `f`, or the result of the call if it has begun, after it has run.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
-        let ended = self.end().expect("a call that is over is not polled");
+        let ended = self.end().expect("a call was polled after it had ended");
         ended.map_err(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 

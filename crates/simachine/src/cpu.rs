@@ -152,8 +152,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// Returns `true` if the waker is a kernel thread bound to this CPU, alone: its sleepers wake
-    /// here.
+    /// Returns `true` if the waker is a kernel thread that is bound to this CPU and is its only
+    /// runnable task. A task that it wakes stays here if it last ran here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();

@@ -78,7 +78,7 @@ pub fn write_line(why: &str) {
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 
-/// Returns the 22nd field, of which the name is the second.
+/// Returns the 22nd field of `stat`. The name is the second field.
 #[cfg(feature = "processes")]
 fn start_time_in(stat: &[u8]) -> Option<u64> {
     crate::usage::after_name(stat)?.nth(19)?.parse().ok()

@@ -3,15 +3,15 @@
 //! ```
 //! use afterwork::workqueue::{Work, Workqueue};
 //!
-//! let queue = Workqueue::builder("disk").max_active(4).build()?; // four at once, and never more
+//! let queue = Workqueue::builder("disk").max_active(4).build()?; // at most four at once
 //! let sum = queue.spawn(|| (1..=10).sum::<u32>());
 //!
 //! let save = Work::new(|| println!("saved"));
 //! for _ in 0..1000 {
-//!     queue.enqueue(&save); // one that is pending is not queued twice
+//!     queue.enqueue(&save); // a pending item is not queued twice
 //! }
 //! assert_eq!(sum.join()?, 55);
-//! queue.flush()?; // all that was queued before has run
+//! queue.flush()?; // all items queued before have run
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

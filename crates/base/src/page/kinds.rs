@@ -174,7 +174,7 @@ const POOL: &[Field] = pool_figures!(fields! {} {
 
 const GROUP: &[Field] = fields! {
     Gauge nr_active, "Threads that run items of its queues now, except those that wait inside an item";
-    Gauge nr_over, "Those above the limit, which have returned from a wait";
+    Gauge nr_over, "Threads above the limit, which have returned from a wait";
     Gauge nr_waiting, "Waits of its queues for a seat of the group, one for each pool";
     Gauge max_active, "Threads that may run items of its queues; 0 if there is no limit";
     Gauge shares, "Shares of CPU time; 0 if none were set";
@@ -218,8 +218,8 @@ const WORKER: &[Field] = fields! {
 };
 
 const FUNCTION: &[Field] = fields! {
-    Gauge nr_running, "Workers that run an item of it now";
-    Gauge nr_pending, "Items of it among the first 128 that wait in each pool";
+    Gauge nr_running, "Workers that run an item of the function now";
+    Gauge nr_pending, "Items of the function among the first 128 that wait in each pool";
 };
 
 macro_rules! times {
@@ -230,7 +230,7 @@ macro_rules! times {
 
         const TIMES: &[Field] = fields! {
             Counter count, "Items that were measured";
-            Counter total_ns, "All their times together, nanoseconds";
+            Counter total_ns, "Sum of their times, nanoseconds";
             $(Counter $figure, concat!("Items below 2^", $log2, " ns, ", $time);)*
         };
     };

@@ -185,5 +185,5 @@ topology::impl_error!(Refusal {
     NrRecords(count) => InvalidData, "it is too short for the {count} records in its head";
     TornHead => InvalidData, "the checksum of its head is wrong";
     NrFigures(count) => InvalidData, "a record is too short for its {count} figures";
-    Text => InvalidData, "a name in it is not text";
+    Text => InvalidData, "a name in it is not UTF-8 or contains a control character";
 });

@@ -67,7 +67,7 @@ const KEYS: &[Key] = &[
     key!("observe.publish" => publish, "shows the process to `afterwork top`"),
     key!("rcu.early_qs" => rcu.early_qs, "counts the quiescent state of a grace period's driver at once"),
     key!("rcu.jiffies_till_first_fqs" => rcu.first_fqs_ms in 0..=10_000, "milliseconds that a grace period waits before its first scan; 0 for none"),
-    key!("rcu.jiffies_till_next_fqs" => rcu.next_fqs_ms in 0..=10_000, "the same before its second scan"),
+    key!("rcu.jiffies_till_next_fqs" => rcu.next_fqs_ms in 0..=10_000, "milliseconds between its first and second scans, if rcu.early_qs is off; 0 for none"),
     key!("rcu.boost" => rcu.boost, "raises the priority of a preempted reader that delays a grace period"),
     key!("rcu.qhimark" => rcu.qhimark in 0..=1_000_000_000, "callbacks that may wait in one list before threads that add more wait; 0 for no limit"),
     key!("rcu.stall_timeout" => rcu.stall_timeout_ms in 0..=86_400_000, "milliseconds until a reader that delays a grace period is reported; 0 for never"),

@@ -116,7 +116,7 @@ AW_STATIC_ASSERT(sizeof(struct work_struct) == 64, "a work_struct has 64 bytes")
 AW_STATIC_ASSERT(sizeof(struct delayed_work) == 112, "a delayed_work has 112 bytes");
 AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 24, "its function has the offset of the kernel");
 AW_STATIC_ASSERT(offsetof(struct work_struct, aw_data) == 56, "its state is its last word");
-AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item stands first");
+AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item is the first member");
 
 /**
  * struct rcu_work - a work item that is queued after a grace period of RCU
@@ -225,7 +225,7 @@ static inline void cpumask_copy(struct cpumask *to, const struct cpumask *from)
 }
 
 enum wq_affn_scope {
-	WQ_AFFN_DFL = 0, /* as it is */
+	WQ_AFFN_DFL = 0, /* no change */
 	WQ_AFFN_CPU,
 	WQ_AFFN_SMT,
 	WQ_AFFN_CACHE_SHARD,
@@ -270,7 +270,7 @@ static inline void free_workqueue_attrs(struct workqueue_attrs *attrs)
 }
 
 enum wq_flags {
-	/* One worker for each CPU, at high priority if the process may set it. */
+	/* WQ_BH has one worker for each CPU, at high priority if the process may set it. */
 	WQ_BH = 1 << 0,            /* items must not sleep; only with WQ_HIGHPRI and WQ_PERCPU */
 	WQ_UNBOUND = 1 << 1,       /* workers serve a pod of CPUs instead of one CPU */
 	WQ_FREEZABLE = 1 << 2,     /* accepted; nothing freezes */
@@ -472,10 +472,10 @@ extern struct workqueue_struct *system_freezable_power_efficient_wq AW_SYMBOL(aw
  * @work: the item
  *
  * Returns true if this call makes the item run once. Returns false if the item is already pending
- * or is disabled, or if another thread is draining @wq. The run sees all earlier writes of the
- * caller, even if this call returns false because the item is pending. A running item may be
- * queued, and then runs again afterwards. The item must stay valid until its function has been
- * called, or until it has been cancelled or flushed. Misuse returns false.
+ * or is disabled, or if @wq is being drained and the caller is not one of its items. The run sees
+ * all earlier writes of the caller, even if this call returns false because the item is pending. A
+ * running item may be queued, and then runs again afterwards. The item must stay valid until its
+ * function has been called, or until it has been cancelled or flushed. Misuse returns false.
  *
  * Never waits for a worker or for memory. Must not be called in signal handlers.
  */

@@ -227,9 +227,7 @@ static void item_has_the_documented_size(void)
 	CHECK_EQ(_Alignof(struct delayed_work), 8);
 }
 
-/*
- * A pool in the kernel lays these out by their common tail, so items are aligned only to 8 bytes.
- */
+/* Code of the kernel places structures in memory that is aligned to only 8 bytes. */
 struct packed {
 	void *first;
 	struct work_struct work;

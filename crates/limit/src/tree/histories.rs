@@ -91,7 +91,7 @@ impl World {
         at
     }
 
-    /// Checks that the pwq `at` is served next, by a visit to each.
+    /// Checks that the pwq `at` is served next. Visits all pwqs that wait.
     fn check_first(&self, at: usize) {
         let used = |&at: &usize| order(&self.tree, &self.pwqs[at].account);
         let of_top = self.ready.iter().map(|at| used(at).0).min();
@@ -101,8 +101,8 @@ impl World {
         assert_eq!(in_group, Some(used(&at).1));
     }
 
-    /// Checks that all pwqs and groups with work are counted at the end of a service in `group`, by
-    /// a visit to each.
+    /// Checks that all pwqs and groups with work are counted at the end of a service in `group`.
+    /// Visits all pwqs.
     fn check_weights(&self, service: &Service, group: Option<usize>) {
         let wants = |group| self.pwqs.iter().filter(move |it| it.wants() && it.group == group);
         let weight = |group| wants(group).map(|it| u128::from(it.shares)).sum::<u128>();

@@ -639,7 +639,7 @@ base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
 /// let (send, receive) = std::sync::mpsc::channel();
 /// drop(queue.spawn(move || send.send(7)).cancel_on_drop());
 /// queue.resume();
-/// // The closure is gone, and was not called.
+/// // The closure was dropped, and was not called.
 /// assert!(receive.recv().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

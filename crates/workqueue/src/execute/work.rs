@@ -280,7 +280,7 @@ impl Work {
     /// assert_eq!(work.flush(), Err(FlushError::Panicked));
     /// let payload = work.last_panic().expect("it panicked");
     /// assert_eq!(payload.text(), Some("disk 3 is missing"));
-    /// assert!(work.last_panic().is_none(), "it was given away");
+    /// assert!(work.last_panic().is_none(), "it was taken");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn last_panic(&self) -> Option<PanicPayload> {

@@ -13,7 +13,7 @@ use crate::route::attrs::{RegistryError, TopologyInUse};
 
 impl Registry {
     /// Creates a registry for `topology` and starts the thread that manages its pools. On x86-64,
-    /// the first call of a process also spins for half a millisecond, to measure the rate of the
+    /// the first call in a process also spins for half a millisecond, to measure the rate of the
     /// clock.
     ///
     /// # Errors

@@ -5,7 +5,8 @@
 //! not count, because they wait by design. The manager checks this when it samples pools in which
 //! work waits, so an idle program runs no watchdog.
 //!
-//! A pause of the machine is no stall: at most one second between samples counts (`sync::span`).
+//! A pause of the machine is not a stall: of the time between two samples, at most one second
+//! counts (`sync::span`).
 
 use sync::span;
 

@@ -11,11 +11,11 @@
 //! sleeper:  put the local batch back; census -= me; fence;  read injector: kick another worker
 //! ```
 //!
-//! When the worker wakes, it counts as awake again, and the pool may be above its target. No worker
-//! is stopped for that. The next worker that ends a batch and finds too many workers awake parks
-//! even if work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` decides how many are
-//! too many. The awake count decreases only under the pool lock, and that worker decides under the
-//! same lock, so two workers cannot park for one surplus.
+//! When the worker wakes, it counts as awake again, and the pool may be above its target. The pool
+//! stops no worker because of that. The next worker that ends a batch and finds too many workers
+//! awake parks even if work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` decides
+//! how many are too many. The awake count decreases only under the pool lock, and that worker
+//! decides under the same lock, so two workers cannot park for one surplus.
 
 use base::internal::wake::report::{self, BlockingObserver};
 use sync::atomic::{Ordering, fence};

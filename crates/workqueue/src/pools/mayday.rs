@@ -14,8 +14,8 @@ use sync::{Mutex, twin};
 use super::manager::Manager;
 use super::pool::WorkerPool;
 
-/// The time that work waits for a worker before the first call, and the time between two calls.
-/// Corresponds to the kernel's `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
+/// The time that work waits for a worker before the first call, and the time between two later
+/// calls. Corresponds to the kernel's `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
 const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;
 

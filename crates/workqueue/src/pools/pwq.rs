@@ -24,8 +24,8 @@ use crate::observe::tally::{Arrivals, Cycles, Kept, Ran, Rest};
 
 /// Connects a queue to one of its pools.
 ///
-/// The item module, which is a lower layer, does not know this type. Items point to its first field
-/// only.
+/// The crate `item`, which is a lower layer, does not know this type. Items point to its first
+/// field only.
 #[repr(C)]
 pub(crate) struct Pwq {
     /// I

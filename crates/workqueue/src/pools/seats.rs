@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! wait:   enter the queue's gate, or wait there with nothing;  ready
-//! turn:   a worker comes, and the pwq is the first in ready:
+//! turn:   a worker arrives, and the pwq is the first in ready:
 //!         enter the group's gate, or wait there with the queue's seat;  the worker takes its items
 //! passed: a pwq that gets a seat of its queue is ready;  one that gets one of its group is seated,
 //!         and the next worker takes its items
@@ -170,7 +170,7 @@ impl HelperLeft {
         if waiter.is_some() || settled.is_some() || of_group.is_some() {
             self.apply_any();
         } else {
-            // There is nothing to drop either.
+            // All parts are `None`, so nothing has to be dropped.
             mem::forget(self);
         }
     }

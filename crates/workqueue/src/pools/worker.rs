@@ -93,8 +93,8 @@ pub(crate) struct Worker {
     pub(super) culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
     pub(super) slims: AtomicBool,
-    /// A, written by the owner: set if it has returned its stack's memory and has run no item
-    /// since.
+    /// A, written by the owner: set if the worker has returned its stack's memory and has run no
+    /// item since.
     lean: AtomicBool,
     /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,
@@ -146,8 +146,8 @@ impl Worker {
         take(&self.returned)
     }
 
-    /// Returns `true`, once, if an item of its last batch was handed over to another thread. Only
-    /// the owner calls this.
+    /// Returns `true`, once, if an item of the worker's last batch was handed over to another
+    /// thread. Only the owner calls this.
     pub(crate) fn has_handed_over(&self) -> bool {
         take(&self.handed_over)
     }
@@ -172,7 +172,7 @@ impl Worker {
         self.lean.store(slims, Ordering::Relaxed);
     }
 
-    /// Returns `true` if it has returned its stack's memory and has run no item since.
+    /// Returns `true` if the worker has returned its stack's memory and has run no item since.
     pub(crate) fn is_lean(&self) -> bool {
         self.lean.load(Ordering::Relaxed)
     }
@@ -203,13 +203,13 @@ impl Worker {
         items.find(|(_, held)| ptr::eq(*held, item)).map(|(at, _)| at)
     }
 
-    /// Returns the items of its local batch at these places. The caller has locked the pool.
+    /// Returns the items at these places of the local batch. The caller has locked the pool.
     pub(crate) fn held(&self, places: Range<usize>) -> impl Iterator<Item = *const Head> {
         let places = self.items[places].iter();
         places.map(|place| place.load(Ordering::Relaxed).cast_const())
     }
 
-    /// Returns the item of its local batch at a place. The caller has locked the pool.
+    /// Returns the item at a place of the local batch. The caller has locked the pool.
     pub(crate) fn held_at(&self, place: usize) -> Option<NonNull<Head>> {
         NonNull::new(self.items[place].load(Ordering::Relaxed))
     }
@@ -227,10 +227,10 @@ impl Worker {
         local_batch.len().saturating_sub(local_batch.next())
     }
 
-    /// Returns the number of items of a leg that it has taken but not started: those left in the
-    /// local batch, and those found cancelled since they were taken. The batch is read first, so
-    /// that an item that moves between the two counts twice. Such an item must not be reported as
-    /// started.
+    /// Returns the number of items of a leg that the worker has taken but not started: those left
+    /// in the local batch, and those found cancelled since they were taken. The batch is read
+    /// first, so that an item that moves between the two counts twice. Such an item must not be
+    /// reported as started.
     pub(crate) fn nr_not_started(&self, leg: usize) -> u64 {
         let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
         let first = leg.checked_sub(1).map_or(0, |before| self.legs[before].end());
@@ -250,7 +250,7 @@ impl Worker {
         (1..=local_batch.len()).contains(&local_batch.next())
     }
 
-    /// Returns the vtable of its current or last item.
+    /// Returns the vtable of the worker's current or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
         // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }

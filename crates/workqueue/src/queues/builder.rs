@@ -192,9 +192,9 @@ impl Builder {
     ///   The group competes with other groups and with queues without a group; see
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
-    ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
-    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
-    ///   program that builds a queue for each item gains no time.
+    ///   next. A queue that was idle runs next as soon as it has work, but accumulates no credit. A
+    ///   new queue starts at the average of the queues that have work for the pool, so a program
+    ///   that builds a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
     ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
@@ -389,7 +389,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// The queue has a sleeping thread. Its stack takes address space at once, memory at first use.
+    /// The queue has a sleeping thread. The thread's stack uses address space from the start, and
+    /// memory when it is first used.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(self) -> Self {
         Self { with_rescuer: true, ..self }

@@ -140,7 +140,8 @@ impl End {
                 pwq.pool.lock().remove_pwq(pwq.slot);
                 machine.release(&pwq.pool);
             }
-            // Last: a change of the group's shares reaches the pools' accounts through members.
+            // This comes last, because a change of the group's shares reaches the pools' accounts
+            // through the group's members.
             if let Some(group) = &inner.group {
                 group.remove(inner);
             }
@@ -194,7 +195,6 @@ impl Cleanup for End {
     }
 }
 
-// The cleanup of a handler only drops it.
 impl Visits {
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);

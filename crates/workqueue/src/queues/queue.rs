@@ -336,8 +336,8 @@ impl Workqueue {
     /// # Cost
     ///
     /// After the first call, workers take the queue's items of both lanes one at a time, which
-    /// costs about 100 ns for each item, not measurable for items of a microsecond or more. A queue
-    /// on which this is never called pays nothing.
+    /// costs about 100 ns for each item. For items of a microsecond or more, the cost is not
+    /// measurable. A queue on which this is never called pays nothing.
     ///
     /// # Blocking
     ///

@@ -71,7 +71,7 @@ impl Registry {
         self.here().topology()
     }
 
-    /// Replaces the topology after CPUs were added or removed, or the allowed CPUs have changed.
+    /// Replaces the topology after CPUs were added or removed, or after the allowed CPUs changed.
     ///
     /// Every queue changes its pools, as with
     /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Queued items run on the former pools;

@@ -103,7 +103,8 @@ impl<'a> TaskOptions<'a> {
     /// Queues the work on a pool of the NUMA node `node`: that of the current CPU's pod if the pod
     /// is in the node, otherwise that of the node's first pod. A pod may belong to several nodes.
     ///
-    /// If the node is unknown or the queue uses none of its CPUs, it is queued on the first pod.
+    /// If the node is unknown or the queue uses none of its CPUs, the work is queued on the first
+    /// pod.
     #[doc(alias("queue_work_node", "async_schedule_node"))]
     pub fn on_node(self, node: u32) -> Self {
         let cpu = self.queue.inner.route_table.routes().cpu_in(node);

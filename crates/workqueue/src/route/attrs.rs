@@ -140,8 +140,8 @@ base::internal::impl_error!(without io BuildError {
     OrderedHelp, "an ordered queue cannot have help(true): joiners would run items out of order";
     OrderedUrgent, "an ordered queue has no urgent lane";
     NoCpus, "the queue has no CPU: its set of CPUs is empty";
-    OwnQueue, "an item of an ordered queue cannot change the attributes of its own queue, which drains it first";
-    Bh, "a bottom-half queue cannot be ordered, CPU-intensive, in a group, have a rescuer or change its attributes";
+    OwnQueue, "an item of an ordered queue cannot change the attributes of its own queue, because the change first drains the queue";
+    Bh, "a bottom-half queue cannot be ordered, be CPU-intensive, be in a group, have a rescuer or change its attributes";
     System(queue), "workqueue {queue:?} is for the whole process, so one of its users cannot change it";
     Destroyed, "the workqueue was destroyed";
     Rescuer(error), "cannot create the rescuer's thread: {error}";

@@ -57,7 +57,7 @@ use crate::time::sleep::timeout;
 ///     nr_steps
 /// });
 /// started.recv()?;
-/// search.cancel(); // it runs already, and sees the cancel
+/// search.cancel(); // it is running already, and detects the cancel
 /// println!("gave up after {} steps", search.join()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -159,7 +159,7 @@ impl Interval {
 
 base::internal::impl_debug!(Interval, it => period: it.period(), missed: it.missed);
 
-base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput, "a period of no length");
+base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput, "the period is zero");
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
