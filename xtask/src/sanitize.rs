@@ -47,11 +47,6 @@ const WITHOUT: &[(&str, &str, &str)] = &[
         "cancel::cancelled_items_leave_a_full_or_paused_queue",
         "the sanitizer retains freed memory, which counts as growth",
     ),
-    (
-        "asan",
-        "kinds::rescuer_works_when_thread_creation_fails",
-        "its own stacks do not fit under the limit of address space",
-    ),
 ];
 
 /// The exit status of a program whose sanitizer reported an error.

@@ -6,12 +6,6 @@ fn in_an_hour() -> Instant {
     Instant::now() + HOUR
 }
 
-fn wait_for(deadline: Instant) {
-    while Instant::now() < deadline {
-        thread::sleep(SHORT);
-    }
-}
-
 #[test]
 fn a_deadline_in_the_past_expires_at_once() {
     let (queue, lives) = (queue("past").paused(), Census::default());
@@ -55,7 +49,7 @@ fn a_worker_skips_expired_items() {
     let (plug, lives) = (plug_into(&queue), Census::default());
     let deadline = Instant::now() + SHORT;
     let handles = [(); 10].map(|()| queue.task().deadline(deadline).spawn(lives.closure()));
-    wait_for(deadline);
+    wait_until(|| Instant::now() >= deadline);
     let after = queue.spawn(|| ());
     plug.release();
     after.join().unwrap();
@@ -83,17 +77,17 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     // On a loaded machine the deadline may have passed.
     assert!(has_expired(poll(&mut handle, Waker::noop()).unwrap_or_else(|| block_on(handle))));
     // An item that is cancelled before its deadline leaves no timer.
-    let mut handle = idle.task().deadline(in_an_hour()).spawn(|| ());
-    assert!(poll(&mut handle, Waker::noop()).is_none());
+    let handle = idle.task().deadline(in_an_hour()).spawn(|| ());
+    let mut handle = polled(handle, Waker::noop());
     assert!(handle.cancel());
     assert!(is_cancelled(handle.join()));
     assert_eq!((waiting(&idle), idle.stats().expired), (0, 2));
     idle.resume();
     // A task that awaits a started item is woken at its end.
     let queue = queue("started").help(false).alone();
-    let (mut handle, plug) =
+    let (handle, plug) =
         stuck(|hole| queue.task().deadline(in_an_hour()).spawn(move || hole.sit()));
-    assert!(poll(&mut handle, Waker::noop()).is_none());
+    let handle = polled(handle, Waker::noop());
     plug.release();
     block_on(handle).unwrap();
 }
@@ -115,7 +109,7 @@ fn an_expired_item_releases_its_permit_once_it_is_found() {
     // A detached item releases its permit when a worker reaches it.
     let deadline = Instant::now() + SHORT;
     drop(queue.task().deadline(deadline).spawn(|| unreachable!("it has expired")));
-    wait_for(deadline);
+    wait_until(|| Instant::now() >= deadline);
     queue.resume();
     wait_until(|| free(&queue) == Some(1));
     queue.pause();
@@ -130,26 +124,14 @@ fn an_expired_item_releases_its_permit_once_it_is_found() {
 #[test]
 fn started_item_may_run_past_its_deadline() {
     let queue = queue("started").help(false).alone();
-    // This span is usually long enough for a worker to start the item. If the item expires, the
-    // span doubles.
-    let mut span = 50 * MS;
-    loop {
-        let (deadline, (started, has_started)) = (Instant::now() + span, mpsc::channel());
-        let (go, may_go) = mpsc::channel::<()>();
-        let handle = queue.task().deadline(deadline).spawn(move || {
-            started.send(()).unwrap();
-            let _ = may_go.recv();
+    let result = before_deadline(|deadline| {
+        let item = move || {
+            wait_until(|| Instant::now() > deadline);
             5
-        });
-        if has_started.recv_timeout(span * 2).is_ok() {
-            wait_for(deadline);
-            drop(go);
-            assert_eq!(handle.join().unwrap(), 5);
-            break;
-        }
-        assert!(has_expired(handle.join()));
-        span *= 2;
-    }
+        };
+        queue.task().deadline(deadline).spawn(item).join()
+    });
+    assert_eq!(result, 5);
 }
 
 #[test]
@@ -164,7 +146,7 @@ fn the_panic_of_an_expired_closures_drop_is_lost() {
     assert!(has_expired(spawn(Instant::now() + SHORT).join()));
     let deadline = Instant::now() + SHORT;
     let found = spawn(deadline);
-    wait_for(deadline);
+    wait_until(|| Instant::now() >= deadline);
     queue.resume();
     wait_until(|| found.is_finished());
     assert!(has_expired(found.join()));

@@ -77,17 +77,16 @@ fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug,
 
 #[test]
 fn workers_start_while_locals_of_a_culled_one_wait() {
-    thread_local!(static LOCAL: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
     let (registry, first) = queue("first").on_own(tuned("2 core", |it| it.idle_timeout_ms = 1));
     let second = queue("second").nice(4).help(false).on(&registry);
     // Creates six workers at once, so that some are culled.
     let (all_in, ended) = (Shared::new(Barrier::new(6)), Count::default());
     for second in vec![second; 6] {
         first.detach(move || {
-            LOCAL.set(Some(Box::new(at_drop(move || {
+            drop_at_exit(at_drop(move || {
                 second.spawn(|| ()).join().unwrap();
                 ended.add();
-            }))));
+            }));
             blocking(|| all_in.wait());
         });
     }
@@ -209,8 +208,7 @@ fn awaits_a_drain(enqueue: impl FnOnce(&Work), act: impl FnOnce() + Send + 'stat
     other.pause();
     let work = Work::new(|| ());
     assert!(other.enqueue(&work));
-    let mut drain = pin!(other.drain_async());
-    assert!(poll_with(&mut drain, &waker_once(act)).is_pending());
+    let _drain = polled(other.drain_async(), &waker_once(act));
     assert!(work.cancel());
     enqueue(&work);
     work.flush().unwrap();
@@ -273,8 +271,8 @@ fn the_waker_of_a_drain_may_use_the_cancelled_item() {
             wish(&theirs, &other);
             send.send(()).unwrap();
         });
-        let mut drain = pin!(ordered.drain_async());
-        assert!(poll_with(&mut drain, &waker).is_pending() && work.cancel());
+        let _drain = polled(ordered.drain_async(), &waker);
+        assert!(work.cancel());
         receive.recv_timeout(PATIENCE).unwrap();
     }
 }

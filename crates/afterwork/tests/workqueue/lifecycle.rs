@@ -1,6 +1,6 @@
 //! Drains, drops and shutdowns, and the resources that remain after them.
 
-use crate::flush_queue::joined_item;
+use crate::flush::joined_item;
 use crate::support::*;
 
 #[test]
@@ -194,16 +194,6 @@ fn many_queues_own_no_thread_until_used_and_then_share_pools() {
 }
 
 #[test]
-fn system_queue_works() {
-    assert_eq!(queue("global").build().unwrap().spawn(|| 1).join().unwrap(), 1);
-    let global = Registry::global().unwrap();
-    assert_eq!(*global.params(), Params::default());
-    assert_eq!(global.topology().nr_cpus(), Topology::detect().unwrap().nr_cpus());
-}
-
-thread_local!(static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
-
-#[test]
 fn a_thread_may_wait_for_items_while_it_exits() {
     in_own_process(|| {
         for help in [true, false] {
@@ -219,57 +209,13 @@ fn a_thread_may_wait_for_items_while_it_exits() {
             let exits = beside(&queue("late").help(help).alone(), move |queue| {
                 // The first local of the thread is destroyed last.
                 let own = queue.clone();
-                LAST.set(Some(Box::new(at_drop(move || at_exit(own)))));
+                drop_at_exit(at_drop(move || at_exit(own)));
                 queue.spawn(|| ()).join().unwrap();
                 queue.drain().unwrap();
             });
             exits.join().unwrap();
             assert_eq!(receive.recv_timeout(PATIENCE), Ok(5));
         }
-    });
-}
-
-#[test]
-fn the_last_handle_may_drop_in_an_item_without_threads() {
-    in_limited_memory(|| {
-        let (registry, queue) = queue("reaped").max_active(2).on_own(registry("2 core"));
-        let plugs = [(); 2].map(|()| plug_into(&queue));
-        plugs.iter().for_each(Plug::release);
-        queue.drain().unwrap();
-        let (count, plug) = (Count::default(), plug_of_owner(&queue));
-        queue.set_max_active(1).unwrap();
-        count.spawn(500, &queue);
-        drop(queue);
-        fail_further_threads();
-        plug.release();
-        wait_until(|| count.get() == 500);
-        // No reaper could be started. The queue is destroyed nevertheless.
-        shut_down(registry);
-    });
-}
-
-#[test]
-fn queues_are_built_or_rejected_without_threads() {
-    in_limited_memory(|| {
-        let registry = registry("2 core");
-        fail_further_threads();
-        for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
-            let built = builder.build_in(&registry).map(drop);
-            assert!(matches!(built, Ok(()) | Err(BuildError::NicePermission(..))));
-        }
-        queue("bh").bh().on(&registry);
-        queue("plain").on(&registry);
-        let reclaiming = queue("reclaiming").with_rescuer().build_in(&registry);
-        assert!(matches!(reclaiming, Err(BuildError::Rescuer(_))));
-        registry.shutdown().unwrap();
-    });
-}
-
-/// Runs a test in its own process, unless a sanitizer has mapped too much memory for a limit.
-fn in_limited_memory(test: impl FnOnce()) {
-    in_own_process(|| match mapped_bytes() > 1 << 40 {
-        true => println!("a sanitizer has mapped the memory that is to be refused"),
-        false => test(),
     });
 }
 

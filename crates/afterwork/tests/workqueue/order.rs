@@ -2,8 +2,8 @@
 
 use crate::support::*;
 
-fn assert_each_in_order(log: Log<(usize, usize)>, nr_producers: usize, nr_each: usize) {
-    let log = log.take();
+/// Checks that the log has `nr_each` entries of each producer, in order.
+pub fn assert_each_in_order(log: Vec<(usize, usize)>, nr_producers: usize, nr_each: usize) {
     assert_eq!(log.len(), nr_producers * nr_each);
     for producer in 0..nr_producers {
         let seen = log.iter().filter(|(it, _)| *it == producer);
@@ -18,7 +18,7 @@ fn one_shots_in_order(queue: &Workqueue) {
         (0..1000).for_each(|i| queue.detach(log.note((producer, i))));
     });
     queue.drain().unwrap();
-    assert_each_in_order(log, 6, 1000);
+    assert_each_in_order(log.take(), 6, 1000);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn reusable_items_of_one_producer_run_in_order() {
         }
     });
     queue.drain().unwrap();
-    assert_each_in_order(log, 4, 500);
+    assert_each_in_order(log.take(), 4, 500);
 }
 
 #[test]

@@ -141,8 +141,7 @@ fn items_leave_a_handle_and_a_worker_if_user_code_panics() {
         drop(second);
         vec![String::from("never")]
     }));
-    let mut handle = queue.spawn(|| 3);
-    assert!(poll_with(&mut handle, &waker(|| panic!("in a waker"))).is_pending());
+    let handle = polled(queue.spawn(|| 3), &waker(|| panic!("in a waker")));
     plug.release_and_drain(&queue);
     assert_eq!(handle.join().unwrap(), 3);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);

@@ -259,24 +259,6 @@ fn an_ordered_queue_keeps_its_order_among_shares() {
 }
 
 #[test]
-fn flush_cancel_all_and_pause_hold_among_shares() {
-    let queue = queue("example").shares(10).alone();
-    let (urgent, count) = (queue.urgent().unwrap(), Count::default());
-    count.spawn(100, &queue);
-    count.spawn(100, &urgent);
-    queue.flush().unwrap();
-    assert_eq!(count.get(), 200);
-    queue.pause();
-    count.spawn(100, &queue);
-    count.spawn(100, &urgent);
-    assert_eq!(waiting(&queue), 200);
-    assert_eq!(queue.cancel_all(), 200);
-    count.spawn(100, &queue);
-    queue.resume_and_drain();
-    assert_eq!(count.get(), 300);
-}
-
-#[test]
 fn shares_out_of_range_are_named() {
     let registry = unwatched("1 core");
     for shares in [0, MAX_SHARES + 1] {

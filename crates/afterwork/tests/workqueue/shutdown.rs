@@ -19,27 +19,34 @@ fn blocks_once(hole: &Hole, count: Count) {
 }
 
 #[test]
-fn cancel_all_cancels_all_queued_items() {
-    let (lives, count) = (Census::default(), Count::default());
-    let queue = paused();
-    let spawn = |_| {
-        queue.detach(lives.closure());
-        queue.spawn(lives.closure())
-    };
-    let handles: Vec<_> = (0..50).map(spawn).collect();
-    let works: Vec<_> = (0..50).map(|_| counting(count)).collect();
-    assert_eq!(queue.task().enqueue_all(&works), 50);
-    drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
-    assert_eq!(queue.cancel_all(), 151);
-    assert_eq!((lives.alive(), lives.dropped()), (0, 100));
-    assert!(works.iter().all(|work| !work.is_busy()));
-    assert!(all_cancelled(handles));
-    assert_eq!(queue.cancel_all(), 0);
-    // The queue and its items can be used again.
-    assert_eq!(queue.task().enqueue_all(&works), 50);
-    queue.resume_and_drain();
-    assert_eq!(count.get(), 50);
-    assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+fn cancel_all_cancels_all_items_and_releases_their_permits() {
+    for builder in [queue("all"), queue("all").ordered()] {
+        let (lives, count) = (Census::default(), Count::default());
+        let queue = builder.capacity(103).paused();
+        let spawn = |_| {
+            queue.detach(lives.closure());
+            queue.spawn(lives.closure())
+        };
+        let handles: Vec<_> = (0..50).map(spawn).collect();
+        let (with_permit, works) = (counting(count), [(); 50].map(|()| counting(count)));
+        assert_eq!(queue.try_enqueue(&with_permit), Ok(true));
+        assert_eq!(queue.task().enqueue_all(&works), 50);
+        let future = queue.spawn_async(lives.future());
+        drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
+        assert!(is_full(queue.try_spawn(|| ())));
+        assert_eq!((free(&queue), waiting(&queue)), (Some(0), 153));
+        assert_eq!(queue.cancel_all(), 153);
+        assert_eq!((free(&queue), waiting(&queue)), (Some(103), 0));
+        assert_eq!((lives.alive(), lives.dropped()), (0, 101));
+        assert!(!with_permit.is_busy() && works.iter().all(|work| !work.is_busy()));
+        assert!(all_cancelled(handles) && is_cancelled(future.join()));
+        assert_eq!(queue.cancel_all(), 0);
+        // The queue and its items can be used again.
+        assert_eq!(queue.task().enqueue_all(&works), 50);
+        queue.resume_and_drain();
+        assert_eq!(count.get(), 50);
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+    }
 }
 
 #[test]
@@ -82,8 +89,7 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
             let _ = asked.is_pending();
             wakes.add();
         });
-        let mut drain = pin!(queue.drain_async());
-        assert!(poll_with(&mut drain, &waker).is_pending());
+        let _drain = polled(queue.drain_async(), &waker);
         if !is_handed_off(&work) {
             // The timer fired before the drain began.
             plug.release();
@@ -133,7 +139,7 @@ fn cancel_all_decides_about_each_enqueue_behind_a_run() {
     };
     assert_eq!(runs_when_all_is_cancelled(|_, _| (), once_more), 2);
     let queue = self::queue("again").alone();
-    let (work, plug, count) = stuck_counting(&queue);
+    let (work, plug, [count, _]) = stuck_counting(&queue);
     // A worker pops the item and hands it off to the running thread. Then it is cancelled twice.
     queue.enqueue(&work);
     wait_until(|| is_handed_off(&work));
@@ -161,26 +167,6 @@ fn cancel_all_keeps_the_order_of_later_items() {
         later.into_iter().for_each(|it| it.join().unwrap());
         queue.drain().unwrap();
         assert!(log.take().into_iter().eq((10..20).chain([99])));
-    }
-}
-
-#[test]
-fn cancelled_items_release_their_permits() {
-    for builder in [queue("bounded"), queue("bounded").ordered()] {
-        let queue = builder.capacity(4).paused();
-        for round in 0..3 {
-            let work = Work::new(|| unreachable!("cancelled"));
-            assert!(queue.try_enqueue(&work).is_ok());
-            let handle = queue.spawn(|| ());
-            let future = queue.spawn_async(async {});
-            queue.detach(|| ());
-            assert!(is_full(queue.try_spawn(|| ())), "round {round}");
-            assert_eq!((free(&queue), waiting(&queue)), (Some(0), 4));
-            assert_eq!(queue.cancel_all(), 4);
-            assert!(is_cancelled(handle.join()) && is_cancelled(future.join()));
-            assert_eq!((free(&queue), waiting(&queue)), (Some(4), 0));
-        }
-        // The queue is dropped while it is paused.
     }
 }
 
@@ -290,7 +276,7 @@ fn cancel_all_walks_the_list_once() {
     }
 }
 
-pub fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
+fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
     let busy = still_busy(queue.drain_timeout(Duration::ZERO));
     let left = busy.map_or_else(Vec::new, |it| it.left);
     left.iter().filter(|it| it.doing == doing).map(|it| it.count).sum()
@@ -404,16 +390,6 @@ fn shutdown_in_the_background_cancels_and_does_not_wait() {
     plug.release();
     other.drain_timeout(PATIENCE).unwrap();
     other.shutdown_background();
-    shut_down(registry);
-    // Without threads, the queue is destroyed later.
-    let (registry, queue) = self::queue("refused").on_own(self::registry("1 core"));
-    queue.spawn(|| ()).join().unwrap();
-    queue.pause();
-    let handle = queue.spawn(|| ());
-    registry.refuse_threads(true);
-    queue.shutdown_background();
-    registry.refuse_threads(false);
-    assert!(is_cancelled(handle.join()));
     shut_down(registry);
     // Closing in the background runs all items instead.
     let (registry, queue) = self::queue("closed").on_own(self::registry("2 core"));

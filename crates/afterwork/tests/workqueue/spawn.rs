@@ -1,5 +1,6 @@
 //! Closures that run once, and their handles.
 
+use crate::spawn_async::yields;
 use crate::support::*;
 
 #[test]
@@ -77,6 +78,11 @@ fn closures_and_results_of_any_size_arrive_whole() {
         let (send, receive) = mpsc::channel();
         queue.detach(move || send.send(sent.to_vec()).unwrap());
         assert!(receive.recv_timeout(PATIENCE).unwrap() == sent, "{N} bytes, detached");
+        let future = queue.spawn_async(async move {
+            yields().await;
+            sent
+        });
+        assert!(future.join().unwrap() == sent, "{N} bytes, in a future");
     }
     let queue = queue("sizes").alone();
     let small: [fn(&Workqueue); 5] =

@@ -1,5 +1,6 @@
 //! Strands: order, state, panics, cancels, ends, and fairness.
 
+use crate::order::assert_each_in_order;
 use crate::support::*;
 
 fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
@@ -23,19 +24,12 @@ fn block<S: Send + 'static>(strand: &Strand<S>) -> Plug {
 
 #[test]
 fn closures_of_each_thread_run_in_order_and_never_overlap() {
-    const COUNT: u32 = 2000;
-    let (_queue, strand) = numbers();
+    let queue = queue("strand").alone();
+    let strand = queue.strand(Vec::new());
     threads(3, |from| {
-        for number in 0..COUNT {
-            detach(&strand, move |all| all.push(from as u32 * COUNT + number));
-        }
+        (0..2000).for_each(|number| detach(&strand, move |all| all.push((from, number))));
     });
-    let all = strand.spawn(mem::take).join().unwrap();
-    assert_eq!(all.len(), 3 * COUNT as usize);
-    for from in 0..3 {
-        let own = all.iter().filter(|number| *number / COUNT == from);
-        assert!(own.is_sorted(), "out of the order of thread {from}");
-    }
+    assert_each_in_order(strand.spawn(mem::take).join().unwrap(), 3, 2000);
 }
 
 #[test]

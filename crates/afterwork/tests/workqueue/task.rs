@@ -1,4 +1,6 @@
-//! Options of one piece of work, and their combinations.
+//! Options of one piece of work: deadlines, lanes, CPUs and nodes, and their combinations.
+
+use std::error::Error;
 
 use crate::support::*;
 
@@ -27,18 +29,14 @@ fn a_cancellable_closure_and_a_future_expire_too() {
 #[test]
 fn a_future_that_was_polled_in_time_does_not_expire() {
     let queue = queue("polled").alone();
-    let (polled, is_polled) = mpsc::channel();
-    let deadline = Instant::now() + 50 * MS;
-    let future = queue.task().deadline(deadline).spawn_async(async move {
-        polled.send(()).unwrap();
-        sleep_until(deadline + SHORT).await;
-        7
+    let result = before_deadline(|deadline| {
+        let future = async move {
+            sleep_until(deadline + SHORT).await;
+            7
+        };
+        queue.task().deadline(deadline).spawn_async(future).join()
     });
-    // If the machine is loaded, the future may expire before it was polled.
-    match is_polled.recv() {
-        Ok(()) => assert_eq!(future.join().unwrap(), 7),
-        Err(_) => assert!(has_expired(future.join())),
-    }
+    assert_eq!(result, 7);
 }
 
 #[test]
@@ -56,17 +54,6 @@ fn a_full_queue_returns_each_kind_of_work() {
     queue.resume();
     first.join().unwrap();
     assert_eq!(queue.task().wait_for_capacity().spawn_async(future).join().unwrap(), 2);
-}
-
-#[test]
-fn options_choose_pool_and_lane() {
-    let queue = queue("place").affinity(Cpu).help(false).strict(true).alone();
-    let at = |task: TaskOptions<'_>| task.spawn(thread_name).join().unwrap();
-    let (first, last) = (CpuId::new(0), CpuId::new(1));
-    assert_ne!(at(queue.task().on_cpu(first)), at(queue.task().on_cpu(last)));
-    assert_eq!(at(queue.task().on_cpu(last).urgent()), at(queue.task().on_cpu(last)));
-    // A node that does not exist is replaced by the first pod.
-    assert_eq!(at(queue.task().on_node(77)), at(queue.task().on_cpu(first)));
 }
 
 #[test]
@@ -93,8 +80,7 @@ fn urgent_work_of_all_kinds_overtakes() {
 fn all_items_of_a_blocking_queue_may_block() {
     let queue = queue("files").blocking().alone();
     assert_eq!(queue.stats().max_active, MAX_ACTIVE);
-    meet_in(&queue, 16);
-    queue.drain().unwrap();
+    run_at_once(&queue, 16);
     // The samples replaced no sleeping worker.
     assert_eq!(queue.stats().cm_wakeups, 0);
     assert_eq!(self::queue("few").blocking().max_active(3).alone().stats().max_active, 3);
@@ -120,20 +106,26 @@ fn an_item_of_an_owner_does_not_keep_it() {
 
 #[test]
 fn every_error_becomes_an_io_error() {
-    fn kind(error: impl Into<io::Error> + std::error::Error) -> io::ErrorKind {
+    fn kind(error: impl Into<io::Error> + Error) -> io::ErrorKind {
         let text = error.to_string();
         assert!(!text.contains('\n'), "{text}");
         let error: io::Error = error.into();
         assert_eq!(error.to_string(), text);
         error.kind()
     }
-    use io::ErrorKind::{BrokenPipe, InvalidInput, TimedOut, WouldBlock};
+    use io::ErrorKind::{BrokenPipe, InvalidInput, PermissionDenied, TimedOut, WouldBlock};
+    assert_eq!(kind(queue("none").max_active(0).build().unwrap_err()), InvalidInput);
+    let error = io::Error::from(BuildError::NicePermission(-5, PermissionDenied.into()));
+    assert_eq!(error.kind(), PermissionDenied);
+    assert!(error.get_ref().unwrap().is::<BuildError>() && error.source().is_some());
     let queue = queue("errors").capacity(1).paused();
     let first = queue.spawn(|| ());
+    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), WouldBlock);
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
     assert_eq!(kind(queue.drain_timeout(Duration::ZERO).unwrap_err()), TimedOut);
     queue.shutdown(Duration::MAX).unwrap();
     first.join().unwrap();
+    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), BrokenPipe);
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
     assert_eq!(kind(queue.every(Duration::ZERO, || ()).unwrap_err()), InvalidInput);
     assert_eq!(kind("workqueue.max_activ=3".parse::<Params>().unwrap_err()), InvalidInput);
@@ -142,4 +134,126 @@ fn every_error_becomes_an_io_error() {
     assert_eq!(kind(full.poster().post(2).unwrap_err()), WouldBlock);
     full.close();
     assert_eq!(kind(full.poster().post(2).unwrap_err()), BrokenPipe);
+}
+
+/// Returns the name of the worker that runs the item, which names its pool.
+fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
+    let (send, receive) = mpsc::channel();
+    let work = Work::new(move || send.send(thread_name()).unwrap());
+    enqueue(&work);
+    receive.recv_timeout(PATIENCE).unwrap()
+}
+
+fn spread(scope: AffinityScope) -> Workqueue {
+    let queue = queue("place").help(false).affinity(scope);
+    queue.on(&registry("2 numa x 2 llc x 2 core"))
+}
+
+#[test]
+fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
+    for (scope, cpus_per_pod) in [(Cpu, 1), (Cache, 2)] {
+        let queue = spread(scope);
+        for cpu in 0..8 {
+            let pool = pool_of(|work| assert!(on_cpu(&queue, cpu).enqueue(work)));
+            assert_eq!(pool, format!("aw/u{}", cpu / cpus_per_pod));
+        }
+    }
+}
+
+#[test]
+fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
+    let queue = spread(Cpu);
+    for cpu in 0..8 {
+        for task in [on_cpu(&queue, cpu), on_cpu(&queue, cpu).urgent()] {
+            assert_eq!(task.spawn(thread_name).join().unwrap(), format!("aw/u{cpu}"));
+        }
+    }
+    let queue = spread(Numa);
+    for node in 0..2 {
+        let pool = queue.task().on_node(node).spawn(thread_name);
+        assert_eq!(pool.join().unwrap(), format!("aw/u{node}"));
+    }
+}
+
+#[test]
+fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
+    let (queue, (send, receive)) = (spread(Cpu), mpsc::channel());
+    let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
+    let pool = || receive.recv_timeout(PATIENCE).unwrap();
+    for cpu in 0..8 {
+        for delay in [Duration::ZERO, Duration::from_micros(10)] {
+            assert!(on_cpu(&queue, cpu).enqueue_after(&work, delay));
+            assert_eq!(pool(), format!("aw/u{cpu}"));
+            // The run may still be ending.
+            let other = (cpu + 1) % 8;
+            on_cpu(&queue, cpu).enqueue_after(&work, HOUR);
+            assert_eq!(on_cpu(&queue, other).reschedule(&work, delay), Ok(false));
+            assert_eq!(pool(), format!("aw/u{other}"));
+            work.flush().unwrap();
+        }
+    }
+}
+
+#[test]
+fn work_on_cpu_runs_on_that_cpu_or_reports_an_error() {
+    let topology = Topology::detect().unwrap();
+    for cpu in topology.allowed().iter() {
+        assert_eq!(work_on_cpu(cpu, cpu_here).unwrap(), cpu);
+    }
+    let log = Log::default();
+    schedule_on_each_cpu(move |cpu| log.push((cpu, cpu_here()))).unwrap();
+    let mut log = log.take();
+    log.sort();
+    assert!(log.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
+    let none = work_on_cpu(CpuId::new(100_000), || ()).unwrap_err();
+    let none = none.downcast().unwrap();
+    assert!(matches!(none, BuildError::NoCpus), "{none:?}");
+    let allowed = Topology::detect().unwrap().allowed().clone();
+    let first = allowed.iter().next().unwrap();
+    let panicked = work_on_cpu(first, || panic!("there"));
+    let panicked = panicked.map(|never: ()| never).unwrap_err().downcast();
+    assert!(matches!(panicked, Ok(JoinError::Panicked(_))), "{panicked:?}");
+    let count = Count::default();
+    let on_all = schedule_on_each_cpu(move |_| {
+        count.add();
+        panic!("everywhere");
+    });
+    let on_all = on_all.unwrap_err().downcast();
+    assert!(matches!(on_all, Ok(JoinError::Panicked(_))));
+    assert_eq!(count.get(), allowed.len(), "all have ended");
+    // The first panic of all CPUs is returned, with its payload.
+    let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
+    let first = schedule_on_each_cpu(panics).unwrap_err().downcast();
+    assert!(matches!(first, Ok(JoinError::Panicked(_))));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(first))).is_err());
+}
+
+#[test]
+fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
+    let queue = spread(Cache);
+    pin(0);
+    // This thread is on CPU 0 of node 0.
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(0).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(1).enqueue(work))), "aw/u2");
+}
+
+#[test]
+fn missing_cpu_or_node_selects_the_first_pod() {
+    let queue = spread(Cpu);
+    assert_eq!(pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work))), "aw/u0");
+    assert_eq!(pool_of(|work| assert!(queue.task().on_node(77).enqueue(work))), "aw/u0");
+    assert_eq!(queue.task().on_node(77).spawn(thread_name).join().unwrap(), "aw/u0");
+}
+
+#[test]
+fn a_pending_item_stays_where_it_was_queued_first() {
+    let queue = spread(Cpu);
+    queue.set_max_active(1).unwrap();
+    let plug = plug_into(&queue);
+    let pool = pool_of(|work| {
+        assert!(on_cpu(&queue, 3).enqueue(work));
+        assert!(!on_cpu(&queue, 5).enqueue(work));
+        plug.release();
+    });
+    assert_eq!(pool, "aw/u3");
 }
