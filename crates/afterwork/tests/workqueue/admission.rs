@@ -50,8 +50,8 @@ fn full_queue_returns_the_work() {
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
     assert_eq!(free(&queue), Some(2));
     // The error may be shared even if the closure may not.
-    let queue = paused(1);
-    let _item = queue.spawn(|| ());
+    queue.pause();
+    assert_eq!(queue.task().spawn_detached_all([|| (), || ()]), 2);
     let not_sync = std::cell::Cell::new(1);
     let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
     assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");

@@ -95,21 +95,14 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
     assert_eq!(blocking(|| blocking(|| 42)), 42);
 }
 
-/// Blocks `count` items at once. Returns the maximum number of workers that run items at once
-/// afterwards.
-fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
-    let block = |_| stuck(|hole| queue.detach(move || blocking(|| hole.sit()))).1;
-    let plugs: Vec<_> = (0..count).map(block).collect();
-    plugs.iter().for_each(Plug::release);
-    queue.drain().unwrap();
-    // The surplus workers are parked or about to park, so the next items do not use them.
-    concurrency(queue, 200)
-}
-
 #[test]
 fn a_pool_above_its_target_parks_surplus_workers() {
     let (registry, queue) = queue("shrinks").help(false).on_own(unwatched("1 core"));
-    assert!(most_at_once_after(&queue, 6) <= 1);
+    let plugs = [(); 6].map(|()| stuck(|hole| queue.detach(move || blocking(|| hole.sit()))).1);
+    plugs.iter().for_each(Plug::release);
+    queue.drain().unwrap();
+    // The surplus workers are parked or about to park, so the next items do not use them.
+    assert!(concurrency(&queue, 200) <= 1);
     let stats = registry.pool_stats().remove(0);
     assert!((6..=8).contains(&stats.nr_workers), "{stats:?}");
     wait_until(|| {

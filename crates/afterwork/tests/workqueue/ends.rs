@@ -241,8 +241,8 @@ fn a_waker_between_items_may_drop_the_next_items_queue() {
     shut_down(registry);
 }
 
-/// Queues and cancels items that own the given values on a queue that is stuck, so that a reaper
-/// drops the values.
+/// Queues and cancels items that own the given values on a queue that starts no item, so that a
+/// reaper drops the values.
 fn drop_aside(queue: &Workqueue, owned: Vec<Box<dyn Send>>) {
     let works = owned.into_iter().map(|owned| {
         let work = Work::new(owning(owned));
@@ -309,23 +309,23 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
-/// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
-/// and increments the count when it ends.
-fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn Send>>, Count) {
-    let (count, mut last) = (Count::default(), None::<Sender<()>>);
-    let mut owned: Vec<Box<dyn Send>> = Vec::new();
+/// Creates `nr` values. The destructor of each one waits for the next destructor. Counts the
+/// destructors that have begun, and those that have ended.
+fn chain(nr: usize) -> (Vec<Box<dyn Send>>, [Count; 2]) {
+    let [begun, ended] = [(); 2].map(|()| Count::default());
+    let (mut last, mut owned) = (None::<Sender<()>>, Vec::new());
     for _ in 0..nr {
         let (ends, waits_for) = mpsc::channel::<()>();
-        let (ended, begin) = (last.replace(ends), begin.clone());
+        let before = last.replace(ends);
         // The last destructor does not wait, because its sender is dropped after the loop.
         owned.push(Box::new(at_drop(move || {
-            begin();
+            begun.add();
             _ = waits_for.recv();
-            count.add();
-            drop(ended);
-        })));
+            ended.add();
+            drop(before);
+        })) as Box<dyn Send>);
     }
-    (owned, count)
+    (owned, [begun, ended])
 }
 
 /// Defers `nr` destructors, each of which waits for the next one, in a registry that cannot create
@@ -335,10 +335,9 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let registry = registry("2 core");
     let (full, plug, _) = stuck(&registry, 0);
     registry.refuse_threads(true);
-    let has_begun = Count::default();
-    let (owned, count) = chain(nr, move || has_begun.add());
+    let (owned, [begun, count]) = chain(nr);
     drop_aside(&full, owned);
-    wait_until(|| has_begun.get() > 0);
+    wait_until(|| begun.get() > 0);
     plug.release();
     drop(full);
     registry.refuse_threads(!relents);
@@ -361,11 +360,8 @@ fn chains_of_destructors_end_with_their_registry() {
         let (registry, queue) = queue("brief").on_own(registry("2 core"));
         queue.pause();
         let nr = 1 + dice.below(10);
-        let (owned, count) = chain(nr, || ());
-        for owned in owned {
-            let work = Work::new(owning(owned));
-            assert!(queue.enqueue(&work) && work.cancel());
-        }
+        let (owned, [_, count]) = chain(nr);
+        drop_aside(&queue, owned);
         queue.close_in_background();
         for i in 0..dice.below(4) {
             registry.refuse_threads(i % 2 == 0);

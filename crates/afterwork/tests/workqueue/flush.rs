@@ -248,19 +248,24 @@ fn flush_of_an_empty_queue_returns_at_once() {
     queue.flush().unwrap();
 }
 
+/// Queues items from four CPUs, and checks that `wait` waits for all of them.
+pub fn waits_for_all_items(queue: &Workqueue, wait: fn(&Workqueue) -> Result<(), OwnQueueError>) {
+    let count = Count::default();
+    for round in 1..50 {
+        threads(4, |i| {
+            pin(i);
+            count.spawn(50, queue);
+        });
+        wait(queue).unwrap();
+        assert_eq!(count.get(), round * 200);
+    }
+}
+
 #[test]
 fn flush_waits_for_all_queued_items_on_all_pools() {
     for max in [1, 3, 256] {
         let queue = queue("flush").affinity(Cpu).max_active(max);
-        let (queue, count) = (queue.on(&registry("64 core")), Count::default());
-        for round in 1..30 {
-            threads(4, |i| {
-                pin(i);
-                count.spawn(50, &queue);
-            });
-            queue.flush().unwrap();
-            assert_eq!(count.get(), round * 200);
-        }
+        waits_for_all_items(&queue.on(&registry("64 core")), Workqueue::flush);
     }
 }
 

@@ -1,20 +1,13 @@
 //! Drains, drops and shutdowns, and the resources that remain after them.
 
-use crate::flush::joined_item;
+use crate::flush::{joined_item, waits_for_all_items};
 use crate::support::*;
 
 #[test]
 fn drain_waits_for_all_that_is_queued_and_running() {
     let queue = queue("drain").affinity(Cpu).on(&registry("64 core"));
     queue.drain().unwrap();
-    let count = Count::default();
-    for round in 1..50 {
-        threads(4, |i| {
-            pin(i);
-            count.spawn(50, &queue);
-        });
-        assert_eq!(count.after_drain(&queue), round * 200);
-    }
+    waits_for_all_items(&queue, Workqueue::drain);
 }
 
 #[test]

@@ -257,14 +257,6 @@ fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
     }
 }
 
-/// Builds a queue whose only worker is occupied by the plug, so that joiners run its items.
-fn without_workers() -> (Workqueue, Plug) {
-    let [occupied, helps] = ["occupied", "helps"].map(queue).on(&unwatched("1 core"));
-    let plug = plug_into(&occupied);
-    occupied.close_in_background();
-    (helps, plug)
-}
-
 #[test]
 fn helper_inside_another_queue_records_its_seats() {
     /// Joins items of `helps` recursively, and finally one of `own`.
@@ -278,8 +270,9 @@ fn helper_inside_another_queue_records_its_seats() {
     // A depth of 300 needs several stacks.
     for depth in [1, 300] {
         for queue in queues_of_one_seat() {
-            let (helps, plug) = without_workers();
-            let helping = helps.clone();
+            // The only worker is in `occupied`, so joiners run the items of `helps`.
+            let [occupied, helps] = ["occupied", "helps"].map(self::queue).on(&unwatched("1 core"));
+            let (plug, helping) = (plug_into(&occupied), helps.clone());
             assert!(queue.in_worker(move |own| dive(own, &helping, depth)));
             assert_eq!(helps.stats().helped, depth);
             plug.release();

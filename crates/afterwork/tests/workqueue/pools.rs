@@ -360,21 +360,16 @@ impl Cgroup {
     /// Creates a cgroup below the process's own, and moves the process there.
     fn enter() -> io::Result<Self> {
         let cgroups = fs::read_to_string("/proc/self/cgroup")?;
-        let mut lines = cgroups.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            Some((fields.next()?, fields.next()?))
-        });
-        let has_cpu = |&(controllers, _): &(&str, _)| controllers.split(',').any(|it| it == "cpu");
-        let v1 = lines.clone().find(has_cpu);
-        let (mount, path, is_v2) = match v1 {
-            Some((controllers, path)) => (format!("/sys/fs/cgroup/{controllers}"), path, false),
-            None => {
-                let v2 = lines.find(|(controllers, _)| controllers.is_empty());
-                let path = v2.ok_or(io::ErrorKind::NotFound)?.1;
-                ("/sys/fs/cgroup".to_owned(), path, true)
-            }
+        let find = |is_meant: fn(&str) -> bool| {
+            cgroups.lines().find_map(|line| {
+                let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+                is_meant(controllers).then(|| format!("/sys/fs/cgroup/{controllers}{path}"))
+            })
         };
-        let home = PathBuf::from(mount).join(path.trim_start_matches('/'));
+        let v1 = find(|controllers| controllers.split(',').any(|it| it == "cpu"));
+        let is_v2 = v1.is_none();
+        let home = v1.or_else(|| find(str::is_empty)).ok_or(io::ErrorKind::NotFound)?;
+        let home = PathBuf::from(home);
         let dir = home.join(format!("afterwork-test-{}", process::id()));
         fs::create_dir(&dir)?;
         let cgroup = Self { dir, is_v2, home };

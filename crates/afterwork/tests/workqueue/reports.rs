@@ -5,6 +5,8 @@ use std::any::type_name_of_val as name_of;
 
 use crate::support::*;
 
+fn waited_for() {}
+
 fn reporting(change: impl FnOnce(&mut Params)) -> (Registry, Receiver<Report>) {
     let registry = tuned("1 core", change);
     let reports = reports(&registry);
@@ -21,8 +23,6 @@ fn stall(report: Report) -> Option<Stall> {
     if let Report::Stall(stall) = report { Some(stall) } else { None }
 }
 
-fn waits_behind() {}
-
 /// Returns the number that follows `word` in `text`.
 fn number_after(text: &str, word: &str) -> u32 {
     let (_, rest) = text.split_once(word).expect(word);
@@ -38,13 +38,13 @@ fn a_stall_names_the_first_item_and_those_of_all_workers() {
     // The worker may take items of several queues at once.
     other.detach(|| ());
     let plug = plug_into(&stuck);
-    queue.enqueue(&Work::new(waits_behind));
+    queue.enqueue(&Work::new(waited_for));
     queue.detach(|| ());
     // If the first item is reported before the second one is queued, a later report contains both.
     let mut stalls = reports.iter().filter_map(stall);
     let stall = stalls.find(|stall| stall.nr_waiting == 2).unwrap();
     assert_eq!(stall.item.queue, "waits");
-    assert!(stall.item.func.contains("waits_behind"), "{stall}");
+    assert!(stall.item.func.contains("waited_for"), "{stall}");
     assert!(stall.age.as_millis() >= 20);
     assert_eq!(stall.workers.len(), 1);
     let worker = &stall.workers[0];
@@ -169,8 +169,6 @@ fn named(report: Report) -> Option<Named> {
 fn of_plain(func: Option<&'static str>) -> Named {
     ("rescued".into(), Some("plain".into()), func)
 }
-
-fn waited_for() {}
 
 #[test]
 fn a_flush_that_breaks_a_rescuers_promise_is_reported() {

@@ -224,6 +224,14 @@ fn unused_tickets_do_not_accumulate() {
     }
 }
 
+/// Returns a part that meets the other one, and then panics.
+fn panics(both: &Barrier, text: &'static str) -> impl Fn() + Copy {
+    move || {
+        meet(both);
+        panic_any(text)
+    }
+}
+
 fn panic_of(body: impl FnOnce()) -> &'static str {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     payload.downcast_ref::<&str>().unwrap()
@@ -262,20 +270,14 @@ fn scopes_and_joins_resume_their_first_panic() {
     assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
     queue.resume();
     let both = Barrier::new(2);
-    let panics = |text| {
-        meet(&both);
-        panic_any(text)
-    };
-    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
+    let [first, second] = ["first", "second"].map(|text| panics(&both, text));
+    assert_eq!(panic_of_join(&queue, first, second), "first");
 }
 
 #[test]
 fn a_panic_on_a_worker_reaches_the_owner() {
     let (queue, both) = (pool(), Barrier::new(2));
-    let panics = || {
-        meet(&both);
-        panic_any("on a worker")
-    };
+    let panics = panics(&both, "on a worker");
     let of_scope = || {
         queue.scope(|s| {
             s.spawn(panics);
@@ -313,10 +315,7 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
     assert_eq!(panic_of(of_scope), "an item");
     // The owner's part continues when a guest has arrived.
     let both = Barrier::new(2);
-    let panics = || {
-        meet(&both);
-        panic_any("a part")
-    };
+    let panics = panics(&both, "a part");
     let returns = || {
         meet(&both);
         bomb()

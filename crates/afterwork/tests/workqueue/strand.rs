@@ -17,6 +17,20 @@ fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Sen
     strand.spawn_detached(func).unwrap();
 }
 
+/// Queues a closure that calls `goes_on`, and is queued again while that returns `true`.
+fn repeat<S, F>(strand: &Strand<S>, mut goes_on: F)
+where
+    S: Send + 'static,
+    F: FnMut(&mut S) -> bool + Send + 'static,
+{
+    let own = strand.clone();
+    detach(strand, move |state| {
+        if goes_on(state) {
+            repeat(&own, goes_on);
+        }
+    });
+}
+
 /// Queues a closure that blocks the strand until the plug is released or dropped.
 fn block<S: Send + 'static>(strand: &Strand<S>) -> Plug {
     stuck(|hole| detach(strand, move |_| hole.sit())).1
@@ -180,15 +194,10 @@ fn flush_and_drain_wait_for_the_closures_of_strands() {
     }
     // A drain also waits for the closures that closures spawn.
     let strand = queue.strand(0);
-    fn again(strand: Strand<u32>, left: u32) {
-        detach(&strand.clone(), move |nr_run| {
-            *nr_run += 1;
-            if left > 0 {
-                again(strand, left - 1);
-            }
-        });
-    }
-    again(strand.clone(), 199);
+    repeat(&strand, |nr_run| {
+        *nr_run += 1;
+        *nr_run < 200
+    });
     queue.drain().unwrap();
     assert_eq!(strand.spawn(|nr_run| *nr_run).join().unwrap(), 200);
 }
@@ -197,15 +206,8 @@ fn flush_and_drain_wait_for_the_closures_of_strands() {
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     let queue = queue_of_one();
     let (strand, stop) = (queue.strand(()), Count::default());
-    fn again(strand: Strand<()>, stop: Count) {
-        detach(&strand.clone(), move |()| {
-            if stop.get() == 0 {
-                again(strand, stop);
-            }
-        });
-    }
     // There are more chains than a batch has closures.
-    (0..100).for_each(|_| again(strand.clone(), stop));
+    (0..100).for_each(|_| repeat(&strand, move |()| stop.get() == 0));
     queue.clone().flush().unwrap();
     // Other items run in between, although there is only one seat.
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);

@@ -51,7 +51,6 @@ pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
-/// Creates a registry on this machine.
 pub fn detected() -> Registry {
     must_end();
     Registry::new(Topology::detect().unwrap(), Params::default()).unwrap()
@@ -424,7 +423,6 @@ pub fn pending_in(queue: &Workqueue) -> JoinHandle<()> {
     handle
 }
 
-/// Calls `body` with a clone of `shared` on another thread.
 pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     shared: &S,
     body: impl FnOnce(S) -> T + Send + 'static,
@@ -846,13 +844,11 @@ pub fn pin(i: usize) {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
-/// Returns the CPU of this thread, as the kernel reports it.
 pub fn cpu_here() -> CpuId {
     // SAFETY: the call has no preconditions.
     CpuId::new(unsafe { libc::sched_getcpu() } as u32)
 }
 
-/// Returns the nice value of this thread.
 pub fn nice_here() -> i8 {
     rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap() as i8
 }
@@ -861,7 +857,6 @@ pub fn thread_name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Runs `body(i)` on `count` threads, and joins them.
 pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for i in 0..count {
