@@ -290,12 +290,11 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
 fn drain_keeps_the_capacity_and_rejects_waiters() {
     let queue = paused(1);
     let (go, may_go) = mpsc::channel::<()>();
-    let inner = queue.clone();
-    queue.detach(move || {
+    let item = queue.spawn_own(move |own| {
         may_go.recv().unwrap();
         // The same bound applies to items that are queued by the queue's own items.
-        drop(inner.try_spawn(|| ()).unwrap());
-        assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
+        drop(own.try_spawn(|| ()).unwrap());
+        assert!(own.try_spawn(|| ()).unwrap_err().is_full());
     });
     let waiter = beside(&queue, |it| it.task().wait_for_capacity().try_spawn(|| ()).map(drop));
     let mut task = polled(queue.task().reserve(), Waker::noop());
@@ -310,6 +309,7 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
         is_refused && waiter.is_finished()
     });
     go.send(()).unwrap();
+    item.join().unwrap();
     assert!(is_closed(waiter.join().unwrap()));
     drainer.join().unwrap();
 }

@@ -74,9 +74,8 @@ fn destructors_join_cancelled_items_without_threads() {
 
 #[test]
 fn a_destructor_waits_for_a_producer_a_flush_or_a_drain() {
-    /// A capacity and an act. With a capacity of 1, the second item is rejected.
-    type Act = (usize, fn(&Workqueue));
-    let acts: [Act; 3] = [
+    // With a capacity of 1, the second item is rejected.
+    let acts: [(usize, fn(&Workqueue)); 3] = [
         (1, |queue| drop(queue.task().wait_for_capacity().try_spawn(|| ()))),
         (2, |queue| queue.flush().unwrap()),
         (2, |queue| queue.drain().unwrap()),

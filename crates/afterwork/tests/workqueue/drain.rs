@@ -186,10 +186,8 @@ fn very_many_tasks_await_a_drain() {
     drains.into_iter().for_each(|it| block_on(it).unwrap());
 }
 
-type Shutdown = fn(&Workqueue, Duration) -> Result<(), DrainError>;
-
 /// The blocking and the asynchronous function that shut down a queue.
-const SHUTDOWNS: [Shutdown; 2] =
+const SHUTDOWNS: [fn(&Workqueue, Duration) -> Result<(), DrainError>; 2] =
     [Workqueue::shutdown, |queue, limit| block_on(queue.shutdown_async(limit))];
 
 /// A failed save that is tried again must not be lost without an error.
@@ -239,8 +237,7 @@ fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
     for shutdown in SHUTDOWNS {
         let queue = one_seat("done").paused();
         let (send, receive) = mpsc::channel();
-        let own = queue.clone();
-        let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
+        let items = queue.spawn_own(|own| own.spawn(move || send.send(7).unwrap()));
         let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
         queue.enqueue_after(&delayed, HOUR);
         shutdown(&queue, PATIENCE).unwrap();
@@ -253,8 +250,7 @@ fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
 
 #[test]
 fn a_queue_that_feeds_another_is_drained_first() {
-    type Shutdown = fn(&[&Workqueue]) -> usize;
-    let shutdowns: [Shutdown; 2] = [
+    let shutdowns: [fn(&[&Workqueue]) -> usize; 2] = [
         |queues| shutdown_in_order(queues, PATIENCE).unwrap().len(),
         |queues| block_on(shutdown_in_order_async(queues, PATIENCE)).unwrap().len(),
     ];

@@ -406,11 +406,7 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
 fn very_many_queues_end_in_own_items_and_leave_no_thread() {
     in_own_process(|| {
         let registry = registry("2 core");
-        for _ in 0..2000 {
-            let queue = queue("brief").on(&registry);
-            let own = queue.clone();
-            queue.detach(move || drop(own));
-        }
+        (0..2000).for_each(|_| drop(queue("brief").on(&registry).spawn_own(|_| ())));
         shut_down(registry);
         assert!(our_threads().is_empty());
     });

@@ -218,7 +218,7 @@ fn flusher(queue: &Workqueue) -> thread::JoinHandle<()> {
     let before = nr_waiting(queue);
     let flusher = beside(queue, |queue| queue.flush().unwrap());
     wait_until(|| nr_waiting(queue) > before);
-    is_under_way(&flusher);
+    assert!(!holds_within(10 * MS, || flusher.is_finished()));
     flusher
 }
 
@@ -233,11 +233,6 @@ pub fn joined_item(queue: &Workqueue) -> (Plug, thread::JoinHandle<()>, Count) {
         thread::spawn(move || handle.join().unwrap())
     });
     (plug, joiner, ended)
-}
-
-#[track_caller]
-fn is_under_way(flusher: &thread::JoinHandle<()>) {
-    assert!(!holds_within(10 * MS, || flusher.is_finished()));
 }
 
 #[test]
@@ -377,7 +372,7 @@ fn flush_waits_for_an_item_that_was_queued_again_while_it_ran() {
     let flusher = flusher(&queue);
     plug.release();
     plug.wait_until_stuck();
-    is_under_way(&flusher);
+    assert!(!holds_within(10 * MS, || flusher.is_finished()));
     plug.release_and_join(flusher);
     assert!(!work.is_busy());
 }

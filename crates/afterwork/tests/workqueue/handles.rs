@@ -5,14 +5,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::support::*;
 
-fn pool() -> Workqueue {
-    queue("handles").alone()
-}
-
 #[test]
 fn a_handle_is_unpin_and_unwind_safe_for_every_result() {
     fn is_free<T: Unpin + UnwindSafe + RefUnwindSafe + Send + Sync>(_: &T) {}
-    let queue = pool();
+    let queue = queue("handles").alone();
     let handle: JoinHandle<PhantomPinned> = queue.spawn(|| PhantomPinned);
     is_free(&handle);
     is_free(&handle.cancel_on_drop());
@@ -47,13 +43,11 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     assert!(handle.cancel() && handle.join_timeout(PATIENCE).is_some_and(is_cancelled));
 }
 
-type Func = Box<dyn FnOnce() + Send>;
-
-fn joins_itself(spawn: fn(&Workqueue, Func) -> JoinHandle<()>) {
-    type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
-    let joins: [Join; 2] = [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
+fn joins_itself(spawn: fn(&Workqueue, Box<dyn FnOnce() + Send>) -> JoinHandle<()>) {
+    let joins: [fn(JoinHandle<()>) -> Result<(), JoinError>; 2] =
+        [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
     for join in joins {
-        let (queue, outcome) = (pool(), Log::default());
+        let (queue, outcome) = (queue("handles").alone(), Log::default());
         let (give, take) = mpsc::channel();
         let joins = Box::new(move || outcome.push(join(take.recv().unwrap())));
         give.send(spawn(&queue, joins)).unwrap();
@@ -89,7 +83,7 @@ fn a_cancelling_handle_drops_its_item_unless_it_is_kept() {
     wait_until(|| nr_runs.get() == 2);
     lives.all_dropped(3);
     // It also drops a future, and can be awaited.
-    let (queue, lives) = (pool(), Census::default());
+    let (queue, lives) = (self::queue("handles").alone(), Census::default());
     let waits = queue.spawn_async(lives.future());
     drop(waits.cancel_on_drop());
     lives.all_dropped(1);

@@ -58,11 +58,10 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
 #[test]
 fn a_bottom_half_that_would_sleep_panics_instead() {
     let (registry, bh) = queue("bh").bh().on_own(registry("1 core"));
-    assert!(bh.spawn(|| workqueue::blocking(|| ())).join().is_err());
+    is_rejected_in(&bh, &(), |()| workqueue::blocking(|| ()));
     let other = queue("other").help(false).on(&registry);
     let (stuck, plug) = stuck_in(&other);
-    let flushed = stuck.clone();
-    assert!(bh.spawn(move || flushed.flush()).join().is_err());
+    is_rejected_in(&bh, &stuck, |stuck| _ = stuck.flush());
     plug.release();
     assert_eq!(bh.spawn(|| 42).join().unwrap(), 42, "and continues");
 }
@@ -72,14 +71,12 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
-    let theirs = poster.clone();
-    assert!(queue.spawn(move || theirs.send_blocking(1)).join().is_err());
+    is_rejected_in(&queue, &poster, |poster| _ = poster.send_blocking(1));
     assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
     let (to, answer) = mailbox::reply();
     to.reply(7).unwrap();
     let answer = Shared::new(Mutex::new(answer));
-    let waits = move || answer.lock().unwrap().wait_timeout(Duration::MAX);
-    assert!(queue.spawn(waits).join().is_err());
+    is_rejected_in(&queue, &answer, |it| _ = it.lock().unwrap().wait_timeout(Duration::MAX));
     let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
     assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
@@ -88,18 +85,18 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let domain = Domain::new();
     let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
     let global = Shared::new(Rcu::new(1));
-    assert!(queue.spawn(move || _ = sleepable.replace_sync(2)).join().is_err());
+    is_rejected_in(&queue, &sleepable, |it| _ = it.replace_sync(2));
     assert_eq!(*sleepable.load(&sleepable.read()), 1);
-    assert!(queue.spawn(move || _ = global.replace_sync(2)).join().is_err());
+    is_rejected_in(&queue, &global, |it| _ = it.replace_sync(2));
     assert_eq!(*global.load(&global.read()), 1);
-    assert!(queue.spawn(move || domain.barrier()).join().is_err());
+    is_rejected_in(&queue, &domain, Domain::barrier);
     // RCU works afterwards.
     let bh = self::queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
         let section = Section::open();
         rcu::call(|| ());
-        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+        is_rejected_in(&bh, &(), move |()| wait());
         section.close();
         rcu::synchronize();
         rcu::barrier();
@@ -232,24 +229,18 @@ fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     let (running, plug) = stuck_in(&other);
     let (pending, count) = counted();
     other.enqueue(&pending);
-    let is_refused = |wait: Box<dyn FnOnce() + Send>| {
-        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-    };
-    let (queue, paused) = (other.clone(), other.clone());
-    is_refused(Box::new(move || _ = queue.drain()));
-    paused.pause();
-    is_refused(Box::new(move || _ = paused.shutdown(Duration::MAX)));
+    is_rejected_in(&bh, &other, |queue| _ = queue.drain());
+    other.pause();
+    is_rejected_in(&bh, &other, |queue| _ = queue.shutdown(Duration::MAX));
     let handle = other.try_spawn(|| ()).expect("neither draining nor destroyed");
     assert!(other.resume(), "still paused");
     for work in [&running, &pending] {
-        let (first, second) = (work.clone(), work.clone());
-        is_refused(Box::new(move || _ = first.cancel_sync()));
-        is_refused(Box::new(move || _ = second.disable_sync()));
+        is_rejected_in(&bh, work, |work| _ = work.cancel_sync());
+        is_rejected_in(&bh, work, |work| _ = work.disable_sync());
     }
     assert!(pending.is_pending() && running.busy().executing);
     let idle = DelayedWork::new(|| ());
-    let same = idle.clone();
-    is_refused(Box::new(move || _ = same.cancel_sync()));
+    is_rejected_in(&bh, &idle, |idle| _ = idle.cancel_sync());
     assert!(other.enqueue_after(&idle, Duration::ZERO));
     plug.release();
     handle.join().unwrap();

@@ -6,9 +6,8 @@ fn fib(queue: &Workqueue, n: u64) -> u64 {
     if n < 2 {
         return n;
     }
-    let (left, right) = (queue.clone(), queue.clone());
-    let left = queue.spawn(move || fib(&left, n - 1));
-    let right = queue.spawn(move || fib(&right, n - 2));
+    let left = queue.spawn_own(move |own| fib(own, n - 1));
+    let right = queue.spawn_own(move |own| fib(own, n - 2));
     left.join().unwrap() + right.join().unwrap()
 }
 
@@ -68,9 +67,7 @@ pub fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;
     }
-    let inner = queue.clone();
-    let deeper = queue.spawn(move || descend(&inner, depth - 1));
-    deeper.join().unwrap() + 1
+    queue.spawn_own(move |own| descend(own, depth - 1)).join().unwrap() + 1
 }
 
 #[test]
@@ -118,10 +115,9 @@ fn an_item_may_flush_and_cancel_items_of_other_queues() {
 #[test]
 fn thread_locals_of_a_deep_join_are_dropped_outside_all_items() {
     fn dive(queue: &Workqueue, depth: u32, bottom: Box<dyn FnOnce() + Send>) {
-        let inner = queue.clone();
-        let deeper = queue.spawn(move || match depth {
+        let deeper = queue.spawn_own(move |own| match depth {
             0 => bottom(),
-            _ => dive(&inner, depth - 1, bottom),
+            _ => dive(own, depth - 1, bottom),
         });
         deeper.join().unwrap();
     }

@@ -2,14 +2,6 @@
 
 use crate::support::*;
 
-fn paused() -> Workqueue {
-    queue("shutdown").paused()
-}
-
-fn all_cancelled<T>(handles: Vec<JoinHandle<T>>) -> bool {
-    handles.into_iter().all(|handle| is_cancelled(handle.join()))
-}
-
 /// Counts a run of an item, and blocks in the first one.
 fn blocks_once(hole: &Hole, count: Count) {
     count.add();
@@ -41,7 +33,9 @@ fn cancel_all_cancels_all_items_and_releases_their_permits() {
         assert_eq!((free(&queue), waiting(&queue)), (Some(2 * NR + 3), 0));
         assert_eq!((lives.alive(), lives.dropped()), (0, 2 * NR + 1));
         assert!(!with_permit.is_busy() && works.iter().all(|work| !work.is_busy()));
-        assert!(all_cancelled(handles) && is_cancelled(future.join()));
+        assert!(
+            handles.into_iter().all(|it| is_cancelled(it.join())) && is_cancelled(future.join())
+        );
         assert_eq!(queue.cancel_all(), 0);
         // The queue and its items can be used again.
         assert_eq!(queue.task().enqueue_all(&works), 50);
@@ -53,7 +47,7 @@ fn cancel_all_cancels_all_items_and_releases_their_permits() {
 
 #[test]
 fn cancel_all_wakes_waiters_at_once() {
-    let queue = paused();
+    let queue = queue("shutdown").paused();
     let work = Work::new(|| ());
     queue.enqueue(&work);
     let (joined, awaited) = (queue.spawn(|| ()), queue.spawn(|| ()));
@@ -165,7 +159,7 @@ fn cancel_all_keeps_the_order_of_later_items() {
         let later: Vec<_> = (10..20).map(spawn).collect();
         queue.enqueue(&work);
         plug.release();
-        assert!(all_cancelled(cancelled));
+        assert!(cancelled.into_iter().all(|it| is_cancelled(it.join())));
         later.into_iter().for_each(|it| it.join().unwrap());
         queue.drain().unwrap();
         assert!(log.take().into_iter().eq((10..20).chain([99])));
@@ -254,16 +248,14 @@ fn destructors_of_cancelled_items_may_do_anything() {
     // The item owns a handle to the queue.
     let own = queue.clone();
     queue.enqueue(&Work::new(move || drop(own.clone())));
-    let last = queue.clone();
-    queue.detach(move || drop(last));
+    drop(queue.spawn_own(|_| ()));
     assert_eq!(queue.cancel_all(), 4);
     assert!(is_cancelled(panicked.join()));
     queue.resume_and_drain();
     assert_eq!(count.get(), 1);
     // The last item drops the last handle.
     queue.pause();
-    let last = queue.clone();
-    queue.detach(move || drop(last));
+    drop(queue.spawn_own(|_| ()));
     queue.shutdown_background();
     shut_down(registry);
 }
@@ -308,7 +300,7 @@ fn timed_drain_rejects_items_until_it_ends() {
     assert_eq!(error.to_string(), "an item of workqueue \"timed\" cannot wait for its own queue");
     queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
     // A drain does not wait for cancelled or expired items.
-    let queue = paused();
+    let queue = self::queue("shutdown").paused();
     assert!(queue.spawn(|| ()).cancel());
     queue.drain_timeout(PATIENCE).unwrap();
     let expired = queue.task().deadline(Instant::now() + 2 * MS).spawn(|| ());

@@ -10,9 +10,8 @@ fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         panic!("as documented");
     }
-    let inner = queue.clone();
-    let deeper = queue.spawn(move || {
-        let nr_good = descend_and_panic(&inner, depth - 1);
+    let deeper = queue.spawn_own(move |own| {
+        let nr_good = descend_and_panic(own, depth - 1);
         assert!(!depth.is_multiple_of(7), "as documented");
         nr_good + 1
     });
@@ -32,14 +31,12 @@ fn deep_joins_end_though_items_panic_and_threads_fail() {
     }
 }
 
-type Makes = fn(&Workqueue);
-
 #[test]
 fn objects_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
         let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
         let plug = plug_into(&full);
-        let kinds: [(&str, &Workqueue, Makes); 11] = [
+        let kinds: [(&str, &Workqueue, fn(&Workqueue)); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
             ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
             ("delayed items", &idle, |queue| {
@@ -91,8 +88,6 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
     });
 }
 
-type Uses = fn(&Registry, usize);
-
 #[test]
 fn queues_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
@@ -101,7 +96,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             builder.on(registry).detach(|| ());
         }
         // The number of queues per round. Kinds that own a thread have fewer.
-        let kinds: [(&str, usize, Uses); 7] = [
+        let kinds: [(&str, usize, fn(&Registry, usize)); 7] = [
             ("queues", 2000, |registry, _| {
                 brief(queue("short").max_active(2), registry);
             }),
@@ -120,9 +115,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
                 }
             }),
             ("queues that end in an item", 300, |registry, _| {
-                let queue = queue("own").on(registry);
-                let own = queue.clone();
-                queue.detach(move || drop(own));
+                drop(queue("own").on(registry).spawn_own(|_| ()));
             }),
             ("timed items without handles", 500, |registry, _| {
                 let queue = queue("timed").on(registry);

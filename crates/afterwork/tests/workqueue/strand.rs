@@ -9,10 +9,6 @@ fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
     (queue, strand)
 }
 
-fn queue_of_one() -> Workqueue {
-    queue("one").max_active(1).alone()
-}
-
 fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Send + 'static) {
     strand.spawn_detached(func).unwrap();
 }
@@ -152,7 +148,7 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
     let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
     assert_eq!(sum.join().unwrap(), 3);
     // On a queue with one seat, a closure of another strand cannot start either.
-    let queue = queue_of_one();
+    let queue = self::queue("one").max_active(1).alone();
     let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
     assert!(matches!(outcome.join().unwrap(), Err(JoinError::OwnQueue)));
@@ -204,7 +200,7 @@ fn flush_and_drain_wait_for_the_closures_of_strands() {
 
 #[test]
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
-    let queue = queue_of_one();
+    let queue = queue("one").max_active(1).alone();
     let (strand, stop) = (queue.strand(()), Count::default());
     // There are more chains than a batch has closures.
     (0..100).for_each(|_| repeat(&strand, move |()| stop.get() == 0));
@@ -217,7 +213,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
 
 #[test]
 fn strand_yields_to_others_after_a_batch() {
-    let (queue, log) = (queue_of_one(), Log::default());
+    let (queue, log) = (queue("one").max_active(1).alone(), Log::default());
     let (long, short) = (queue.strand(()), queue.strand(()));
     queue.pause();
     (0..200).for_each(|number| detach(&long, move |()| log.push(number)));

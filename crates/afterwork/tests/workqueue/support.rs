@@ -192,6 +192,17 @@ pub trait Use: Borrow<Workqueue> {
 
 impl Use for Workqueue {}
 
+/// Checks that `wait` panics in an item of a bottom-half queue.
+#[track_caller]
+pub fn is_rejected_in<T>(bh: &Workqueue, shared: &T, wait: impl FnOnce(&T) + Send + 'static)
+where
+    T: Clone + Send + 'static,
+{
+    let shared = shared.clone();
+    let outcome = bh.spawn(move || wait(&shared)).join();
+    assert!(matches!(outcome, Err(JoinError::Panicked(_))), "{outcome:?}");
+}
+
 pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }

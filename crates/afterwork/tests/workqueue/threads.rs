@@ -5,13 +5,10 @@ use crate::children::NoThreads;
 use crate::nested::descend;
 use crate::support::*;
 
-fn noting(threads: Log<String>) -> Option<ThreadHook> {
-    Some(ThreadHook::new(move || threads.push(thread_name())))
-}
-
 #[test]
 fn threads_call_their_hooks_around_all_their_items() {
     let (started, stopped) = (Log::default(), Log::default());
+    let noting = |log: Log<String>| Some(ThreadHook::new(move || log.push(thread_name())));
     let registry = tuned("2 core", |it| {
         it.on_thread_start = noting(started);
         it.on_thread_stop = noting(stopped);
