@@ -300,14 +300,12 @@ fn dropping_periodic_work_ends_it_after_the_present_run() {
     let_others_tick(&queue);
     assert_eq!(count.get(), 1);
     // It may also be dropped inside its own run.
-    let (count, own) = (Count::default(), Shared::new(Mutex::new(None::<Periodic>)));
-    let mut place = own.lock().unwrap();
+    let (count, (give, own)) = (Count::default(), mpsc::channel::<Periodic>());
     let ticks = queue.every(PERIOD, move || {
         count.add();
-        drop(own.lock().unwrap().take());
+        drop(own.recv());
     });
-    *place = Some(ticks.unwrap());
-    drop(place);
+    give.send(ticks.unwrap()).unwrap();
     wait_until(|| count.get() == 1);
     queue.drain().unwrap();
     let_others_tick(&queue);

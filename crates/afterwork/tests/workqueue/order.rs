@@ -119,22 +119,14 @@ fn an_ordered_queue_keeps_the_order_of_a_plain_list() {
 #[test]
 fn an_ordered_queue_stays_ordered_while_items_are_cancelled() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let (gauge, nr_runs, nr_due) = (Gauge::default(), Count::default(), AtomicUsize::new(0));
-    threads(6, |i| {
-        let mut dice = Dice::new(i as u64 + 1);
-        let works = [(); 5].map(|()| Work::new(move || gauge.within(|| nr_runs.add())));
-        for _ in 0..2000 {
-            let work = &works[dice.below(works.len())];
-            if dice.below(3) > 0 {
-                nr_due.fetch_add(usize::from(queue.enqueue(work)), Ordering::SeqCst);
-            } else {
-                nr_due.fetch_sub(usize::from(work.cancel()), Ordering::SeqCst);
-            }
-        }
+    let (gauge, nr_runs) = (Gauge::default(), Count::default());
+    let works = [(); 20].map(|()| Work::new(move || gauge.within(|| nr_runs.add())));
+    let nr_due = changed_by_threads(&works, |step, work| match step % 3 {
+        0 => -i64::from(work.cancel()),
+        _ => queue.enqueue(work).into(),
     });
-    queue.drain().unwrap();
+    assert_eq!(nr_runs.after_drain(&queue) as i64, nr_due);
     assert_eq!(gauge.most(), 1);
-    assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
     let (queue, log) = (self::queue("ordered").ordered().paused(), Log::default());
     // This would take a minute if each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();

@@ -75,14 +75,11 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
             }),
         ];
         for (name, queue, makes) in kinds {
-            let make = || {
-                (0..10_000).for_each(|_| makes(queue));
+            // A leak of 40 bytes for each of them would be 1600 KiB.
+            retains_less_than(1024, name, || {
+                (0..40_000).for_each(|_| makes(queue));
                 idle.drain().unwrap();
-            };
-            // The first round creates the objects that are cached for later rounds.
-            make();
-            // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
-            retains_less_than(1024, name, || (0..4).for_each(|_| make()));
+            });
         }
         plug.release_and_drain(&full);
     });
@@ -95,29 +92,29 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
         fn brief(builder: Builder, registry: &Registry) {
             builder.on(registry).detach(|| ());
         }
-        // The number of queues per round. Kinds that own a thread have fewer.
+        // The number of queues. Kinds that own a thread have fewer.
         let kinds: [(&str, usize, fn(&Registry, usize)); 7] = [
-            ("queues", 2000, |registry, _| {
+            ("queues", 8000, |registry, _| {
                 brief(queue("short").max_active(2), registry);
             }),
-            ("ordered queues", 1000, |registry, _| brief(queue("line").ordered(), registry)),
-            ("queues with a rescuer", 300, |registry, _| {
+            ("ordered queues", 4000, |registry, _| brief(queue("line").ordered(), registry)),
+            ("queues with a rescuer", 1200, |registry, _| {
                 brief(queue("rescued").with_rescuer(), registry);
             }),
-            ("queues with a pool of their own", 200, |registry, nth| {
+            ("queues with a pool of their own", 800, |registry, nth| {
                 brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
             }),
-            ("queues that change", 100, |registry, nth| {
+            ("queues that change", 400, |registry, nth| {
                 let queue = queue("changes").on(registry);
                 for nice in 0..10 {
                     queue.set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2).unwrap();
                     queue.detach(|| ());
                 }
             }),
-            ("queues that end in an item", 300, |registry, _| {
+            ("queues that end in an item", 1200, |registry, _| {
                 drop(queue("own").on(registry).spawn_own(|_| ()));
             }),
-            ("timed items without handles", 500, |registry, _| {
+            ("timed items without handles", 2000, |registry, _| {
                 let queue = queue("timed").on(registry);
                 for delay_us in 1..10 {
                     let work = DelayedWork::new(|| ());
@@ -130,15 +127,10 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             now.queues.len() == 1 && now.pools.len() == 1
         };
         for (name, count, uses) in kinds {
-            let makes = |count| {
-                (0..count).for_each(|nth| uses(&registry, nth));
-                wait_until(is_alone);
-            };
-            makes(count);
             // The limit allows for a few thread stacks.
             retains_less_than(2048, name, || {
-                makes(4 * count);
-                wait_until(|| nr_threads() <= 12);
+                (0..count).for_each(|nth| uses(&registry, nth));
+                wait_until(|| is_alone() && nr_threads() <= 12);
             });
         }
     });
@@ -147,16 +139,14 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
 #[test]
 fn registries_that_are_shut_down_leave_no_memory_behind() {
     in_own_process(|| {
-        let makes = |count| {
-            for _ in 0..count {
+        retains_less_than(1024, "registries", || {
+            for _ in 0..200 {
                 let (registry, queue) = queue("brief").on_own(registry("2 core"));
                 queue.spawn(|| ()).join().unwrap();
                 drop(queue);
                 shut_down(registry);
             }
-        };
-        makes(50);
-        retains_less_than(1024, "registries", || makes(200));
+        });
         wait_until(|| nr_threads() <= 2);
     });
 }
