@@ -49,14 +49,23 @@ fn full_queue_returns_the_work() {
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
     assert_eq!(free(&queue), Some(2));
-    // The error may be shared even if the closure may not.
+    // Each kind of work is returned. The error may be shared even if the closure may not.
     queue.pause();
     assert_eq!(queue.task().spawn_detached_all([|| (), || ()]), 2);
+    let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
+    assert!(future.is_full());
+    let future = future.into_inner();
+    queue.spawn_detached(|| ()).unwrap_err().into_inner()();
+    let mut cancel = CancelHandle::default();
+    let options = queue.task().deadline(Instant::now() + HOUR).cancel_handle(&mut cancel);
+    assert_eq!(options.try_spawn(|| 3).unwrap_err().into_inner()(), 3);
+    assert!(cancel.is_finished(), "it has no item");
     let not_sync = std::cell::Cell::new(1);
     let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
     assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
-    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
-    assert_eq!(full.to_string(), "the workqueue is full");
+    let _: Box<dyn std::error::Error + Send + Sync> = full.into();
+    queue.resume();
+    assert_eq!(queue.task().wait_for_capacity().spawn_async(future).join().unwrap(), 2);
 }
 
 #[test]

@@ -225,7 +225,8 @@ fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
 
 #[test]
 fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
-    // Repeats until the worker takes both items. If it expects long items, it takes the first alone.
+    // Repeats until the worker takes both items. A worker that expects long items takes the first
+    // one alone.
     wait_until(|| {
         let (work, count) = counted();
         let (registry, former) =

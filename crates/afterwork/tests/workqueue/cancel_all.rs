@@ -6,7 +6,6 @@ use crate::support::*;
 const WAYS: [fn(&Workqueue); 2] =
     [|queue| _ = queue.cancel_all(), |queue| queue.clone().shutdown_background()];
 
-/// The orders of the two CPUs.
 const ORDERS: [[u32; 2]; 2] = [[0, 1], [1, 0]];
 
 fn two_pods(registry: &Registry) -> Workqueue {
@@ -74,8 +73,9 @@ fn destructors_join_cancelled_items_without_threads() {
 
 #[test]
 fn a_destructor_waits_for_a_producer_a_flush_or_a_drain() {
-    // With a capacity of 1, the second item is rejected.
-    let acts: [(usize, fn(&Workqueue)); 3] = [
+    /// A capacity and an act. With a capacity of 1, the second item is rejected.
+    type Act = (usize, fn(&Workqueue));
+    let acts: [Act; 3] = [
         (1, |queue| drop(queue.task().wait_for_capacity().try_spawn(|| ()))),
         (2, |queue| queue.flush().unwrap()),
         (2, |queue| queue.drain().unwrap()),

@@ -186,8 +186,10 @@ fn very_many_tasks_await_a_drain() {
     drains.into_iter().for_each(|it| block_on(it).unwrap());
 }
 
+type Shutdown = fn(&Workqueue, Duration) -> Result<(), DrainError>;
+
 /// The blocking and the asynchronous function that shut down a queue.
-const SHUTDOWNS: [fn(&Workqueue, Duration) -> Result<(), DrainError>; 2] =
+const SHUTDOWNS: [Shutdown; 2] =
     [Workqueue::shutdown, |queue, limit| block_on(queue.shutdown_async(limit))];
 
 /// A failed save that is tried again must not be lost without an error.

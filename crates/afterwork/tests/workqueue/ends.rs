@@ -1,5 +1,5 @@
-//! Destroying queues: on threads that must not wait, and while timers fire. Reapers: the destructors
-//! that they run may wait for anything, including each other.
+//! The end of queues, on threads that must not wait and while timers fire. Reapers, which run
+//! destructors that may wait for anything, including each other.
 
 use crate::support::*;
 

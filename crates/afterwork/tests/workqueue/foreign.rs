@@ -1,4 +1,4 @@
-//! User code on the library's threads: items, destructors, handlers and sources that panic or block.
+//! User code on the library's threads that panics or blocks: items, destructors, handlers, sources.
 
 use crate::support::*;
 
@@ -397,7 +397,6 @@ fn drops_that_panic_cost_no_worker() {
     }
 }
 
-/// Cancels an item, and checks that the canceller gets the panic from a drop.
 fn cancel_panics<T>(mut handle: JoinHandle<T>) {
     let cancelled = catch_unwind(AssertUnwindSafe(|| handle.cancel()));
     assert!(cancelled.is_err(), "the canceller gets the panic");

@@ -1,5 +1,5 @@
-//! Kinds of queues: per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer. Values
-//! that builders reject.
+//! Kinds of queues (per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer), and
+//! values that builders reject.
 
 use afterwork::mailbox::{Worker, WorkerError};
 use afterwork::percpu::{self, PerCpu};
@@ -95,12 +95,11 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     assert_eq!(*global.load(&global.read()), 1);
     is_rejected_in(&queue, &domain, Domain::barrier);
     // RCU works afterwards.
-    let bh = self::queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
         let section = Section::open();
         rcu::call(|| ());
-        is_rejected_in(&bh, &(), move |()| wait());
+        is_rejected_in(&queue, &(), move |()| wait());
         section.close();
         rcu::synchronize();
         rcu::barrier();

@@ -1,4 +1,4 @@
-//! Workers: their CPUs, their number, their start and their exit, and the CPU quota that limits them.
+//! Workers: their CPUs, their number, their start and exit, and the CPU quota that limits them.
 
 use std::path::PathBuf;
 use std::process;

@@ -1,5 +1,5 @@
-//! Reports: of stalls, of items that hog a CPU, of waits that break the promise of a rescuer, and the
-//! names of items in all reports.
+//! Reports of stalls, of items that hog a CPU, and of waits that break the promise of a rescuer,
+//! and the names of items in them.
 
 use std::any::type_name_of_val as name_of;
 

@@ -271,9 +271,11 @@ fn a_timed_join_returns_the_handle_and_runs_no_item() {
     assert!(handle.cancel() && handle.join_timeout(PATIENCE).is_some_and(is_cancelled));
 }
 
-fn joins_itself(spawn: fn(&Workqueue, Box<dyn FnOnce() + Send>) -> JoinHandle<()>) {
-    let joins: [fn(JoinHandle<()>) -> Result<(), JoinError>; 2] =
-        [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
+type Func = Box<dyn FnOnce() + Send>;
+
+fn joins_itself(spawn: fn(&Workqueue, Func) -> JoinHandle<()>) {
+    type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
+    let joins: [Join; 2] = [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
     for join in joins {
         let (queue, outcome) = (queue("handles").alone(), Log::default());
         let (give, take) = mpsc::channel();

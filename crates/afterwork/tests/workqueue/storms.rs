@@ -31,12 +31,14 @@ fn deep_joins_end_though_items_panic_and_threads_fail() {
     }
 }
 
+type Makes = fn(&Workqueue);
+
 #[test]
 fn objects_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
         let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
         let plug = plug_into(&full);
-        let kinds: [(&str, &Workqueue, fn(&Workqueue)); 11] = [
+        let kinds: [(&str, &Workqueue, Makes); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
             ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
             ("delayed items", &idle, |queue| {
@@ -85,6 +87,8 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
     });
 }
 
+type Uses = fn(&Registry, usize);
+
 #[test]
 fn queues_that_are_dropped_leave_no_memory_behind() {
     in_own_process(|| {
@@ -93,7 +97,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             builder.on(registry).detach(|| ());
         }
         // The number of queues. Kinds that own a thread have fewer.
-        let kinds: [(&str, usize, fn(&Registry, usize)); 7] = [
+        let kinds: [(&str, usize, Uses); 7] = [
             ("queues", 8000, |registry, _| {
                 brief(queue("short").max_active(2), registry);
             }),

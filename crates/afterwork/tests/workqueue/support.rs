@@ -84,7 +84,6 @@ pub trait On: Sized {
 
     fn on(self, registry: &Registry) -> Self::Built;
 
-    /// Builds on `registry`, and returns both.
     #[track_caller]
     fn on_own(self, registry: Registry) -> (Registry, Self::Built) {
         let built = self.on(&registry);
@@ -176,7 +175,6 @@ pub trait Use: Borrow<Workqueue> {
         receive.recv_timeout(PATIENCE).expect("the item ended without a value")
     }
 
-    /// Drains the queue, and returns its statistics.
     #[track_caller]
     fn drained(&self) -> QueueStats {
         self.borrow().drain().unwrap();
@@ -345,7 +343,6 @@ impl Plug {
         thread.join().unwrap()
     }
 
-    /// Returns the count after the drain.
     pub fn release_and_count(&self, queue: &Workqueue, count: Count) -> usize {
         self.release();
         count.after_drain(queue)
@@ -397,7 +394,6 @@ pub fn arm_for_an_hour(queue: &Workqueue, owned: impl Send + 'static) {
     assert!(queue.enqueue_after(&work, HOUR));
 }
 
-/// Starts an item that calls `body` in each run.
 pub fn stuck_with(queue: &Workqueue, mut body: impl FnMut(&Hole) + Send + 'static) -> (Work, Plug) {
     stuck(|hole| {
         let work = Work::new(move || body(&hole));
@@ -497,7 +493,6 @@ pub fn run_at_once(queue: &Workqueue, count: usize) {
     queue.drain().unwrap();
 }
 
-/// Returns the reports of `registry` from now on.
 pub fn reports(registry: &Registry) -> Receiver<Report> {
     let (send, reports) = mpsc::channel();
     registry.on_report(move |report| _ = send.send(report.clone()));
@@ -657,7 +652,6 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// Counts the threads that are inside, and the maximum.
 #[derive(Clone, Copy, Default)]
 pub struct Gauge {
     now: Shared<AtomicUsize>,
@@ -708,7 +702,6 @@ pub fn crowd(queues: &[Workqueue]) -> usize {
     gauge.most()
 }
 
-/// Counts the lives that exist, and those that were dropped.
 #[derive(Clone, Copy, Default)]
 pub struct Census {
     alive: Shared<AtomicI64>,
@@ -764,7 +757,6 @@ pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
     move || _ = &value
 }
 
-/// Returns a closure that owns `value` and calls `act`.
 pub fn keeping(
     value: impl Send + 'static,
     mut act: impl FnMut() + Send + 'static,

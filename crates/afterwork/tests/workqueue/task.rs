@@ -40,23 +40,6 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
 }
 
 #[test]
-fn a_full_queue_returns_each_kind_of_work() {
-    let queue = queue("full").capacity(1).paused();
-    let first = on_cpu(&queue, 1).try_spawn(|| 1).unwrap();
-    let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
-    assert!(future.is_full());
-    let future = future.into_inner();
-    queue.task().spawn_detached(|| ()).unwrap_err().into_inner()();
-    let mut cancel = CancelHandle::default();
-    let options = queue.task().deadline(Instant::now() + HOUR);
-    assert_eq!(options.cancel_handle(&mut cancel).try_spawn(|| 3).unwrap_err().into_inner()(), 3);
-    assert!(cancel.is_finished(), "it has no item");
-    queue.resume();
-    first.join().unwrap();
-    assert_eq!(queue.task().wait_for_capacity().spawn_async(future).join().unwrap(), 2);
-}
-
-#[test]
 fn urgent_work_of_all_kinds_overtakes() {
     let (queue, log) = (one_seat("narrow").on(&registry("1 core")), Log::default());
     queue.pause();

@@ -1,5 +1,5 @@
-//! The threads of a registry: their stacks, their names, the hooks that they call, and work while none
-//! can be created.
+//! The threads of a registry: their stacks, their names, the hooks that they call, and the work
+//! that is done if none can be created.
 
 use crate::children::NoThreads;
 use crate::nested::descend;
