@@ -227,11 +227,9 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
 fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
     let cpu_ns = || sync::usage::cpu_ns(sync::thread::current()).unwrap();
     let start = cpu_ns();
-    let queues = Vec::from_iter((0..nr_queues).map(|_| queue("one of many").on(registry)));
+    let mut first = Vec::from_iter((0..nr_queues).map(|_| queue("one of many").on(registry)));
     // Drops the second half from the end and the first half from the start.
-    let (first, last) = queues.split_at(queues.len() / 2);
-    let (first, last) = (first.to_vec(), last.to_vec());
-    drop(queues);
+    let last = first.split_off(first.len() / 2);
     last.into_iter().rev().for_each(drop);
     first.into_iter().for_each(drop);
     (cpu_ns() - start) / u64::from(nr_queues)
