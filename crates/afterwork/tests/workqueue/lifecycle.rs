@@ -1,4 +1,6 @@
-//! Drains, drops and shutdowns, and the resources that remain after them.
+//! Drains, drops and shutdowns, and the threads and the memory that remain after them.
+
+use std::sync::LazyLock;
 
 use crate::flush::{joined_item, waits_for_all_items};
 use crate::support::*;
@@ -240,4 +242,128 @@ fn the_cost_of_a_queue_does_not_grow_with_their_number() {
     let registry = registry("2 core");
     let [_, few, many] = [100, 2000, 32_000].map(|nr| ns_per_queue(&registry, nr));
     assert!(many < 4 * few, "{few} ns each of 2000, {many} of 32000");
+}
+
+type Makes = fn(&Workqueue);
+
+#[test]
+fn objects_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
+        let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
+        let plug = plug_into(&full);
+        let kinds: [(&str, &Workqueue, Makes); 11] = [
+            ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
+            ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
+            ("delayed items", &idle, |queue| {
+                let work = DelayedWork::new(|| ());
+                assert!(queue.enqueue_after(&work, HOUR) && work.cancel());
+            }),
+            ("joins", &idle, |queue| assert_eq!(queue.spawn(|| 7).join().unwrap(), 7)),
+            ("handles that are dropped", &idle, |queue| drop(queue.spawn(|| 7))),
+            ("futures", &idle, |queue| {
+                assert_eq!(queue.spawn_async(async { 7 }).join().unwrap(), 7);
+            }),
+            ("futures that are cancelled", &idle, |queue| {
+                assert!(queue.spawn_async(pending::<()>()).cancel());
+            }),
+            ("items that are cancelled", &full, |queue| {
+                let work = Work::new(|| ());
+                assert!(queue.enqueue(&work) && work.cancel());
+                assert!(queue.spawn(|| 7).cancel());
+            }),
+            ("flushes and clones", &idle, |queue| queue.clone().flush().unwrap()),
+            ("mailboxes", &idle, |_| {
+                let mut mailbox = Mailbox::builder().name("brief").build();
+                let (poster, other) = (mailbox.poster(), mailbox.poster());
+                for number in 0..5 {
+                    poster.post(number).unwrap();
+                    other.clone().post(number).unwrap();
+                }
+                assert_eq!(mailbox.drain(7).count(), 7);
+                mailbox.close();
+            }),
+            ("posters", &idle, |_| {
+                static KEPT: LazyLock<Mutex<Mailbox<u32>>> = LazyLock::new(Mutex::default);
+                let mut mailbox = KEPT.lock().unwrap();
+                mailbox.poster().post(7).unwrap();
+                assert_eq!(mailbox.try_recv(), Ok(7));
+            }),
+        ];
+        for (name, queue, makes) in kinds {
+            // A leak of 40 bytes for each of them would be 1600 KiB.
+            retains_less_than(1024, name, || {
+                (0..40_000).for_each(|_| makes(queue));
+                idle.drain().unwrap();
+            });
+        }
+        plug.release_and_drain(&full);
+    });
+}
+
+type Uses = fn(&Registry, usize);
+
+#[test]
+fn queues_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
+        let (registry, _keeps_pool) = queue("keeps").on_own(registry("2 core"));
+        fn brief(builder: Builder, registry: &Registry) {
+            builder.on(registry).detach(|| ());
+        }
+        // The number of queues. Kinds that own a thread have fewer.
+        let kinds: [(&str, usize, Uses); 7] = [
+            ("queues", 8000, |registry, _| {
+                brief(queue("short").max_active(2), registry);
+            }),
+            ("ordered queues", 4000, |registry, _| brief(queue("line").ordered(), registry)),
+            ("queues with a rescuer", 1200, |registry, _| {
+                brief(queue("rescued").with_rescuer(), registry);
+            }),
+            ("queues with a pool of their own", 800, |registry, nth| {
+                brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
+            }),
+            ("queues that change", 400, |registry, nth| {
+                let queue = queue("changes").on(registry);
+                for nice in 0..10 {
+                    queue.set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2).unwrap();
+                    queue.detach(|| ());
+                }
+            }),
+            ("queues that end in an item", 1200, |registry, _| {
+                drop(queue("own").on(registry).spawn_own(|_| ()));
+            }),
+            ("timed items without handles", 2000, |registry, _| {
+                let queue = queue("timed").on(registry);
+                for delay_us in 1..10 {
+                    let work = DelayedWork::new(|| ());
+                    queue.enqueue_after(&work, Duration::from_micros(delay_us));
+                }
+            }),
+        ];
+        let is_alone = || {
+            let now = snapshot_of(&registry);
+            now.queues.len() == 1 && now.pools.len() == 1
+        };
+        for (name, count, uses) in kinds {
+            // The limit allows for a few thread stacks.
+            retains_less_than(2048, name, || {
+                (0..count).for_each(|nth| uses(&registry, nth));
+                wait_until(|| is_alone() && nr_threads() <= 12);
+            });
+        }
+    });
+}
+
+#[test]
+fn registries_that_are_shut_down_leave_no_memory_behind() {
+    in_own_process(|| {
+        retains_less_than(1024, "registries", || {
+            for _ in 0..200 {
+                let (registry, queue) = queue("brief").on_own(registry("2 core"));
+                queue.spawn(|| ()).join().unwrap();
+                drop(queue);
+                shut_down(registry);
+            }
+        });
+        wait_until(|| nr_threads() <= 2);
+    });
 }

@@ -37,7 +37,6 @@ mod sleep;
 mod spawn;
 mod spawn_async;
 mod statistics;
-mod storms;
 mod strand;
 mod task;
 mod task_set;

@@ -79,6 +79,33 @@ fn a_deep_chain_of_joins_ends() {
     }
 }
 
+/// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
+/// items above the outermost panic.
+fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
+    if depth == 0 {
+        panic!("as documented");
+    }
+    let deeper = queue.spawn_own(move |own| {
+        let nr_good = descend_and_panic(own, depth - 1);
+        assert!(!depth.is_multiple_of(7), "as documented");
+        nr_good + 1
+    });
+    deeper.join().unwrap_or(0)
+}
+
+#[test]
+fn deep_joins_end_though_items_panic_and_threads_fail() {
+    for max in [1, 3] {
+        let (registry, queue) = queue("deep").max_active(max).on_own(registry("2 core"));
+        for refuse in [false, true] {
+            registry.refuse_threads(refuse);
+            // The last 6 items are outside the outermost panic.
+            assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
+        }
+        assert_eq!(queue.drained().nr_active, 0);
+    }
+}
+
 #[test]
 fn a_panic_climbs_through_nested_joins() {
     let queue = queue("climb").alone();
