@@ -41,18 +41,11 @@ const SUITES: &[(&str, &[&str], bool)] = &[
 
 /// The tests that are skipped under a sanitizer: the name of the sanitizer, the test, and the
 /// reason.
-const WITHOUT: &[(&str, &str, &str)] = &[
-    (
-        "asan",
-        "cancel::cancelled_items_leave_a_full_or_paused_queue",
-        "the sanitizer retains freed memory, which counts as growth",
-    ),
-    (
-        "asan",
-        "kinds::rescuer_works_when_thread_creation_fails",
-        "its own stacks do not fit under the limit of address space",
-    ),
-];
+const WITHOUT: &[(&str, &str, &str)] = &[(
+    "asan",
+    "cancel::cancelled_items_leave_a_full_or_paused_queue",
+    "the sanitizer retains freed memory, which counts as growth",
+)];
 
 /// The exit status of a program whose sanitizer reported an error.
 pub const REPORTED: i32 = 66;

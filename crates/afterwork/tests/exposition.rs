@@ -143,12 +143,13 @@ fn the_rules_are_checked() {
     let hist = "# HELP h x\n# TYPE h histogram\n";
     let [one, inf] = ["h_bucket{le=\"1\"}", "h_bucket{le=\"+Inf\"}"];
     for (text, why) in [
-        ("a_total 1\n", "no metric yet"),
-        ("# HELP a x\na 1\n", "a sample of another metric"),
+        ("a_total 1\n", "a metric begins without a help text"),
+        ("# HELP a x\na 1\n", "a metric without a type"),
         ("# HELP a x\n# TYPE a counter\na 1\n", "only counters end in _total"),
         ("# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n", "not a base unit"),
         (head, "a metric without samples"),
         (&format!("{head}a_total 1"), "the last line does not end"),
+        (&format!("{head}b_total 1\n"), "a sample of another metric"),
         (&format!("{head}a_total one\n"), "a value is not a number"),
         (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
         (&format!("{head}a_total{{b=\"\\x\"}} 1\n"), "an unknown escape"),

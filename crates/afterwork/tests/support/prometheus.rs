@@ -59,42 +59,37 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
 
 /// Parses Prometheus text, and returns an error if it breaks a rule.
 pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
-    let mut metrics = Metrics::new();
-    let (mut present, mut is_typed, mut seen) = (String::new(), false, BTreeSet::new());
     if !text.ends_with('\n') {
         return Err("the last line does not end");
     }
-    for line in text.lines() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, about) = help.split_once(' ').ok_or("the help text is empty")?;
-            if !is_name(name) || about.is_empty() || metrics.contains_key(name) {
-                return Err("help for no name, without words, or twice");
-            }
-            (present, is_typed) = (name.to_owned(), false);
-            metrics.insert(name.to_owned(), Default::default());
-        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
-            let (name, measure) = typed.split_once(' ').ok_or("a type without a name")?;
-            if name != present || is_typed || !["counter", "gauge", "histogram"].contains(&measure)
-            {
-                return Err("a type of another metric, twice, or unknown");
-            }
-            if name.ends_with("_total") != (measure == "counter") {
-                return Err("only counters end in _total");
-            }
-            if ["_ns", "_us", "_ms"].iter().any(|unit| name.contains(unit)) {
-                return Err("not a base unit");
-            }
-            is_typed = true;
-            metrics.get_mut(name).unwrap().0 = measure.to_owned();
-        } else {
+    let (mut metrics, mut seen) = (Metrics::new(), BTreeSet::new());
+    let mut lines = text.lines().peekable();
+    // Each metric has a line of help, a line with its type, and its samples.
+    while let Some(line) = lines.next() {
+        let help = line.strip_prefix("# HELP ").and_then(|it| it.split_once(' '));
+        let (name, about) = help.ok_or("a metric begins without a help text")?;
+        if !is_name(name) || about.is_empty() || metrics.contains_key(name) {
+            return Err("help for no name, without words, or twice");
+        }
+        let typed = lines.next().and_then(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let (_, measure) = typed.filter(|it| it.0 == name).ok_or("a metric without a type")?;
+        if !["counter", "gauge", "histogram"].contains(&measure) {
+            return Err("an unknown type");
+        }
+        if name.ends_with("_total") != (measure == "counter") {
+            return Err("only counters end in _total");
+        }
+        if ["_ns", "_us", "_ms"].iter().any(|unit| name.contains(unit)) {
+            return Err("not a base unit");
+        }
+        let suffixes: &[&str] = match measure {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        let mut samples = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
             let sample = sample(line)?;
-            let (measure, samples) = metrics.get_mut(&present).ok_or("no metric yet")?;
-            let suffix = sample.0.strip_prefix(present.as_str()).unwrap_or("?");
-            let fits = match measure.as_str() {
-                "histogram" => ["_bucket", "_sum", "_count"].contains(&suffix),
-                _ => suffix.is_empty(),
-            };
-            if !is_typed || !fits {
+            if !sample.0.strip_prefix(name).is_some_and(|it| suffixes.contains(&it)) {
                 return Err("a sample of another metric");
             }
             if !seen.insert((sample.0.clone(), sample.1.clone())) {
@@ -102,14 +97,13 @@ pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
             }
             samples.push(sample);
         }
-    }
-    for (name, (measure, samples)) in &metrics {
         if samples.is_empty() {
             return Err("a metric without samples");
         }
         if measure == "histogram" {
-            histogram(name, samples)?;
+            histogram(name, &samples)?;
         }
+        metrics.insert(name.to_owned(), (measure.to_owned(), samples));
     }
     Ok(metrics)
 }

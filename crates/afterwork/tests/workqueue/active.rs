@@ -2,27 +2,10 @@
 
 use crate::support::*;
 
-/// Queues items from all CPUs, joins some of them, and returns the maximum number of threads that
-/// were inside items at once.
-fn crowd(queue: &Workqueue) -> usize {
-    let gauge = Gauge::default();
-    threads(8, |i| {
-        pin(i);
-        for n in 0..250 {
-            let handle = queue.spawn(move || gauge.within(thread::yield_now));
-            if n % 3 == 0 {
-                handle.join().unwrap();
-            }
-        }
-    });
-    assert_eq!(queue.drained().nr_active, 0);
-    gauge.most()
-}
-
 fn holds_by(scope: AffinityScope) {
     let registry = registry("64 core");
     for max in [1, 2, 4] {
-        let most = crowd(&queue("crowd").affinity(scope).max_active(max).on(&registry));
+        let most = crowd(&[queue("crowd").affinity(scope).max_active(max).on(&registry)]);
         assert!(most <= max as usize, "{most} at once, {max} allowed");
     }
 }
@@ -76,8 +59,7 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
 #[test]
 fn as_many_items_as_allowed_run_at_once() {
     let queue = queue("meet").max_active(4).on(&registry("8 core"));
-    meet_in(&queue, 4);
-    queue.drain().unwrap();
+    run_at_once(&queue, 4);
 }
 
 #[test]

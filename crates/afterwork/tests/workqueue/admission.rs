@@ -49,23 +49,23 @@ fn full_queue_returns_the_work() {
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
     assert_eq!(free(&queue), Some(2));
-    // The error becomes an I/O error.
-    fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
-        io::Error::from(error).kind()
-    }
-    let queue = paused(1);
-    let item = queue.spawn(|| ());
-    let full = queue.try_spawn(|| ()).unwrap_err();
-    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
-    assert_eq!(kind(full), io::ErrorKind::WouldBlock);
-    // The error may be shared even if the closure may not.
+    // Each kind of work is returned. The error may be shared even if the closure may not.
+    queue.pause();
+    assert_eq!(queue.task().spawn_detached_all([|| (), || ()]), 2);
+    let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
+    assert!(future.is_full());
+    let future = future.into_inner();
+    queue.spawn_detached(|| ()).unwrap_err().into_inner()();
+    let mut cancel = CancelHandle::default();
+    let options = queue.task().deadline(Instant::now() + HOUR).cancel_handle(&mut cancel);
+    assert_eq!(options.try_spawn(|| 3).unwrap_err().into_inner()(), 3);
+    assert!(cancel.is_finished(), "it has no item");
     let not_sync = std::cell::Cell::new(1);
     let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
-    let full: Box<dyn std::error::Error + Send + Sync> = full.into();
-    assert_eq!(full.to_string(), "the workqueue is full");
-    queue.shutdown(Duration::MAX).unwrap();
-    item.join().unwrap();
-    assert_eq!(kind(queue.try_spawn(|| ()).unwrap_err()), io::ErrorKind::BrokenPipe);
+    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
+    let _: Box<dyn std::error::Error + Send + Sync> = full.into();
+    queue.resume();
+    assert_eq!(queue.task().wait_for_capacity().spawn_async(future).join().unwrap(), 2);
 }
 
 #[test]
@@ -139,61 +139,49 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
 }
 
 #[test]
-fn a_cancelled_future_frees_its_capacity_at_once() {
-    let queue = paused(1);
-    for _ in 0..10 {
-        let mut handle = queue.spawn_async(async {});
-        assert_eq!(free(&queue), Some(0));
-        assert!(handle.cancel() && !handle.cancel());
-        assert_eq!(free(&queue), Some(1), "once");
-        assert!(is_cancelled(handle.join()));
-    }
-    let (_handle, canceller) = cancellable(&queue, |task| task.spawn(|| ()));
-    assert_eq!(free(&queue), Some(0));
-    assert!(canceller.cancel() && !canceller.cancel());
-    assert_eq!(free(&queue), Some(1), "once");
-    drop(queue.spawn_async(async {}).cancel_on_drop());
-    assert_eq!(free(&queue), Some(1));
-    let mut set = TaskSet::new(&queue);
-    set.spawn_async(async {});
-    set.cancel_all();
-    assert_eq!(free(&queue), Some(1));
-    // A waiting thread gets the permit that a cancelled future releases.
-    let mut full = queue.spawn_async(async {});
-    let waits = beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| 7));
-    assert!(full.cancel());
-    let waiter = waits.join().unwrap().ok().unwrap();
-    assert_eq!(free(&queue), Some(0));
-    queue.resume();
-    assert_eq!(waiter.join().unwrap(), 7);
-    // A future that was polled holds no capacity.
-    queue.flush().unwrap();
-    let mut polled = queue.spawn_async(pending::<()>());
-    wait_until(|| free(&queue) == Some(1));
-    assert!(polled.cancel());
-    assert_eq!(free(&queue), Some(1));
-    assert_eq!(set.results().count(), 1);
-}
-
-#[test]
-fn a_closure_releases_its_permit_when_cancelled_or_helped() {
-    for builder in [queue("cancelled"), queue("cancelled").ordered()] {
-        let queue = builder.capacity(1).paused();
-        for _ in 0..200 {
-            assert!(queue.try_spawn(|| ()).unwrap().cancel());
+fn an_item_that_is_cancelled_or_helped_releases_its_permit_once() {
+    let spawns: [fn(TaskOptions<'_>) -> JoinHandle<()>; 2] =
+        [|task| task.spawn(|| ()), |task| task.spawn_async(async {})];
+    for spawn in spawns {
+        for builder in [queue("cancelled"), queue("cancelled").ordered()] {
+            let queue = builder.capacity(1).paused();
+            for _ in 0..100 {
+                let mut handle = spawn(queue.task());
+                assert_eq!(free(&queue), Some(0));
+                assert!(handle.cancel() && !handle.cancel());
+                assert_eq!(free(&queue), Some(1));
+                assert!(is_cancelled(handle.join()));
+            }
+            drop(spawn(queue.task()).cancel_on_drop());
             assert_eq!(free(&queue), Some(1));
+            let (_handle, canceller) = cancellable(&queue, spawn);
+            assert!(canceller.cancel() && !canceller.cancel());
+            assert_eq!(free(&queue), Some(1));
+            let mut set = TaskSet::new(&queue);
+            set.add(spawn(queue.task()));
+            set.cancel_all();
+            assert_eq!(free(&queue), Some(1));
+            // A waiting thread gets the permit that a cancelled item releases.
+            let mut full = spawn(queue.task());
+            let waits = beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| 7));
+            assert!(full.cancel());
+            let waiter = waits.join().unwrap().ok().unwrap();
+            assert_eq!(free(&queue), Some(0));
+            queue.resume();
+            assert_eq!(waiter.join().unwrap(), 7);
+            assert_eq!(set.results().count(), 1);
         }
-        let dropped = queue.try_spawn(|| ()).unwrap().cancel_on_drop();
-        assert_eq!(free(&queue), Some(0));
-        drop(dropped);
-        assert_eq!(free(&queue), Some(1));
-        queue.resume();
     }
     let queue = queue("help").capacity(1).help(true).alone();
     for _ in 0..100 {
         queue.try_spawn(|| ()).unwrap().join().unwrap();
         assert_eq!(free(&queue), Some(1));
     }
+    // A future that was polled holds no permit.
+    let mut polled = pending_in(&queue);
+    wait_until(|| free(&queue) == Some(1));
+    assert!(polled.cancel());
+    assert_eq!(free(&queue), Some(1));
 }
 
 #[test]
@@ -224,10 +212,8 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     queue.detach(|| ());
     let wakes: Vec<_> = (0..4).map(|_| counting_waker()).collect();
     let rings = |i: usize| wakes[i].1.get();
-    let mut waits: Vec<_> = wakes.iter().map(|_| queue.task().reserve()).collect();
-    for (wait, waker) in waits.iter_mut().zip(&wakes) {
-        assert!(poll(wait, &waker.0).is_none());
-    }
+    let wait = |(waker, _): &(Waker, Count)| polled(queue.task().reserve(), waker);
+    let mut waits: Vec<_> = wakes.iter().map(wait).collect();
     queue.resume();
     wait_until(|| rings(0) == 1);
     // A permit skips a waiter that has left. A waiter that leaves with a permit passes it on.
@@ -313,16 +299,14 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
 fn drain_keeps_the_capacity_and_rejects_waiters() {
     let queue = paused(1);
     let (go, may_go) = mpsc::channel::<()>();
-    let inner = queue.clone();
-    queue.detach(move || {
+    let item = queue.spawn_own(move |own| {
         may_go.recv().unwrap();
         // The same bound applies to items that are queued by the queue's own items.
-        drop(inner.try_spawn(|| ()).unwrap());
-        assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
+        drop(own.try_spawn(|| ()).unwrap());
+        assert!(own.try_spawn(|| ()).unwrap_err().is_full());
     });
     let waiter = beside(&queue, |it| it.task().wait_for_capacity().try_spawn(|| ()).map(drop));
-    let mut task = pin!(queue.task().reserve());
-    assert!(poll(&mut task, Waker::noop()).is_none());
+    let mut task = polled(queue.task().reserve(), Waker::noop());
     let drainer = drain_begun(&queue);
     queue.resume();
     // The first waiter gets the permit of the started item, and releases it to the second.
@@ -334,6 +318,7 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
         is_refused && waiter.is_finished()
     });
     go.send(()).unwrap();
+    item.join().unwrap();
     assert!(is_closed(waiter.join().unwrap()));
     drainer.join().unwrap();
 }
@@ -413,8 +398,7 @@ fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     assert_eq!(queue.cancel_all(), 1);
     // A panic of the waker does not reach the thread that releases.
     let mut handle = queue.spawn(|| ());
-    let mut reserve = queue.task().reserve();
-    assert!(poll(&mut reserve, &waker(|| panic!("in a waker"))).is_none());
+    let mut reserve = polled(queue.task().reserve(), &waker(|| panic!("in a waker")));
     assert!(handle.cancel());
     drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
@@ -434,9 +418,8 @@ fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Orphan>) {
     let orphan = |_| {
         let orphan = Orphan::default();
         let woken = orphan.clone();
-        let mut task: Task = Box::pin(async { drop(queue.task().reserve().await) });
-        assert!(poll_with(&mut task, &waker(move || end(&woken))).is_pending());
-        *orphan.lock().unwrap() = Some(task);
+        let task: Task = Box::pin(async { drop(queue.task().reserve().await) });
+        *orphan.lock().unwrap() = Some(polled(task, &waker(move || end(&woken))));
         orphan
     };
     (queue, item, (0..100_000).map(orphan).collect())
@@ -460,14 +443,6 @@ fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     assert_eq!(item.join().unwrap(), 7);
 }
 
-/// Waits for a permit of `queue` as a task whose waker calls `on_wake`. The task stays in the wait
-/// queue until the result is dropped.
-fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -> Reserve<'static> {
-    let mut reserve = queue.task().reserve();
-    assert!(poll(&mut reserve, &waker_once(on_wake)).is_none());
-    reserve
-}
-
 /// Two tasks wait for capacity. The waker of the first one calls `act`, and then waits for that of
 /// the second. `release` releases capacity.
 fn wakers_meet(
@@ -476,14 +451,14 @@ fn wakers_meet(
     release: impl FnOnce(),
 ) {
     let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-    let one = in_line(queue, move || {
+    let first = waker_once(move || {
         act();
         send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
-    let other = in_line(queue, move || woken.send(()).unwrap());
+    let second = waker_once(move || woken.send(()).unwrap());
+    let _both = [first, second].map(|waker| polled(queue.task().reserve(), &waker));
     release();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-    drop((one, other));
 }
 
 #[test]
@@ -499,10 +474,10 @@ fn wakers_that_get_capacity_may_wait_for_each_other() {
     let queue = leaked(1);
     let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
     drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
-    let task = in_line(queue, move || send.send(runs.recv_timeout(PATIENCE)).unwrap());
+    let waker = waker_once(move || send.send(runs.recv_timeout(PATIENCE)).unwrap());
+    let _task = polled(queue.task().reserve(), &waker);
     queue.resume();
     assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-    drop(task);
     // A waker may also wait for a thread that gets capacity.
     let queue = leaked(2);
     let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
@@ -512,8 +487,7 @@ fn wakers_that_get_capacity_may_wait_for_each_other() {
         drop(second);
         woken.send(waits.recv_timeout(PATIENCE).is_ok()).unwrap();
     });
-    let mut task = pin!(queue.task().reserve());
-    assert!(poll_with(&mut task, &waker).is_pending());
+    let _task = polled(queue.task().reserve(), &waker);
     let waits = thread::spawn(move || {
         drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
         came.send(()).unwrap();

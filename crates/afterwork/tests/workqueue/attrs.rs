@@ -301,6 +301,7 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
     in_own_process(|| {
         let all = sync::cpu::affinity().unwrap();
         let registry = Registry::global().unwrap();
+        assert_eq!(*registry.params(), Params::default());
         assert_eq!(registry.topology().allowed(), &all);
         let first: CpuSet = all.iter().take(1).collect();
         sync::cpu::set_affinity(None, &first).unwrap();

@@ -1,4 +1,4 @@
-//! Items that report that they block, and items that the manager finds blocked.
+//! Items that block: they report it, or the manager finds it, or other workers run the rest.
 
 use crate::support::*;
 
@@ -95,24 +95,14 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
     assert_eq!(blocking(|| blocking(|| 42)), 42);
 }
 
-/// Blocks `count` items at once. Returns the maximum number of workers that run items at once
-/// afterwards.
-fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
-    let block = |_| stuck(|hole| queue.detach(move || blocking(|| hole.sit()))).1;
-    let plugs: Vec<_> = (0..count).map(block).collect();
-    plugs.iter().for_each(Plug::release);
-    queue.drain().unwrap();
-    // The surplus workers are parked or about to park, so the next items do not use them.
-    let gauge = Gauge::default();
-    gauge.crowd(queue, 200);
-    queue.drain().unwrap();
-    gauge.most()
-}
-
 #[test]
 fn a_pool_above_its_target_parks_surplus_workers() {
     let (registry, queue) = queue("shrinks").help(false).on_own(unwatched("1 core"));
-    assert!(most_at_once_after(&queue, 6) <= 1);
+    let plugs = [(); 6].map(|()| stuck(|hole| queue.detach(move || blocking(|| hole.sit()))).1);
+    plugs.iter().for_each(Plug::release);
+    queue.drain().unwrap();
+    // The surplus workers are parked or about to park, so the next items do not use them.
+    assert!(concurrency(&queue, 200) <= 1);
     let stats = registry.pool_stats().remove(0);
     assert!((6..=8).contains(&stats.nr_workers), "{stats:?}");
     wait_until(|| {
@@ -141,4 +131,138 @@ fn item_that_hogs_the_cpu_does_not_delay_its_pool() {
     hog.join().unwrap();
     let stats = registry.pool_stats().remove(0);
     assert!(stats.cpu_intensive >= 1, "{stats:?}");
+}
+
+#[test]
+fn an_item_runs_that_unblocks_all_workers() {
+    for machine in ["1 core", "2 core"] {
+        let queue = queue("blocked").on(&registry(machine));
+        let plugs = [(); 8].map(|()| plug_into(&queue));
+        queue.in_worker(|_| ());
+        plugs.iter().for_each(Plug::release);
+        queue.drain().unwrap();
+    }
+}
+
+#[test]
+fn a_chain_of_items_each_waiting_for_the_next_ends() {
+    let queue = queue("chain").affinity(System).on(&registry("1 core"));
+    // Each item waits for the next one, so all must run at once.
+    let (first, last) = mpsc::channel();
+    let mut ends = first;
+    for _ in 0..20 {
+        let (send, waits_for) = mpsc::channel::<()>();
+        let ended = mem::replace(&mut ends, send);
+        queue.detach(move || {
+            waits_for.recv().unwrap();
+            ended.send(()).unwrap();
+        });
+    }
+    ends.send(()).unwrap();
+    last.recv_timeout(PATIENCE).expect("the chain hangs");
+    queue.drain().unwrap();
+}
+
+/// The item of the last queue spins until the other queues, whose items have ended, are flushed and
+/// can run as many items as they may.
+#[test]
+fn queues_do_not_wait_for_a_later_item_of_another_queue() {
+    let registry = registry("1 core");
+    let queues: [_; 5] = std::array::from_fn(|_| queue("turn").max_active(2).on(&registry));
+    let (last, others) = queues.split_last().unwrap();
+    for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+        // If the last items were long, workers take items one at a time.
+        (0..1000).for_each(|_| last.detach(|| ()));
+        last.drain().unwrap();
+        let [is_running, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        others.iter().for_each(|it| it.detach(|| ()));
+        last.detach({
+            let (is_running, is_over) = (is_running.clone(), is_over.clone());
+            move || {
+                is_running.store(true, Ordering::Release);
+                while !is_over.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            }
+        });
+        wait_until(|| is_running.load(Ordering::Acquire));
+        for queue in others {
+            queue.drain().unwrap();
+            let meet = Arc::new(Barrier::new(2));
+            let met = [(); 2].map(|()| meet.clone()).map(|it| queue.spawn(move || _ = it.wait()));
+            met.into_iter().for_each(|it| it.join().unwrap());
+        }
+        is_over.store(true, Ordering::Release);
+        last.drain().unwrap();
+    }
+}
+
+#[test]
+fn items_behind_a_blocked_item_of_another_queue_run() {
+    let registry = registry("1 core");
+    for _ in 0..20 {
+        let queues = [(); 5].map(|()| queue("turn").help(false).on(&registry));
+        let (plug, hole) = stopper();
+        let count = Count::default();
+        queues[1].enqueue(&counting(count));
+        queues[2].detach(move || hole.sit());
+        (0..4).for_each(|_| queues.iter().for_each(|it| it.detach(count.adder())));
+        plug.wait_until_stuck();
+        wait_until(|| count.get() == 21);
+        // The blocked worker keeps no seat of another queue.
+        let [first, second, blocked, others @ ..] = &queues;
+        [first, second].into_iter().chain(others).for_each(|it| it.drain().unwrap());
+        plug.release_and_drain(blocked);
+    }
+}
+
+/// Queues a tiny item, one that blocks, and `rest` at once, so that one worker takes several of
+/// them.
+fn plug_in_a_batch(queue: &Workqueue, rest: &[Work]) -> Plug {
+    let (_, plug) = stuck(|hole| {
+        let mut works = vec![Work::new(|| ()), Work::new(move || hole.sit())];
+        works.extend_from_slice(rest);
+        assert_eq!(queue.task().enqueue_all(&works), works.len());
+    });
+    plug
+}
+
+#[test]
+fn others_run_the_local_batch_of_a_blocked_worker() {
+    let queue = queue("hand").help(false).on(&registry("1 core"));
+    let count = Count::default();
+    let rest = [(); 30].map(|()| counting(count));
+    let plug = plug_in_a_batch(&queue, &rest);
+    wait_until(|| count.get() == 30);
+    plug.release_and_drain(&queue);
+    // They do so although other work moves.
+    let registry = registry("2 core");
+    for _ in 0..10 {
+        let queue = self::queue("hand").help(false).on(&registry);
+        let (stop, count) = (Count::default(), Count::default());
+        let rest = [(); 60].map(|()| counting(count));
+        queue.enqueue(&restless(&queue, stop));
+        let plug = plug_in_a_batch(&queue, &rest);
+        wait_until(|| count.get() == 60);
+        stop.add();
+        plug.release_and_drain(&queue);
+    }
+}
+
+#[test]
+fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
+    let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry("1 core")));
+    let count = Count::default();
+    let rest = [(); 30].map(|()| counting(count));
+    let plug = plug_in_a_batch(&queue, &rest);
+    let mut nr_due = 30;
+    for (i, work) in rest.iter().enumerate() {
+        match i % 3 {
+            0 => drop(work.flush().unwrap()),
+            1 => nr_due -= usize::from(work.cancel()),
+            _ => assert!(!work.cancel() || other.enqueue(work)),
+        }
+    }
+    other.drain().unwrap();
+    assert_eq!(plug.release_and_count(&queue, count), nr_due);
 }

@@ -1,4 +1,4 @@
-//! Cancelling items.
+//! Cancelling, disabling and enabling items.
 
 use crate::support::*;
 
@@ -28,7 +28,7 @@ fn neither_a_running_nor_an_idle_item_is_cancelled() {
 #[test]
 fn cancel_sync_waits_until_a_run_has_ended() {
     let queue = queue("sync").alone();
-    let (work, plug, over) = stuck_uncounted(&queue);
+    let (work, plug, [_, over]) = stuck_counting(&queue);
     queue.enqueue(&work);
     let canceller = beside(&work, move |work| (work.cancel_sync(), over.get()));
     wait_until(|| is_slept_for(&work));
@@ -147,18 +147,6 @@ fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
     }
 }
 
-#[test]
-fn a_cancelled_item_that_owns_its_queue_is_freed() {
-    let (registry, queue) = queue("last").max_active(1).on_own(registry("2 core"));
-    let (plug, census) = (plug_into(&queue), Census::default());
-    let work = Work::new(owning((census.life(), queue.clone())));
-    assert!(queue.enqueue(&work) && work.cancel(), "{work:?}");
-    drop((work, queue));
-    plug.release();
-    census.all_dropped(1);
-    wait_until(|| registry.pool_stats().is_empty());
-}
-
 /// Queues and cancels 100,000 closures and 100,000 items, among ten that wait. Returns the smallest
 /// growth of the process during a tenth of them, in KiB. The other tenths do not count, because
 /// cancelled items remain while a preempted thread holds the pool lock. If all of them remained,
@@ -235,30 +223,126 @@ fn a_cancelled_item_of_a_full_queue_is_not_inactive() {
     assert!(handles.iter().all(JoinHandle::is_finished));
 }
 
-/// Makes a worker take a blocking item and then `work` in one batch of the first queue. Returns
-/// `None` if the worker took fewer items.
-fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
-    let (registry, former) = queue("former").help(false).max_active(4).on_own(unwatched("1 core"));
-    let next = queue("next").help(false).on(&registry);
-    let plug = take_a_batch(&former, &next, |former| assert!(former.enqueue(work)));
-    if waiting(&former) > 0 {
-        plug.release();
-        return None;
-    }
-    Some((former, next, plug))
+#[test]
+fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
+    // Repeats until the worker takes both items. A worker that expects long items takes the first
+    // one alone.
+    wait_until(|| {
+        let (work, count) = counted();
+        let (registry, former) =
+            queue("former").help(false).max_active(4).on_own(unwatched("1 core"));
+        let next = queue("next").help(false).on(&registry);
+        let plug = take_a_batch(&former, &next, |former| assert!(former.enqueue(&work)));
+        let took_both = waiting(&former) == 0;
+        if took_both {
+            assert!(work.cancel() && next.enqueue(&work), "{work:?}");
+        }
+        plug.release_and_drain(&former);
+        assert_eq!(count.after_drain(&next), 1);
+        took_both
+    });
 }
 
 #[test]
-fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
-    // A worker that expects long items takes the first one alone.
-    wait_until(|| {
-        let (work, count) = counted();
-        let met = in_a_batch_behind_a_blocking_item(&work);
-        met.is_some_and(|(former, next, plug)| {
-            assert!(work.cancel() && next.enqueue(&work), "{work:?}");
-            plug.release_and_drain(&former);
-            assert_eq!(count.after_drain(&next), 1);
-            true
-        })
-    });
+fn disabling_counts_and_the_last_enable_lets_it_be_queued() {
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
+    assert!(!work.disable() && !work.disable(), "it was not pending");
+    assert!(!queue.enqueue(&work));
+    assert!(!work.enable());
+    assert!(!queue.enqueue(&work));
+    assert!(work.enable());
+    assert!(queue.enqueue(&work));
+    assert_eq!(count.after_drain(&queue), 1);
+}
+
+#[test]
+fn disabling_cancels_a_pending_item_and_returns_true() {
+    for queue in ordered_and_narrow() {
+        let (plug, (work, count)) = (plug_into(&queue), counted());
+        assert!(queue.enqueue(&work));
+        assert!(work.disable());
+        assert!(!work.is_busy());
+        assert_eq!(plug.release_and_count(&queue, count), 0);
+    }
+}
+
+#[test]
+fn disable_leaves_the_present_run_and_disable_sync_waits() {
+    let queue = queue("disable").alone();
+    let (work, plug, [_, over]) = stuck_counting(&queue);
+    assert!(queue.enqueue(&work));
+    assert!(work.disable(), "the run that was queued behind it");
+    let waiter = beside(&work, move |work| (work.disable_sync(), over.get()));
+    wait_until(|| is_slept_for(&work));
+    plug.release();
+    assert_eq!(waiter.join().unwrap(), (false, 1));
+}
+
+#[test]
+fn an_item_that_disables_itself_cannot_queue_itself() {
+    let queue = queue("disable").alone();
+    let (log, again) = (Log::default(), queue.clone());
+    let work = Work::with_handle(move |this| log.push((this.disable_sync(), again.enqueue(this))));
+    queue.enqueue(&work);
+    queue.drain().unwrap();
+    assert_eq!(log.take(), [(false, false)]);
+    assert!(work.enable() && queue.enqueue(&work));
+    queue.drain().unwrap();
+    assert_eq!(log.take().len(), 1);
+}
+
+#[test]
+fn enable_and_queue_queues_only_at_the_last_enable() {
+    let (queue, (work, count)) = (queue("disable").alone(), counted());
+    work.disable();
+    work.disable();
+    assert!(!(work.enable() && queue.enqueue(&work)));
+    assert!(work.enable() && queue.enqueue(&work));
+    assert_eq!(count.after_drain(&queue), 1);
+    // The depth has a maximum.
+    let (work, count) = counted();
+    (0..u16::MAX).for_each(|_| _ = work.disable());
+    assert!(catch_unwind(AssertUnwindSafe(|| work.disable())).is_err());
+    for nth in 1..=u16::MAX {
+        assert_eq!(work.enable(), nth == u16::MAX);
+    }
+    assert!(queue.enqueue(&work));
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+#[should_panic(expected = "enabled more often than disabled")]
+fn enabling_an_enabled_item_panics() {
+    Work::new(|| ()).enable();
+}
+
+#[test]
+fn cancel_sync_leaves_a_disabled_item_disabled() {
+    let queue = queue("disable").alone();
+    let work = Work::new(|| ());
+    work.disable();
+    assert!(!work.cancel_sync());
+    assert!(!queue.enqueue(&work));
+    assert!(work.enable());
+}
+
+#[test]
+fn busy_distinguishes_pending_from_executing() {
+    let queue = queue("busy").max_active(1).alone();
+    let of = |work: &Work| (work.busy().pending, work.busy().executing);
+    let (plug, hole) = stopper();
+    let work = Work::new(move || hole.sit());
+    assert_eq!(of(&work), (false, false));
+    let other = plug_into(&queue);
+    queue.enqueue(&work);
+    assert_eq!(of(&work), (true, false));
+    other.release();
+    plug.wait_until_stuck();
+    assert_eq!(of(&work), (false, true));
+    queue.enqueue(&work);
+    assert_eq!(of(&work), (true, true));
+    assert!(work.cancel());
+    plug.release_and_drain(&queue);
+    assert_eq!(of(&work), (false, false));
 }

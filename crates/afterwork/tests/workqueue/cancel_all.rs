@@ -6,6 +6,8 @@ use crate::support::*;
 const WAYS: [fn(&Workqueue); 2] =
     [|queue| _ = queue.cancel_all(), |queue| queue.clone().shutdown_background()];
 
+const ORDERS: [[u32; 2]; 2] = [[0, 1], [1, 0]];
+
 fn two_pods(registry: &Registry) -> Workqueue {
     let queue = queue("pods").affinity(Cpu).on(registry);
     queue.pause();
@@ -16,30 +18,21 @@ fn joins(handle: JoinHandle<()>) -> impl FnOnce() + Send {
     move || assert!(is_cancelled(handle.join()))
 }
 
-/// Calls `test` with each way and both orders of the two CPUs.
-fn each_way_and_order(test: impl Fn(fn(&Workqueue), [CpuId; 2])) {
-    for way in WAYS {
-        for order in [[0, 1], [1, 0]] {
-            test(way, order.map(CpuId::new));
-        }
-    }
-}
-
 #[test]
 fn destructors_and_wakers_join_items_that_are_cancelled() {
     let registry = registry("2 core");
-    each_way_and_order(|way, [first, second]| {
+    for (way, [first, second]) in WAYS.into_iter().flat_map(|way| ORDERS.map(|order| (way, order)))
+    {
         let queue = two_pods(&registry);
-        let joining = |cpu| joins(queue.task().on_cpu(cpu).spawn(|| ()));
+        let joining = |cpu| joins(on_cpu(&queue, cpu).spawn(|| ()));
         let guard = at_drop(joining(second));
-        let holder = queue.task().on_cpu(first).spawn(move || drop(guard));
+        let holder = on_cpu(&queue, first).spawn(move || drop(guard));
         // Each waker joins an item of the pod of the awaited item. The joined item is queued after
         // the awaited one in the first pod, and before it in the second pod.
-        let mut awaited = queue.task().on_cpu(first).spawn(|| ());
+        let awaited = on_cpu(&queue, first).spawn(|| ());
         let wakers = [first, second].map(|cpu| waker_once(joining(cpu)));
-        let mut other = queue.task().on_cpu(second).spawn(|| ());
-        assert!(poll_with(&mut awaited, &wakers[0]).is_pending());
-        assert!(poll_with(&mut other, &wakers[1]).is_pending());
+        let other = on_cpu(&queue, second).spawn(|| ());
+        let [awaited, other] = [polled(awaited, &wakers[0]), polled(other, &wakers[1])];
         way(&queue);
         assert!(holder.join().is_err());
         assert!(awaited.join().is_err());
@@ -48,33 +41,33 @@ fn destructors_and_wakers_join_items_that_are_cancelled() {
 
         // The waker of a drain joins such an item.
         let queue = two_pods(&registry);
-        let handle = queue.task().on_cpu(first).spawn(|| ());
-        let (joins, joined) = (joins(queue.task().on_cpu(second).spawn(|| ())), Count::default());
+        let handle = on_cpu(&queue, first).spawn(|| ());
+        let (joins, joined) = (joins(on_cpu(&queue, second).spawn(|| ())), Count::default());
         let waker = waker_once(move || {
             joins();
             joined.add();
         });
-        let mut drain = pin!(queue.drain_async());
-        assert!(poll_with(&mut drain, &waker).is_pending());
+        let _drain = polled(queue.drain_async(), &waker);
         way(&queue);
         assert!(handle.join().is_err());
         wait_until(|| joined.get() == 1);
-    });
+    }
 }
 
 #[test]
 fn destructors_join_cancelled_items_without_threads() {
-    for [first, second] in [[0, 1], [1, 0]].map(|order| order.map(CpuId::new)) {
+    for [first, second] in ORDERS {
         let registry = threadless("2 core");
         let queue = two_pods(&registry);
         let (dropped, all_dropped) = mpsc::channel::<()>();
-        let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
-        let holder = queue.task().on_cpu(first).spawn(move || drop((joins, dropped)));
+        let joins = at_drop(joins(on_cpu(&queue, second).spawn(|| ())));
+        let holder = on_cpu(&queue, first).spawn(move || drop((joins, dropped)));
         queue.shutdown_background();
         assert!(holder.join().is_err());
         // The closure has been dropped, although no thread can be created.
         assert!(all_dropped.recv_timeout(PATIENCE).is_err());
         registry.refuse_threads(false);
+        shut_down(registry);
     }
 }
 
@@ -126,7 +119,7 @@ fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
 fn tickets_and_items_behind_runs_are_cancelled_and_not_counted() {
     for is_left in [false, true] {
         let queue = queue("behind").alone();
-        let (work, plug, count) = stuck_counting(&queue);
+        let (work, plug, [count, _]) = stuck_counting(&queue);
         if !is_left {
             queue.pause();
         }
@@ -156,8 +149,7 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
     let queue = queue("current").alone();
     let (own, outcomes) = (queue.clone(), Log::default());
     let work = Work::with_handle(move |work| {
-        let mut handle = own.spawn(|| ());
-        assert!(poll_with(&mut handle, &waker(|| ())).is_pending());
+        let _handle = polled(own.spawn(|| ()), &waker(|| ()));
         outcomes.push((own.cancel_all(), work.flush()));
     });
     // Items that this item queues do not start.
@@ -171,14 +163,14 @@ fn an_item_that_cancels_all_is_still_the_current_one() {
 fn wakers_wait_for_sets_and_threads_that_await_cancelled_items() {
     let [queue, other] = ["all", "other"].map(|name| queue(name).alone());
     queue.pause();
-    let mut first = queue.spawn(|| ());
+    let first = queue.spawn(|| ());
     let mut set = TaskSet::new(&other);
     set.add(queue.spawn(|| ()));
     let waker = waker_once(move || assert!(is_cancelled(set.join_next_blocking().unwrap())));
-    assert!(poll_with(&mut first, &waker).is_pending());
+    let _first = polled(first, &waker);
     assert_eq!(queue.cancel_all(), 2);
-    let [mut first, second, third] = [(); 3].map(|()| queue.spawn(|| ()));
-    let (send, polled) = mpsc::channel();
+    let [first, second, third] = [(); 3].map(|()| queue.spawn(|| ()));
+    let (send, polls) = mpsc::channel();
     let note = move |mut handle: JoinHandle<()>| {
         let send = send.clone();
         poll_fn(move |context| {
@@ -189,12 +181,12 @@ fn wakers_wait_for_sets_and_threads_that_await_cancelled_items() {
     };
     let (blocked, future) = (note(second), other.spawn_async(note(third)));
     let thread = thread::spawn(|| block_on(blocked));
-    polled.recv_timeout(PATIENCE).unwrap();
-    polled.recv_timeout(PATIENCE).unwrap();
+    polls.recv_timeout(PATIENCE).unwrap();
+    polls.recv_timeout(PATIENCE).unwrap();
     let waker = waker_once(|| {
         thread.join().unwrap();
         future.join().unwrap();
     });
-    assert!(poll_with(&mut first, &waker).is_pending());
+    let _first = polled(first, &waker);
     assert_eq!(queue.cancel_all(), 3);
 }

@@ -36,22 +36,13 @@ fn drain_to_rest(group: &Group) {
 fn ceiling_holds_over_all_queues_and_pools_together() {
     let registry = registry("64 core");
     for max in [1, 2, 3] {
-        let (group, gauge) = (group(max, &registry), Gauge::default());
+        let group = group(max, &registry);
         let builder = |max| queue("crowd").affinity(Cpu).max_active(max).group(&group);
         let queues = [1, 512, 512].map(|max| builder(max).on(&registry));
-        threads(8, |i| {
-            pin(i);
-            for n in 0..100 {
-                let handle = queues[n % 3].spawn(move || gauge.within(thread::yield_now));
-                if n % 4 == 0 {
-                    handle.join().unwrap();
-                }
-            }
-        });
+        let most = crowd(&queues);
         drain_to_rest(&group);
-        let most = gauge.most();
         assert!(most <= max as usize, "{most} at once, {max} allowed");
-        assert_eq!(group.stats().started + group.stats().helped, 800);
+        assert_eq!(group.stats().started + group.stats().helped, CROWD);
     }
 }
 
@@ -66,13 +57,9 @@ fn changed_ceiling_holds_from_then_on() {
     queue.drain().unwrap();
     group.set_max_active(None).unwrap();
     assert_eq!(group.stats().max_active, None);
-    meet_in(&queue, 8);
-    queue.drain().unwrap();
+    run_at_once(&queue, 8);
     group.set_max_active(2).unwrap();
-    let gauge = Gauge::default();
-    gauge.crowd(&queue, 200);
-    queue.drain().unwrap();
-    assert!(gauge.most() <= 2);
+    assert!(concurrency(&queue, 200) <= 2);
 }
 
 #[test]
@@ -122,35 +109,29 @@ fn returning_thread_goes_on_though_the_group_is_full() {
 /// items of later queues, which do the same.
 #[test]
 fn random_items_that_wait_for_each_other_end() {
-    fn grow(queues: Arc<[Workqueue]>, at: usize, mut seed: u64) -> u64 {
-        let mut nr_items = 1;
-        for _ in 0..seed % 4 {
-            seed = next(seed);
-            let below = at + 1 + (seed % 3) as usize;
+    fn grow(queues: Arc<[Workqueue]>, at: usize, seed: u64) -> u64 {
+        let (mut dice, mut nr_items) = (Dice::new(seed), 1);
+        for _ in 0..dice.below(4) {
+            let below = at + 1 + dice.below(3);
             if let Some(queue) = queues.get(below) {
-                let (queues, seed) = (queues.clone(), next(seed));
+                let (queues, seed) = (queues.clone(), dice.seed());
                 nr_items += queue.spawn(move || grow(queues, below, seed)).join().unwrap();
             }
         }
         nr_items
     }
-    fn next(seed: u64) -> u64 {
-        let seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        seed ^ seed >> 29
-    }
-    let registry = registry("4 core");
-    for seed in 1..60 {
-        println!("seed {seed}");
-        let group = group(1 + seed as u32 % 2, &registry);
-        let build = |at: u64| {
-            let max_active = 1 + (next(seed + at) % 3) as u32;
-            let builder = queue("queue").max_active(max_active).group(&group);
-            builder.help(next(seed ^ at).is_multiple_of(2)).on(&registry)
-        };
-        let queues: Arc<[_]> = (0..4).map(build).collect();
-        let spawn = |root: u64| {
-            let (all, at) = (queues.clone(), (next(seed + root) % 2) as usize);
-            queues[at].spawn(move || grow(all, at, next(seed * 31 + root)))
+    let (registry, mut dice) = (registry("4 core"), Dice::new(seed()));
+    for nr_seats in [1, 2].repeat(30) {
+        let group = group(nr_seats, &registry);
+        let queues: Arc<[_]> = (0..4)
+            .map(|_| {
+                let builder = queue("queue").max_active(1 + dice.below(3) as u32).group(&group);
+                builder.help(dice.below(2) == 0).on(&registry)
+            })
+            .collect();
+        let spawn = |_| {
+            let (all, at, seed) = (queues.clone(), dice.below(2), dice.seed());
+            queues[at].spawn(move || grow(all, at, seed))
         };
         let roots: Vec<_> = (0..8).map(spawn).collect();
         let nr_items: u64 = roots.into_iter().map(|root| root.join().unwrap()).sum();

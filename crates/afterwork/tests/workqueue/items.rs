@@ -20,7 +20,7 @@ fn queueing_a_pending_item_returns_false_and_runs_it_once() {
 #[test]
 fn queueing_a_running_item_runs_it_exactly_once_more() {
     let queue = queue("running").alone();
-    let (work, plug, count) = stuck_counting(&queue);
+    let (work, plug, [count, _]) = stuck_counting(&queue);
     assert!(!work.is_pending() && work.is_busy());
     assert!(queue.enqueue(&work));
     assert!(!queue.enqueue(&work) && !queue.enqueue(&work));
@@ -82,32 +82,32 @@ fn one_item_may_alternate_between_ordered_and_other_queues() {
     hammer(&[plain, ordered, single], true);
 }
 
-#[test]
-fn an_item_may_queue_itself_a_thousand_times() {
-    let (queue, count) = (queue("again").alone(), Count::default());
-    let again = queue.clone();
+/// Queues an item that owns `owned`, and queues itself until it has run a thousand times.
+fn queued_until_it_has_run_often(queue: &Workqueue, owned: impl Send + 'static) -> (Work, Count) {
+    let (again, count) = (queue.clone(), Count::default());
     let work = Work::with_handle(move |this| {
+        let _ = &owned;
         count.add();
         assert!(count.get() == 1000 || again.enqueue(this));
     });
     assert!(queue.enqueue(&work));
-    queue.drain().unwrap();
+    (work, count)
+}
+
+#[test]
+fn an_item_may_queue_itself_a_thousand_times() {
+    let queue = queue("again").alone();
+    let (work, count) = queued_until_it_has_run_often(&queue, ());
+    assert_eq!(count.after_drain(&queue), 1000);
     assert!(!work.is_busy());
-    assert_eq!(count.get(), 1000);
 }
 
 #[test]
 fn an_item_without_handles_may_queue_itself_until_it_is_freed() {
-    let (queue, census, count) = (queue("again").alone(), Census::default(), Count::default());
-    let (again, life) = (queue.clone(), census.life());
-    assert!(queue.enqueue(&Work::with_handle(move |this| {
-        let _ = &life;
-        count.add();
-        assert!(count.get() == 1000 || again.enqueue(this));
-    })));
-    queue.drain().unwrap();
+    let (queue, census) = (queue("again").alone(), Census::default());
+    let (_, count) = queued_until_it_has_run_often(&queue, census.life());
+    assert_eq!(count.after_drain(&queue), 1000);
     census.all_dropped(1);
-    assert_eq!(count.get(), 1000);
 }
 
 #[test]

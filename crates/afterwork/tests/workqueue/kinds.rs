@@ -1,7 +1,10 @@
-//! Kinds of queues: per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer.
+//! Kinds of queues (per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer), and
+//! values that builders reject.
 
-use rustix::process::{Resource, setrlimit};
+use afterwork::mailbox::{Worker, WorkerError};
+use afterwork::percpu::{self, PerCpu};
 
+use crate::children::NoThreads;
 use crate::rcu_work::Section;
 use crate::support::*;
 
@@ -16,10 +19,7 @@ fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
 #[test]
 fn a_per_cpu_pool_runs_one_item_at_a_time() {
     let queue = queue("bound").per_cpu().on(&unwatched("1 core"));
-    let gauge = Gauge::default();
-    gauge.crowd(&queue, 500);
-    queue.drain().unwrap();
-    assert_eq!(gauge.most(), 1);
+    assert_eq!(concurrency(&queue, 500), 1);
 }
 
 #[test]
@@ -44,8 +44,7 @@ fn cpu_intensive_items_do_not_delay_other_queues() {
 #[test]
 fn cpu_intensive_items_of_one_queue_run_concurrently() {
     let queue = queue("heavy").cpu_intensive().help(false).on(&unwatched("1 core"));
-    meet_in(&queue, 4);
-    queue.drain().unwrap();
+    run_at_once(&queue, 4);
 }
 
 #[test]
@@ -63,11 +62,10 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
 #[test]
 fn a_bottom_half_that_would_sleep_panics_instead() {
     let (registry, bh) = queue("bh").bh().on_own(registry("1 core"));
-    assert!(bh.spawn(|| workqueue::blocking(|| ())).join().is_err());
+    is_rejected_in(&bh, &(), |()| workqueue::blocking(|| ()));
     let other = queue("other").help(false).on(&registry);
     let (stuck, plug) = stuck_in(&other);
-    let flushed = stuck.clone();
-    assert!(bh.spawn(move || flushed.flush()).join().is_err());
+    is_rejected_in(&bh, &stuck, |stuck| _ = stuck.flush());
     plug.release();
     assert_eq!(bh.spawn(|| 42).join().unwrap(), 42, "and continues");
 }
@@ -77,14 +75,12 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
-    let theirs = poster.clone();
-    assert!(queue.spawn(move || theirs.send_blocking(1)).join().is_err());
+    is_rejected_in(&queue, &poster, |poster| _ = poster.send_blocking(1));
     assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
     let (to, answer) = mailbox::reply();
     to.reply(7).unwrap();
     let answer = Shared::new(Mutex::new(answer));
-    let waits = move || answer.lock().unwrap().wait_timeout(Duration::MAX);
-    assert!(queue.spawn(waits).join().is_err());
+    is_rejected_in(&queue, &answer, |it| _ = it.lock().unwrap().wait_timeout(Duration::MAX));
     let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
     assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
@@ -93,18 +89,17 @@ fn wait_rejected_in_a_bottom_half_has_no_effect() {
     let domain = Domain::new();
     let sleepable = Shared::new(Rcu::new_in(1, domain.clone()));
     let global = Shared::new(Rcu::new(1));
-    assert!(queue.spawn(move || _ = sleepable.replace_sync(2)).join().is_err());
+    is_rejected_in(&queue, &sleepable, |it| _ = it.replace_sync(2));
     assert_eq!(*sleepable.load(&sleepable.read()), 1);
-    assert!(queue.spawn(move || _ = global.replace_sync(2)).join().is_err());
+    is_rejected_in(&queue, &global, |it| _ = it.replace_sync(2));
     assert_eq!(*global.load(&global.read()), 1);
-    assert!(queue.spawn(move || domain.barrier()).join().is_err());
+    is_rejected_in(&queue, &domain, Domain::barrier);
     // RCU works afterwards.
-    let bh = self::queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {
         let section = Section::open();
         rcu::call(|| ());
-        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+        is_rejected_in(&queue, &(), move |()| wait());
         section.close();
         rcu::synchronize();
         rcu::barrier();
@@ -223,13 +218,11 @@ fn rescuer_works_when_thread_creation_fails() {
     in_own_process(|| {
         let registry = detected();
         let queue = queue("reclaim").with_rescuer().help(false).affinity(System).on(&registry);
-        let before = fail_further_threads();
+        let _no_threads = NoThreads::begin();
         let sum: u32 = (0..10).map(|i| queue.spawn(move || i).join().unwrap()).sum();
-        setrlimit(Resource::As, before).unwrap();
         assert_eq!(sum, 45);
         let stats = &registry.pool_stats()[0];
-        // A worker may have started after all, on the stack of a thread that has exited since.
-        assert!(stats.spawn_failed > 0 || stats.created > 0, "{stats:?}");
+        assert!(stats.spawn_failed > 0 && stats.created == 0, "{stats:?}");
     });
 }
 
@@ -239,24 +232,18 @@ fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     let (running, plug) = stuck_in(&other);
     let (pending, count) = counted();
     other.enqueue(&pending);
-    let is_refused = |wait: Box<dyn FnOnce() + Send>| {
-        assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
-    };
-    let (queue, paused) = (other.clone(), other.clone());
-    is_refused(Box::new(move || _ = queue.drain()));
-    paused.pause();
-    is_refused(Box::new(move || _ = paused.shutdown(Duration::MAX)));
+    is_rejected_in(&bh, &other, |queue| _ = queue.drain());
+    other.pause();
+    is_rejected_in(&bh, &other, |queue| _ = queue.shutdown(Duration::MAX));
     let handle = other.try_spawn(|| ()).expect("neither draining nor destroyed");
     assert!(other.resume(), "still paused");
     for work in [&running, &pending] {
-        let (first, second) = (work.clone(), work.clone());
-        is_refused(Box::new(move || _ = first.cancel_sync()));
-        is_refused(Box::new(move || _ = second.disable_sync()));
+        is_rejected_in(&bh, work, |work| _ = work.cancel_sync());
+        is_rejected_in(&bh, work, |work| _ = work.disable_sync());
     }
     assert!(pending.is_pending() && running.busy().executing);
     let idle = DelayedWork::new(|| ());
-    let same = idle.clone();
-    is_refused(Box::new(move || _ = same.cancel_sync()));
+    is_rejected_in(&bh, &idle, |idle| _ = idle.cancel_sync());
     assert!(other.enqueue_after(&idle, Duration::ZERO));
     plug.release();
     handle.join().unwrap();
@@ -305,5 +292,108 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             clone.shutdown_background();
             works("shutdown_background");
         }
+    }
+}
+
+fn refused(builder: Builder) -> BuildError {
+    builder.build_in(&registry("2 core")).expect_err("it must be rejected")
+}
+
+#[test]
+fn name_with_a_nul_is_rejected_by_each_builder() {
+    let kinds: [fn(Builder) -> Builder; 4] =
+        [|it| it, Builder::with_rescuer, Builder::ordered, Builder::bh];
+    for name in ["\0", "nul\0inside", "at the end\0"] {
+        for kind in kinds {
+            assert!(matches!(refused(kind(queue(name))), BuildError::Name));
+        }
+        assert!(matches!(Worker::builder(name).build(), Err(WorkerError::Name)));
+        let data = PerCpu::builder().name(name).build(|_| 0);
+        assert!(matches!(data, Err(percpu::BuildError::Name)));
+        let params = Params { thread_name: name.into(), ..Params::default() };
+        assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
+        // This name is only displayed. It is not the name of a thread.
+        let mailbox = Mailbox::<u32>::builder().name(name).build();
+        mailbox.poster().post(1).unwrap();
+    }
+    // Every other string is a valid name.
+    for name in ["", "new\nline", "\u{7}", "🦀 ünï", &"x".repeat(500)] {
+        let queue = queue(name).with_rescuer().build().unwrap();
+        assert_eq!(queue.name(), name);
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+        assert!(format!("{queue:?}").contains("Workqueue"));
+    }
+}
+
+fn named(builder: Builder, text: &str) {
+    assert_eq!(refused(builder).to_string(), text);
+}
+
+#[test]
+fn a_limit_out_of_range_is_named() {
+    for wrong in [0, 513, u32::MAX] {
+        let text = format!("max_active {wrong} is not between 1 and 512");
+        named(queue("q").max_active(wrong), &text);
+    }
+    assert_eq!(queue("q").max_active(512).alone().stats().max_active, 512);
+}
+
+#[test]
+fn a_nice_value_out_of_range_is_named() {
+    for wrong in [-21, 20, i8::MIN, i8::MAX] {
+        let text = format!("nice value {wrong} is not between -20 and 19");
+        named(queue("q").nice(wrong), &text);
+    }
+    queue("q").nice(19).alone();
+}
+
+#[test]
+fn ordered_queue_rejects_settings_that_break_its_order() {
+    let ordered = || queue("q").ordered();
+    let text = "an ordered queue runs one item at a time, not 2";
+    named(ordered().max_active(2), text);
+    let text = "an ordered queue has one order for the whole machine, not one per cpu";
+    named(ordered().affinity(Cpu), text);
+    let text = "an ordered queue cannot have help(true): joiners would run items out of order";
+    named(ordered().help(true), text);
+    for right in [
+        ordered(),
+        ordered().max_active(1),
+        ordered().affinity(System),
+        ordered().help(false),
+        ordered().strict(true),
+    ] {
+        let queue = right.alone();
+        assert_eq!(queue.stats().max_active, 1);
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+        assert_eq!(queue.stats().helped, 0);
+    }
+}
+
+#[test]
+fn forbidden_nice_value_is_rejected_with_the_reason() {
+    let permitted = sync::thread::may_set_nice(-20).is_ok();
+    let built = queue("q").nice(-20).build_in(&registry("2 core"));
+    assert_eq!(built.is_ok(), permitted);
+    if let Err(error) = built {
+        assert!(error.to_string().starts_with("nice value -20 is refused to this process: "));
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}
+
+#[test]
+fn strict_queues_help_only_when_asked_to() {
+    for (builder, helps) in [
+        (queue("q"), true),
+        (queue("q").strict(true), false),
+        (queue("q").strict(true).help(true), true),
+        (queue("q").help(false), false),
+    ] {
+        let (queue, plug) = builder.max_active(1).plugged();
+        let handle = queue.spawn(|| ());
+        queue.set_max_active(2).unwrap();
+        handle.join().unwrap();
+        plug.release_and_drain(&queue);
+        assert!(helps || queue.stats().helped == 0);
     }
 }

@@ -1,20 +1,15 @@
-//! Drains, drops and shutdowns, and the resources that remain after them.
+//! Drains, drops and shutdowns, and the threads and the memory that remain after them.
 
-use crate::flush_queue::joined_item;
+use std::sync::LazyLock;
+
+use crate::flush::{joined_item, waits_for_all_items};
 use crate::support::*;
 
 #[test]
 fn drain_waits_for_all_that_is_queued_and_running() {
     let queue = queue("drain").affinity(Cpu).on(&registry("64 core"));
     queue.drain().unwrap();
-    let count = Count::default();
-    for round in 1..50 {
-        threads(4, |i| {
-            pin(i);
-            count.spawn(50, &queue);
-        });
-        assert_eq!(count.after_drain(&queue), round * 200);
-    }
+    waits_for_all_items(&queue, Workqueue::drain);
 }
 
 #[test]
@@ -194,16 +189,6 @@ fn many_queues_own_no_thread_until_used_and_then_share_pools() {
 }
 
 #[test]
-fn system_queue_works() {
-    assert_eq!(queue("global").build().unwrap().spawn(|| 1).join().unwrap(), 1);
-    let global = Registry::global().unwrap();
-    assert_eq!(*global.params(), Params::default());
-    assert_eq!(global.topology().nr_cpus(), Topology::detect().unwrap().nr_cpus());
-}
-
-thread_local!(static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
-
-#[test]
 fn a_thread_may_wait_for_items_while_it_exits() {
     in_own_process(|| {
         for help in [true, false] {
@@ -219,57 +204,13 @@ fn a_thread_may_wait_for_items_while_it_exits() {
             let exits = beside(&queue("late").help(help).alone(), move |queue| {
                 // The first local of the thread is destroyed last.
                 let own = queue.clone();
-                LAST.set(Some(Box::new(at_drop(move || at_exit(own)))));
+                drop_at_exit(at_drop(move || at_exit(own)));
                 queue.spawn(|| ()).join().unwrap();
                 queue.drain().unwrap();
             });
             exits.join().unwrap();
             assert_eq!(receive.recv_timeout(PATIENCE), Ok(5));
         }
-    });
-}
-
-#[test]
-fn the_last_handle_may_drop_in_an_item_without_threads() {
-    in_limited_memory(|| {
-        let (registry, queue) = queue("reaped").max_active(2).on_own(registry("2 core"));
-        let plugs = [(); 2].map(|()| plug_into(&queue));
-        plugs.iter().for_each(Plug::release);
-        queue.drain().unwrap();
-        let (count, plug) = (Count::default(), plug_of_owner(&queue));
-        queue.set_max_active(1).unwrap();
-        count.spawn(500, &queue);
-        drop(queue);
-        fail_further_threads();
-        plug.release();
-        wait_until(|| count.get() == 500);
-        // No reaper could be started. The queue is destroyed nevertheless.
-        shut_down(registry);
-    });
-}
-
-#[test]
-fn queues_are_built_or_rejected_without_threads() {
-    in_limited_memory(|| {
-        let registry = registry("2 core");
-        fail_further_threads();
-        for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
-            let built = builder.build_in(&registry).map(drop);
-            assert!(matches!(built, Ok(()) | Err(BuildError::NicePermission(..))));
-        }
-        queue("bh").bh().on(&registry);
-        queue("plain").on(&registry);
-        let reclaiming = queue("reclaiming").with_rescuer().build_in(&registry);
-        assert!(matches!(reclaiming, Err(BuildError::Rescuer(_))));
-        registry.shutdown().unwrap();
-    });
-}
-
-/// Runs a test in its own process, unless a sanitizer has mapped too much memory for a limit.
-fn in_limited_memory(test: impl FnOnce()) {
-    in_own_process(|| match mapped_bytes() > 1 << 40 {
-        true => println!("a sanitizer has mapped the memory that is to be refused"),
-        false => test(),
     });
 }
 
@@ -288,11 +229,9 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
 fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
     let cpu_ns = || sync::usage::cpu_ns(sync::thread::current()).unwrap();
     let start = cpu_ns();
-    let queues = Vec::from_iter((0..nr_queues).map(|_| queue("one of many").on(registry)));
+    let mut first = Vec::from_iter((0..nr_queues).map(|_| queue("one of many").on(registry)));
     // Drops the second half from the end and the first half from the start.
-    let (first, last) = queues.split_at(queues.len() / 2);
-    let (first, last) = (first.to_vec(), last.to_vec());
-    drop(queues);
+    let last = first.split_off(first.len() / 2);
     last.into_iter().rev().for_each(drop);
     first.into_iter().for_each(drop);
     (cpu_ns() - start) / u64::from(nr_queues)
@@ -303,4 +242,128 @@ fn the_cost_of_a_queue_does_not_grow_with_their_number() {
     let registry = registry("2 core");
     let [_, few, many] = [100, 2000, 32_000].map(|nr| ns_per_queue(&registry, nr));
     assert!(many < 4 * few, "{few} ns each of 2000, {many} of 32000");
+}
+
+type Makes = fn(&Workqueue);
+
+#[test]
+fn objects_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
+        let [idle, full] = [queue("idle"), one_seat("full")].on(&registry("2 core"));
+        let plug = plug_into(&full);
+        let kinds: [(&str, &Workqueue, Makes); 11] = [
+            ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
+            ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
+            ("delayed items", &idle, |queue| {
+                let work = DelayedWork::new(|| ());
+                assert!(queue.enqueue_after(&work, HOUR) && work.cancel());
+            }),
+            ("joins", &idle, |queue| assert_eq!(queue.spawn(|| 7).join().unwrap(), 7)),
+            ("handles that are dropped", &idle, |queue| drop(queue.spawn(|| 7))),
+            ("futures", &idle, |queue| {
+                assert_eq!(queue.spawn_async(async { 7 }).join().unwrap(), 7);
+            }),
+            ("futures that are cancelled", &idle, |queue| {
+                assert!(queue.spawn_async(pending::<()>()).cancel());
+            }),
+            ("items that are cancelled", &full, |queue| {
+                let work = Work::new(|| ());
+                assert!(queue.enqueue(&work) && work.cancel());
+                assert!(queue.spawn(|| 7).cancel());
+            }),
+            ("flushes and clones", &idle, |queue| queue.clone().flush().unwrap()),
+            ("mailboxes", &idle, |_| {
+                let mut mailbox = Mailbox::builder().name("brief").build();
+                let (poster, other) = (mailbox.poster(), mailbox.poster());
+                for number in 0..5 {
+                    poster.post(number).unwrap();
+                    other.clone().post(number).unwrap();
+                }
+                assert_eq!(mailbox.drain(7).count(), 7);
+                mailbox.close();
+            }),
+            ("posters", &idle, |_| {
+                static KEPT: LazyLock<Mutex<Mailbox<u32>>> = LazyLock::new(Mutex::default);
+                let mut mailbox = KEPT.lock().unwrap();
+                mailbox.poster().post(7).unwrap();
+                assert_eq!(mailbox.try_recv(), Ok(7));
+            }),
+        ];
+        for (name, queue, makes) in kinds {
+            // A leak of 40 bytes for each of them would be 1600 KiB.
+            retains_less_than(1024, name, || {
+                (0..40_000).for_each(|_| makes(queue));
+                idle.drain().unwrap();
+            });
+        }
+        plug.release_and_drain(&full);
+    });
+}
+
+type Uses = fn(&Registry, usize);
+
+#[test]
+fn queues_that_are_dropped_leave_no_memory_behind() {
+    in_own_process(|| {
+        let (registry, _keeps_pool) = queue("keeps").on_own(registry("2 core"));
+        fn brief(builder: Builder, registry: &Registry) {
+            builder.on(registry).detach(|| ());
+        }
+        // The number of queues. Kinds that own a thread have fewer.
+        let kinds: [(&str, usize, Uses); 7] = [
+            ("queues", 8000, |registry, _| {
+                brief(queue("short").max_active(2), registry);
+            }),
+            ("ordered queues", 4000, |registry, _| brief(queue("line").ordered(), registry)),
+            ("queues with a rescuer", 1200, |registry, _| {
+                brief(queue("rescued").with_rescuer(), registry);
+            }),
+            ("queues with a pool of their own", 800, |registry, nth| {
+                brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
+            }),
+            ("queues that change", 400, |registry, nth| {
+                let queue = queue("changes").on(registry);
+                for nice in 0..10 {
+                    queue.set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2).unwrap();
+                    queue.detach(|| ());
+                }
+            }),
+            ("queues that end in an item", 1200, |registry, _| {
+                drop(queue("own").on(registry).spawn_own(|_| ()));
+            }),
+            ("timed items without handles", 2000, |registry, _| {
+                let queue = queue("timed").on(registry);
+                for delay_us in 1..10 {
+                    let work = DelayedWork::new(|| ());
+                    queue.enqueue_after(&work, Duration::from_micros(delay_us));
+                }
+            }),
+        ];
+        let is_alone = || {
+            let now = snapshot_of(&registry);
+            now.queues.len() == 1 && now.pools.len() == 1
+        };
+        for (name, count, uses) in kinds {
+            // The limit allows for a few thread stacks.
+            retains_less_than(2048, name, || {
+                (0..count).for_each(|nth| uses(&registry, nth));
+                wait_until(|| is_alone() && nr_threads() <= 12);
+            });
+        }
+    });
+}
+
+#[test]
+fn registries_that_are_shut_down_leave_no_memory_behind() {
+    in_own_process(|| {
+        retains_less_than(1024, "registries", || {
+            for _ in 0..200 {
+                let (registry, queue) = queue("brief").on_own(registry("2 core"));
+                queue.spawn(|| ()).join().unwrap();
+                drop(queue);
+                shut_down(registry);
+            }
+        });
+        wait_until(|| nr_threads() <= 2);
+    });
 }

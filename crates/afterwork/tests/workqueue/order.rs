@@ -2,8 +2,8 @@
 
 use crate::support::*;
 
-fn assert_each_in_order(log: Log<(usize, usize)>, nr_producers: usize, nr_each: usize) {
-    let log = log.take();
+/// Checks that the log has `nr_each` entries of each producer, in order.
+pub fn assert_each_in_order(log: Vec<(usize, usize)>, nr_producers: usize, nr_each: usize) {
     assert_eq!(log.len(), nr_producers * nr_each);
     for producer in 0..nr_producers {
         let seen = log.iter().filter(|(it, _)| *it == producer);
@@ -18,7 +18,7 @@ fn one_shots_in_order(queue: &Workqueue) {
         (0..1000).for_each(|i| queue.detach(log.note((producer, i))));
     });
     queue.drain().unwrap();
-    assert_each_in_order(log, 6, 1000);
+    assert_each_in_order(log.take(), 6, 1000);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn reusable_items_of_one_producer_run_in_order() {
         }
     });
     queue.drain().unwrap();
-    assert_each_in_order(log, 4, 500);
+    assert_each_in_order(log.take(), 4, 500);
 }
 
 #[test]
@@ -119,22 +119,14 @@ fn an_ordered_queue_keeps_the_order_of_a_plain_list() {
 #[test]
 fn an_ordered_queue_stays_ordered_while_items_are_cancelled() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
-    let (gauge, nr_runs, nr_due) = (Gauge::default(), Count::default(), AtomicUsize::new(0));
-    threads(6, |i| {
-        let mut dice = Dice::new(i as u64 + 1);
-        let works = [(); 5].map(|()| Work::new(move || gauge.within(|| nr_runs.add())));
-        for _ in 0..2000 {
-            let work = &works[dice.below(works.len())];
-            if dice.below(3) > 0 {
-                nr_due.fetch_add(usize::from(queue.enqueue(work)), Ordering::SeqCst);
-            } else {
-                nr_due.fetch_sub(usize::from(work.cancel()), Ordering::SeqCst);
-            }
-        }
+    let (gauge, nr_runs) = (Gauge::default(), Count::default());
+    let works = [(); 20].map(|()| Work::new(move || gauge.within(|| nr_runs.add())));
+    let nr_due = changed_by_threads(&works, |step, work| match step % 3 {
+        0 => -i64::from(work.cancel()),
+        _ => queue.enqueue(work).into(),
     });
-    queue.drain().unwrap();
+    assert_eq!(nr_runs.after_drain(&queue) as i64, nr_due);
     assert_eq!(gauge.most(), 1);
-    assert_eq!(nr_runs.get(), nr_due.load(Ordering::SeqCst));
     let (queue, log) = (self::queue("ordered").ordered().paused(), Log::default());
     // This would take a minute if each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();

@@ -1,4 +1,9 @@
-//! Workers: their CPUs, their number, their start and their exit.
+//! Workers: their CPUs, their number, their start and exit, and the CPU quota that limits them.
+
+use std::path::PathBuf;
+use std::process;
+
+use topology::CpuQuota;
 
 use crate::support::*;
 
@@ -119,25 +124,12 @@ fn queues_with_different_attributes_have_their_own_pools() {
     assert_eq!(count(), 0);
 }
 
-/// Runs `count` workers of the only pool at once.
-fn meet(queue: &Workqueue, count: usize) {
-    let (barrier, ids) = (Shared::new(Barrier::new(count)), Log::default());
-    for _ in 0..count {
-        queue.detach(move || {
-            barrier.wait();
-            ids.push(sync::thread::current().0);
-        });
-    }
-    queue.drain().unwrap();
-    assert_eq!(BTreeSet::from_iter(ids.take()).len(), count);
-}
-
 #[test]
 fn idle_workers_are_culled_down_to_two() {
     let registry = tuned("8 core", |it| it.idle_timeout_ms = 10);
     let queue = queue("cull").help(false).on(&registry);
     for _ in 0..3 {
-        meet(&queue, 8);
+        run_at_once(&queue, 8);
         wait_until(|| only_pool(&registry).nr_workers == 2);
         let stats = only_pool(&registry);
         assert!(stats.culled >= 6, "{stats:?}");
@@ -204,7 +196,7 @@ fn items_run_without_threads_and_workers_start_later() {
         queue.drain().unwrap();
         only_pool(&registry).created > 0
     });
-    meet(&queue, 4);
+    run_at_once(&queue, 4);
     drop(queue);
     registry.shutdown().unwrap();
 }
@@ -218,7 +210,7 @@ fn existing_workers_run_all_items_when_no_more_can_start() {
     threads(4, |_| count.spawn(500, &queue));
     assert_eq!(count.after_drain(&queue), 2000);
     registry.refuse_threads(false);
-    meet(&queue, 4);
+    run_at_once(&queue, 4);
 }
 
 #[test]
@@ -305,4 +297,123 @@ fn odd_tunables_still_work() {
         drop(queue);
         registry.shutdown().unwrap();
     }
+}
+
+/// Returns a machine of four CPUs with a quota in thousandths of a CPU.
+fn machine(millicpus: Option<u64>) -> Topology {
+    let quota = millicpus.and_then(|milli| CpuQuota::new(milli * 100, 100_000));
+    Topology::synthetic("4 core").unwrap().with_quota(quota)
+}
+
+/// Creates a registry without a monitor, so that no worker is replaced, however long its item runs.
+fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
+    let params = Params { watch_tick_us: 3_600_000_000, cpu_quota, ..Params::default() };
+    Registry::new(machine(Some(millicpus)), params).unwrap()
+}
+
+#[test]
+fn a_pool_runs_as_many_workers_as_its_quota_allows() {
+    let (registry, queue) = queue("fed").on_own(limited(500, true));
+    assert_eq!(concurrency(&queue, 400), 1, "half a CPU allows one worker, not none");
+    // More items run at once as soon as the quota grows.
+    registry.set_topology(machine(Some(3500)));
+    run_at_once(&queue, 4);
+    registry.set_topology(machine(Some(1000)));
+    assert_eq!(registry.topology().quota().unwrap().nr_cpus(), 1);
+    wait_until(|| concurrency(&queue, 400) == 1);
+    registry.set_topology(machine(None));
+    run_at_once(&queue, 4);
+    // A registry may overlook the quota.
+    run_at_once(&self::queue("unfed").on(&limited(1000, false)), 4);
+    // Waiting work starts when the quota grows.
+    let (registry, queue) = self::queue("grows").on_own(limited(1000, true));
+    let plug = plug_into(&queue);
+    let handle = queue.spawn(|| ());
+    registry.set_topology(machine(Some(2000)));
+    // The first item still blocks its worker.
+    wait_until(|| handle.is_finished());
+    plug.release();
+}
+
+#[test]
+fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
+    let params: Params = "workqueue.unbound_cpus=1+3".parse().unwrap();
+    let registry = registry_with("4 core", params);
+    assert_eq!(registry.unbound_cpus().unwrap().to_string(), "1,3");
+    let queue = queue("bound").on(&registry);
+    queue.spawn(|| ()).join().unwrap();
+    let pools = registry.pool_stats();
+    assert!(pools.iter().all(|pool| pool.cpus.to_string() == "1,3"), "{pools:?}");
+    registry.set_unbound_cpus(None);
+    assert_eq!(registry.unbound_cpus(), None);
+}
+
+/// A temporary cgroup, in whichever cgroup version has the `cpu` controller.
+struct Cgroup {
+    dir: PathBuf,
+    is_v2: bool,
+    /// The cgroup that this process was in before.
+    home: PathBuf,
+}
+
+impl Cgroup {
+    /// Creates a cgroup below the process's own, and moves the process there.
+    fn enter() -> io::Result<Self> {
+        let cgroups = fs::read_to_string("/proc/self/cgroup")?;
+        let find = |is_meant: fn(&str) -> bool| {
+            cgroups.lines().find_map(|line| {
+                let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+                is_meant(controllers).then(|| format!("/sys/fs/cgroup/{controllers}{path}"))
+            })
+        };
+        let v1 = find(|controllers| controllers.split(',').any(|it| it == "cpu"));
+        let is_v2 = v1.is_none();
+        let home = v1.or_else(|| find(str::is_empty)).ok_or(io::ErrorKind::NotFound)?;
+        let home = PathBuf::from(home);
+        let dir = home.join(format!("afterwork-test-{}", process::id()));
+        fs::create_dir(&dir)?;
+        let cgroup = Self { dir, is_v2, home };
+        cgroup.set(400_000)?;
+        fs::write(cgroup.dir.join("cgroup.procs"), process::id().to_string())?;
+        Ok(cgroup)
+    }
+
+    /// Sets the quota in microseconds per 100 ms.
+    fn set(&self, quota_us: u64) -> io::Result<()> {
+        if self.is_v2 {
+            return fs::write(self.dir.join("cpu.max"), format!("{quota_us} 100000"));
+        }
+        fs::write(self.dir.join("cpu.cfs_period_us"), "100000")?;
+        fs::write(self.dir.join("cpu.cfs_quota_us"), quota_us.to_string())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::write(self.home.join("cgroup.procs"), process::id().to_string());
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[test]
+fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
+    in_own_process(|| {
+        let cgroup = match Cgroup::enter() {
+            Ok(cgroup) => cgroup,
+            Err(error) => return eprintln!("skipped: cannot create a cgroup: {error}"),
+        };
+        cgroup.set(150_000).unwrap();
+        let registry = Registry::global().unwrap();
+        let quota = || registry.topology().quota().map(CpuQuota::millicpus);
+        assert_eq!(quota(), Some(1500));
+        let queue = queue("process").build().unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        cgroup.set(50_000).unwrap();
+        // The manager may read the new quota before this thread does.
+        wait_until(|| {
+            registry.refresh_topology();
+            quota() == Some(500)
+        });
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+    });
 }

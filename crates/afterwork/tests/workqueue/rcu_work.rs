@@ -27,8 +27,7 @@ impl Section {
     }
 
     pub fn close(self) {
-        self.1.release();
-        self.0.join().unwrap();
+        self.1.release_and_join(self.0);
     }
 }
 

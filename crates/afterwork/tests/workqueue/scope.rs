@@ -6,10 +6,6 @@ fn pool() -> Workqueue {
     queue("scope").alone()
 }
 
-fn paused() -> Workqueue {
-    queue("scope").paused()
-}
-
 fn meet(barrier: &Barrier) {
     barrier.wait();
 }
@@ -85,7 +81,7 @@ fn items_that_wait_for_each_other_run_on_as_many_threads() {
 
 #[test]
 fn an_owner_of_a_scope_needs_no_seat_and_no_other_thread() {
-    owner_does_it_all(&paused());
+    owner_does_it_all(&queue("scope").paused());
     // The only seat is in use, and another thread drains the queue.
     let (full, plug) = queue("full").max_active(1).plugged();
     owner_does_it_all(&full);
@@ -224,6 +220,14 @@ fn unused_tickets_do_not_accumulate() {
     }
 }
 
+/// Returns a part that meets the other one, and then panics.
+fn panics(both: &Barrier, text: &'static str) -> impl Fn() + Copy {
+    move || {
+        meet(both);
+        panic_any(text)
+    }
+}
+
 fn panic_of(body: impl FnOnce()) -> &'static str {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     payload.downcast_ref::<&str>().unwrap()
@@ -254,7 +258,8 @@ fn scopes_and_joins_resume_their_first_panic() {
     assert_eq!((text, nr_ended.into_inner()), ("first", 5));
     assert_eq!((handled.get(), queue.stats().panicked), (5, 6));
     // A join drops the part that no guest took.
-    let (queue, lives, nr_runs) = (paused(), Census::default(), Count::default());
+    let (queue, lives, nr_runs) =
+        (self::queue("scope").paused(), Census::default(), Count::default());
     let second = keeping(lives.life(), nr_runs.adder());
     assert_eq!(panic_of_join(&queue, || panic_any("first"), second), "first");
     assert_eq!(nr_runs.get(), 0);
@@ -262,20 +267,14 @@ fn scopes_and_joins_resume_their_first_panic() {
     assert_eq!(panic_of_join(&queue, || 1, || panic_any("second")), "second");
     queue.resume();
     let both = Barrier::new(2);
-    let panics = |text| {
-        meet(&both);
-        panic_any(text)
-    };
-    assert_eq!(panic_of_join(&queue, || panics("first"), || panics("second")), "first");
+    let [first, second] = ["first", "second"].map(|text| panics(&both, text));
+    assert_eq!(panic_of_join(&queue, first, second), "first");
 }
 
 #[test]
 fn a_panic_on_a_worker_reaches_the_owner() {
     let (queue, both) = (pool(), Barrier::new(2));
-    let panics = || {
-        meet(&both);
-        panic_any("on a worker")
-    };
+    let panics = panics(&both, "on a worker");
     let of_scope = || {
         queue.scope(|s| {
             s.spawn(panics);
@@ -313,10 +312,7 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
     assert_eq!(panic_of(of_scope), "an item");
     // The owner's part continues when a guest has arrived.
     let both = Barrier::new(2);
-    let panics = || {
-        meet(&both);
-        panic_any("a part")
-    };
+    let panics = panics(&both, "a part");
     let returns = || {
         meet(&both);
         bomb()
@@ -457,10 +453,7 @@ fn scope_is_rejected_in_a_bottom_half_before_its_body() {
         |queue| queue.for_each_range(0..2, |_| unreachable!("refused")),
         |queue| _ = queue.join(|| unreachable!("refused"), || ()),
     ];
-    for owns in owns {
-        let queue = queue.clone();
-        assert!(bh.spawn(move || owns(&queue)).join().is_err());
-    }
+    owns.into_iter().for_each(|owns| is_rejected_in(&bh, &queue, owns));
 }
 
 #[test]
@@ -504,6 +497,6 @@ fn results_of_pieces_are_reduced_to_one() {
             panic_any("a piece");
         }
     };
-    let text = panic_of(|| paused().for_each_range(0..100, piece));
+    let text = panic_of(|| self::queue("scope").paused().for_each_range(0..100, piece));
     assert_eq!((text, nr_started.into_inner()), ("a piece", 4));
 }

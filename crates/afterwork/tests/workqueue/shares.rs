@@ -172,10 +172,6 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     assert_eq!(group.stats().shares, Some(300));
 }
 
-fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
-    [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares).on(registry))
-}
-
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
 /// item waiting. `many` has the maximum number of shares and a flood, whose tenth item calls
 /// `at_tenth` with `few`. Returns the number of flood items that have started when the waiting item
@@ -183,7 +179,7 @@ fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let (registry, plugged) = one_seat("plug").on_own(unwatched("1 core"));
     let plug = plug_into(&plugged);
-    let [few, many] = few_and_many(&registry);
+    let [few, many] = [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares)).on(&registry);
     let nr_started = Count::default();
     few.detach(|| burn(3000));
     let second = few.spawn(move || nr_started.get());
@@ -221,7 +217,7 @@ fn a_queue_with_more_shares_keeps_no_debt_of_the_few() {
 #[test]
 fn only_queue_of_an_idle_pool_has_no_debt() {
     let (registry, plugged) = one_seat("plug").on_own(unwatched("1 core"));
-    let [few, many] = few_and_many(&registry);
+    let [few, many] = [1, MAX_SHARES].map(|shares| one_seat("shares").shares(shares)).on(&registry);
     // Repeats until the worker finds the pool empty before the blocker item is queued.
     wait_until(|| {
         few.spawn(|| burn(3000)).join().unwrap();
@@ -256,24 +252,6 @@ fn an_ordered_queue_keeps_its_order_among_shares() {
     ordered.drain().unwrap();
     other.drain().unwrap();
     assert!(log.take().into_iter().eq(0..500));
-}
-
-#[test]
-fn flush_cancel_all_and_pause_hold_among_shares() {
-    let queue = queue("example").shares(10).alone();
-    let (urgent, count) = (queue.urgent().unwrap(), Count::default());
-    count.spawn(100, &queue);
-    count.spawn(100, &urgent);
-    queue.flush().unwrap();
-    assert_eq!(count.get(), 200);
-    queue.pause();
-    count.spawn(100, &queue);
-    count.spawn(100, &urgent);
-    assert_eq!(waiting(&queue), 200);
-    assert_eq!(queue.cancel_all(), 200);
-    count.spawn(100, &queue);
-    queue.resume_and_drain();
-    assert_eq!(count.get(), 300);
 }
 
 #[test]

@@ -29,11 +29,7 @@ fn a_pool_keeps_the_counts_of_queues_that_ended() {
     let [going, _stays] = ["going", "staying"].map(|it| queue(it).help(false).on(&registry));
     (0..10).for_each(|_| going.detach(|| ()));
     drop(going);
-    assert_eq!(started_by_pools(&registry), 10);
-}
-
-fn started_by_pools(registry: &Registry) -> u64 {
-    registry.pool_stats().iter().map(|it| it.started).sum()
+    assert_eq!(registry.pool_stats().iter().map(|it| it.started).sum::<u64>(), 10);
 }
 
 #[test]
@@ -127,7 +123,7 @@ fn wait_times_and_starts_never_fall() {
     let works: Vec<_> = [first].into_iter().chain(works).collect();
     queue.task().enqueue_all(&works);
     wait_until(|| began.get() == 1);
-    let started = || (queue.stats().started, started_by_pools(&registry));
+    let started = || (queue.stats().started, registry.pool_stats()[0].started);
     assert_eq!(started(), (202, 202), "the local batch has not started");
     let before = queue.report().wait;
     stop.add();
@@ -141,24 +137,52 @@ fn wait_times_and_starts_never_fall() {
     plug.release_and_drain(&queue);
 }
 
+/// A batch of the worker contains items of many queues, which alternate.
 #[test]
-fn items_of_alternating_queues_all_count_in_the_times() {
+fn items_run_in_the_order_of_their_queue_and_count_there() {
+    const NR_QUEUES: usize = 20;
+    const NR_ITEMS: u64 = 200;
     for wait_sample in [1, 1_000_000_000] {
-        let registry = tuned("1 core", |it| it.wait_sample = wait_sample);
-        let queues = ["a", "b"].map(|name| queue(name).help(false).on(&registry));
-        let plugs = queues.each_ref().map(plug_into);
-        // The worker alternates between the queues before it records the times of either again.
-        let nr_runs = Count::default();
-        for _ in 0..500 {
-            queues.iter().for_each(|queue| nr_runs.spawn(2, queue));
+        let registry = tuned("1 core", |it| {
+            it.max_workers = 1;
+            it.wait_sample = wait_sample;
+        });
+        let queues = [(); NR_QUEUES].map(|()| queue("turn").help(false).on(&registry));
+        let logs = [(); NR_QUEUES].map(|()| Log::default());
+        // The worker does not record the times of a queue before it takes items of all queues.
+        let plug = plug_into(&queues[0]);
+        for number in 0..NR_ITEMS {
+            queues.iter().zip(logs).for_each(|(queue, log)| queue.detach(log.note(number)));
         }
-        plugs.iter().for_each(Plug::release);
-        for queue in &queues {
+        plug.release();
+        for (nth, (queue, log)) in queues.iter().zip(logs).enumerate() {
             queue.drain().unwrap();
-            wait_until(|| queue.stats().completed == 1001);
-            let (waits, runs) = (queue.report().wait, queue.report().run);
-            assert_eq!((waits.count, runs.count), (1001, 1001));
+            assert!(log.take().into_iter().eq(0..NR_ITEMS));
+            let expected = NR_ITEMS + u64::from(nth == 0);
+            wait_until(|| queue.stats().completed == expected);
+            let report = queue.report();
+            assert_eq!(report.stats.started, expected);
+            assert_eq!((report.wait.count, report.run.count), (expected, expected));
         }
+        let all = NR_ITEMS * NR_QUEUES as u64 + 1;
+        assert_eq!(registry.pool_stats()[0].completed, all);
+    }
+}
+
+#[test]
+fn time_of_an_item_counts_at_its_own_queue() {
+    const SLEEP: Duration = Duration::from_millis(200);
+    let registry = unwatched("1 core");
+    let [quick, slow, other] =
+        ["quick", "slow", "other"].map(|name| queue(name).help(false).on(&registry));
+    quick.detach(|| ());
+    slow.detach(|| thread::sleep(SLEEP));
+    other.detach(|| ());
+    for (queue, is_slow) in [(&quick, false), (&slow, true), (&other, false)] {
+        queue.drain().unwrap();
+        wait_until(|| queue.report().run.count == 1);
+        let took = Duration::from_nanos(queue.report().run.total_ns);
+        assert_eq!(took >= SLEEP, is_slow, "{took:?}");
     }
 }
 
@@ -302,8 +326,11 @@ fn system_queues_exist_once_under_the_kernels_names() {
 #[test]
 fn the_nice_value_of_system_highpri_shows_its_priority() {
     let may = sync::thread::may_set_nice(-20).is_ok();
-    let attrs = workqueue::system_highpri().unwrap().report().attrs;
-    assert_eq!(attrs.nice, if may { -20 } else { 0 });
+    let own = queue("perhaps").nice(5).highpri_if_permitted().build().unwrap();
+    for queue in [workqueue::system_highpri().unwrap(), &own] {
+        assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+    }
 }
 
 #[test]

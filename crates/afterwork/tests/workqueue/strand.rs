@@ -1,5 +1,6 @@
 //! Strands: order, state, panics, cancels, ends, and fairness.
 
+use crate::order::assert_each_in_order;
 use crate::support::*;
 
 fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
@@ -8,12 +9,22 @@ fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
     (queue, strand)
 }
 
-fn queue_of_one() -> Workqueue {
-    queue("one").max_active(1).alone()
-}
-
 fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Send + 'static) {
     strand.spawn_detached(func).unwrap();
+}
+
+/// Queues a closure that calls `goes_on`, and is queued again while that returns `true`.
+fn repeat<S, F>(strand: &Strand<S>, mut goes_on: F)
+where
+    S: Send + 'static,
+    F: FnMut(&mut S) -> bool + Send + 'static,
+{
+    let own = strand.clone();
+    detach(strand, move |state| {
+        if goes_on(state) {
+            repeat(&own, goes_on);
+        }
+    });
 }
 
 /// Queues a closure that blocks the strand until the plug is released or dropped.
@@ -23,19 +34,12 @@ fn block<S: Send + 'static>(strand: &Strand<S>) -> Plug {
 
 #[test]
 fn closures_of_each_thread_run_in_order_and_never_overlap() {
-    const COUNT: u32 = 2000;
-    let (_queue, strand) = numbers();
+    let queue = queue("strand").alone();
+    let strand = queue.strand(Vec::new());
     threads(3, |from| {
-        for number in 0..COUNT {
-            detach(&strand, move |all| all.push(from as u32 * COUNT + number));
-        }
+        (0..2000).for_each(|number| detach(&strand, move |all| all.push((from, number))));
     });
-    let all = strand.spawn(mem::take).join().unwrap();
-    assert_eq!(all.len(), 3 * COUNT as usize);
-    for from in 0..3 {
-        let own = all.iter().filter(|number| *number / COUNT == from);
-        assert!(own.is_sorted(), "out of the order of thread {from}");
-    }
+    assert_each_in_order(strand.spawn(mem::take).join().unwrap(), 3, 2000);
 }
 
 #[test]
@@ -144,7 +148,7 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
     let sum = one.spawn(move |own| *own + other.spawn(|theirs| *theirs).join().unwrap());
     assert_eq!(sum.join().unwrap(), 3);
     // On a queue with one seat, a closure of another strand cannot start either.
-    let queue = queue_of_one();
+    let queue = self::queue("one").max_active(1).alone();
     let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
     assert!(matches!(outcome.join().unwrap(), Err(JoinError::OwnQueue)));
@@ -186,32 +190,20 @@ fn flush_and_drain_wait_for_the_closures_of_strands() {
     }
     // A drain also waits for the closures that closures spawn.
     let strand = queue.strand(0);
-    fn again(strand: Strand<u32>, left: u32) {
-        detach(&strand.clone(), move |nr_run| {
-            *nr_run += 1;
-            if left > 0 {
-                again(strand, left - 1);
-            }
-        });
-    }
-    again(strand.clone(), 199);
+    repeat(&strand, |nr_run| {
+        *nr_run += 1;
+        *nr_run < 200
+    });
     queue.drain().unwrap();
     assert_eq!(strand.spawn(|nr_run| *nr_run).join().unwrap(), 200);
 }
 
 #[test]
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
-    let queue = queue_of_one();
+    let queue = queue("one").max_active(1).alone();
     let (strand, stop) = (queue.strand(()), Count::default());
-    fn again(strand: Strand<()>, stop: Count) {
-        detach(&strand.clone(), move |()| {
-            if stop.get() == 0 {
-                again(strand, stop);
-            }
-        });
-    }
     // There are more chains than a batch has closures.
-    (0..100).for_each(|_| again(strand.clone(), stop));
+    (0..100).for_each(|_| repeat(&strand, move |()| stop.get() == 0));
     queue.clone().flush().unwrap();
     // Other items run in between, although there is only one seat.
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
@@ -221,7 +213,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
 
 #[test]
 fn strand_yields_to_others_after_a_batch() {
-    let (queue, log) = (queue_of_one(), Log::default());
+    let (queue, log) = (queue("one").max_active(1).alone(), Log::default());
     let (long, short) = (queue.strand(()), queue.strand(()));
     queue.pause();
     (0..200).for_each(|number| detach(&long, move |()| log.push(number)));

@@ -8,7 +8,6 @@ pub use std::future::{self, pending, poll_fn, ready};
 pub use std::ops::{Deref, Range};
 pub use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 pub use std::pin::{Pin, pin};
-pub use std::process::Command;
 pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 pub use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 pub use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -24,8 +23,9 @@ pub use afterwork::rcu::{self, Rcu};
 pub use afterwork::wake::{EventCount, Parker};
 pub use afterwork::workqueue::AffinityScope::*;
 pub use afterwork::workqueue::{self, *};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use topology::Topology;
+
+use crate::children;
 
 /// The limit of every wait: over a hundred times the time that any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,9 +34,6 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 pub const MS: Duration = Duration::from_millis(1);
 /// A delay that tests wait for.
 pub const SHORT: Duration = Duration::from_millis(2);
-
-/// Set in processes that [`in_own_process`] starts, which it ends if they hang.
-const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
 /// Creates a registry on a synthetic machine. Workers of CPUs that do not exist here run anywhere.
 pub fn registry(machine: &str) -> Registry {
@@ -54,7 +51,6 @@ pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
-/// Creates a registry on this machine.
 pub fn detected() -> Registry {
     must_end();
     Registry::new(Topology::detect().unwrap(), Params::default()).unwrap()
@@ -88,7 +84,6 @@ pub trait On: Sized {
 
     fn on(self, registry: &Registry) -> Self::Built;
 
-    /// Builds on `registry`, and returns both.
     #[track_caller]
     fn on_own(self, registry: Registry) -> (Registry, Self::Built) {
         let built = self.on(&registry);
@@ -180,7 +175,6 @@ pub trait Use: Borrow<Workqueue> {
         receive.recv_timeout(PATIENCE).expect("the item ended without a value")
     }
 
-    /// Drains the queue, and returns its statistics.
     #[track_caller]
     fn drained(&self) -> QueueStats {
         self.borrow().drain().unwrap();
@@ -196,6 +190,17 @@ pub trait Use: Borrow<Workqueue> {
 
 impl Use for Workqueue {}
 
+/// Checks that `wait` panics in an item of a bottom-half queue.
+#[track_caller]
+pub fn is_rejected_in<T>(bh: &Workqueue, shared: &T, wait: impl FnOnce(&T) + Send + 'static)
+where
+    T: Clone + Send + 'static,
+{
+    let shared = shared.clone();
+    let outcome = bh.spawn(move || wait(&shared)).join();
+    assert!(matches!(outcome, Err(JoinError::Panicked(_))), "{outcome:?}");
+}
+
 pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
@@ -208,6 +213,16 @@ pub fn cancellable<T>(
     let mut canceller = CancelHandle::default();
     let handle = spawn(queue.task().cancel_handle(&mut canceller));
     (handle, canceller)
+}
+
+/// Calls `attempt` with later and later deadlines until its item starts in time. Returns the item's
+/// result.
+pub fn before_deadline<T>(attempt: impl Fn(Instant) -> Result<T, JoinError>) -> T {
+    let outcome = (0..).find_map(|shift| match attempt(Instant::now() + MS * (1 << shift)) {
+        Err(JoinError::Expired) => None,
+        outcome => Some(outcome),
+    });
+    outcome.expect("a deadline is long enough").unwrap()
 }
 
 pub fn free(queue: &Workqueue) -> Option<usize> {
@@ -236,7 +251,8 @@ pub fn must_end() {
     fn watched() -> Option<Sender<()>> {
         let name = thread::current().name()?.to_owned();
         let (life, ended) = mpsc::channel();
-        let is_alone = std::env::var_os(ALONE).is_some() || !name.contains("::");
+        // `in_own_process` ends a child that hangs.
+        let is_alone = children::mode().is_some() || !name.contains("::");
         (!is_alone).then(|| {
             thread::spawn(move || {
                 if ended.recv_timeout(3 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
@@ -272,17 +288,13 @@ pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool
 
 /// Runs the test's `body` in its own process, without the threads of other tests.
 pub fn in_own_process(body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some() {
+    if children::mode().is_some() {
         return body();
     }
     let thread = thread::current();
     let test = thread.name().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(ALONE, "1")
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = children::this_test(test, "alone");
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     let mut status = None;
     // A test may take minutes on a loaded machine.
     let ended = holds_within(10 * PATIENCE, || {
@@ -331,7 +343,6 @@ impl Plug {
         thread.join().unwrap()
     }
 
-    /// Returns the count after the drain.
     pub fn release_and_count(&self, queue: &Workqueue, count: Count) -> usize {
         self.release();
         count.after_drain(queue)
@@ -383,7 +394,6 @@ pub fn arm_for_an_hour(queue: &Workqueue, owned: impl Send + 'static) {
     assert!(queue.enqueue_after(&work, HOUR));
 }
 
-/// Starts an item that calls `body` in each run.
 pub fn stuck_with(queue: &Workqueue, mut body: impl FnMut(&Hole) + Send + 'static) -> (Work, Plug) {
     stuck(|hole| {
         let work = Work::new(move || body(&hole));
@@ -397,24 +407,16 @@ pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
     stuck_with(queue, Hole::sit)
 }
 
-/// Starts an item that counts its runs, and blocks in each one until the plug is released.
-pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, Count) {
-    let count = Count::default();
+/// Starts an item that blocks in each run until the plug is released. Counts the runs that have
+/// begun, and those after the plug.
+pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, [Count; 2]) {
+    let [begun, ended] = [(); 2].map(|()| Count::default());
     let (work, plug) = stuck_with(queue, move |hole| {
-        count.add();
+        begun.add();
         hole.sit();
+        ended.add();
     });
-    (work, plug, count)
-}
-
-/// Starts an item that blocks in each run until the plug is released, and then counts the run.
-pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
-    let count = Count::default();
-    let (work, plug) = stuck_with(queue, move |hole| {
-        hole.sit();
-        count.add();
-    });
-    (work, plug, count)
+    (work, plug, [begun, ended])
 }
 
 /// Spawns a future that is never ready. Returns when it has been polled.
@@ -428,7 +430,6 @@ pub fn pending_in(queue: &Workqueue) -> JoinHandle<()> {
     handle
 }
 
-/// Calls `body` with a clone of `shared` on another thread.
 pub fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     shared: &S,
     body: impl FnOnce(S) -> T + Send + 'static,
@@ -486,7 +487,12 @@ pub fn meet_in(queue: &Workqueue, count: usize) {
     (0..count).for_each(|_| queue.detach(move || _ = all.wait()));
 }
 
-/// Returns the reports of `registry` from now on.
+/// Runs `count` items, each of which ends when all are running.
+pub fn run_at_once(queue: &Workqueue, count: usize) {
+    meet_in(queue, count);
+    queue.drain().unwrap();
+}
+
 pub fn reports(registry: &Registry) -> Receiver<Report> {
     let (send, reports) = mpsc::channel();
     registry.on_report(move |report| _ = send.send(report.clone()));
@@ -503,6 +509,12 @@ impl<F: FnOnce()> Drop for AtDrop<F> {
 
 pub fn at_drop<F: FnOnce()>(act: F) -> AtDrop<F> {
     AtDrop(Some(act))
+}
+
+/// Drops `value` when the calling thread exits.
+pub fn drop_at_exit(value: impl Any) {
+    thread_local!(static LOCAL: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
+    LOCAL.set(Some(Box::new(value)));
 }
 
 /// Returns a value whose drop panics, unless its thread is panicking.
@@ -534,46 +546,32 @@ pub fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Calls(wake)))
 }
 
-/// Calls `at_clone` when its waker is cloned, and `at_drop` when the clone is dropped.
 struct Hooks {
     at_clone: Box<dyn Fn() + Send + Sync>,
     at_drop: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Hooks {
-    fn waker(&'static self) -> Waker {
-        static WAKER: RawWakerVTable = RawWakerVTable::new(
-            |data| {
-                (Hooks::of(data).at_clone)();
-                RawWaker::new(data, &CLONE)
-            },
-            |_| unreachable!("not woken"),
-            |_| unreachable!("not woken"),
-            |_| (),
-        );
-        static CLONE: RawWakerVTable = RawWakerVTable::new(
-            |_| unreachable!("not cloned again"),
-            |_| unreachable!("not woken"),
-            |_| unreachable!("not woken"),
-            |data| (Hooks::of(data).at_drop)(),
-        );
-        // SAFETY: the functions read hooks that live forever and may be used by any thread.
-        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &WAKER) }
-    }
-
-    fn of(data: *const ()) -> &'static Self {
-        // SAFETY: `waker` created the pointer, from hooks that live forever.
-        unsafe { &*data.cast() }
-    }
-}
-
-/// Returns a waker that calls `at_clone` when it is cloned, and `at_drop` when the clone drops.
+/// Returns a waker that calls `at_clone` when it is cloned, and `at_drop` when a clone drops.
 pub fn hooked_waker(
     at_clone: impl Fn() + Send + Sync + 'static,
     at_drop: impl Fn() + Send + Sync + 'static,
-) -> Waker {
-    let hooks = Hooks { at_clone: Box::new(at_clone), at_drop: Box::new(at_drop) };
-    Box::leak(Box::new(hooks)).waker()
+) -> Shared<Waker> {
+    fn hooks(data: *const ()) -> &'static Hooks {
+        // SAFETY: the pointer comes from below, and its hooks live forever.
+        unsafe { &*data.cast() }
+    }
+    static WAKER: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            (hooks(data).at_clone)();
+            RawWaker::new(data, &WAKER)
+        },
+        |_| unreachable!("not woken"),
+        |_| unreachable!("not woken"),
+        |data| (hooks(data).at_drop)(),
+    );
+    let hooks = Shared::new(Hooks { at_clone: Box::new(at_clone), at_drop: Box::new(at_drop) });
+    // SAFETY: the functions read hooks that live forever and may be used by any thread.
+    Shared::new(unsafe { Waker::new(std::ptr::from_ref(hooks.0).cast(), &WAKER) })
 }
 
 pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
@@ -585,6 +583,13 @@ pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Outpu
 
 pub fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// Polls a future that is not ready yet, and returns it.
+#[track_caller]
+pub fn polled<F: Future + Unpin>(mut future: F, waker: &Waker) -> F {
+    assert!(poll_with(&mut future, waker).is_pending());
+    future
 }
 
 /// Returns the report of a drain or shutdown that took too long.
@@ -647,7 +652,6 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// Counts the threads that are inside, and the maximum.
 #[derive(Clone, Copy, Default)]
 pub struct Gauge {
     now: Shared<AtomicUsize>,
@@ -663,16 +667,41 @@ impl Gauge {
         result
     }
 
-    pub fn crowd(self, queue: &Workqueue, count: usize) {
-        (0..count).for_each(|_| queue.detach(move || self.within(thread::yield_now)));
-    }
-
     pub fn most(self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
 }
 
-/// Counts the lives that exist, and those that were dropped.
+/// Runs `count` items on a queue, which may be paused. Returns the maximum number of threads that
+/// are inside the items.
+pub fn concurrency(queue: &Workqueue, count: usize) -> usize {
+    let gauge = Gauge::default();
+    (0..count).for_each(|_| queue.detach(move || gauge.within(thread::yield_now)));
+    queue.resume_and_drain();
+    gauge.most()
+}
+
+/// The number of items that [`crowd`] queues.
+pub const CROWD: u64 = 8 * 240;
+
+/// Queues items from eight threads on all queues in turn, joins some of them, and returns the
+/// maximum number of threads inside items.
+pub fn crowd(queues: &[Workqueue]) -> usize {
+    let gauge = Gauge::default();
+    threads(8, |i| {
+        pin(i);
+        for n in 0..CROWD as usize / 8 {
+            let queue = &queues[n % queues.len()];
+            let handle = queue.spawn(move || gauge.within(thread::yield_now));
+            if n % 4 == 0 {
+                handle.join().unwrap();
+            }
+        }
+    });
+    queues.iter().for_each(|queue| assert_eq!(queue.drained().nr_active, 0));
+    gauge.most()
+}
+
 #[derive(Clone, Copy, Default)]
 pub struct Census {
     alive: Shared<AtomicI64>,
@@ -728,7 +757,6 @@ pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
     move || _ = &value
 }
 
-/// Returns a closure that owns `value` and calls `act`.
 pub fn keeping(
     value: impl Send + 'static,
     mut act: impl FnMut() + Send + 'static,
@@ -819,13 +847,11 @@ pub fn pin(i: usize) {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
-/// Returns the CPU of this thread, as the kernel reports it.
 pub fn cpu_here() -> CpuId {
     // SAFETY: the call has no preconditions.
     CpuId::new(unsafe { libc::sched_getcpu() } as u32)
 }
 
-/// Returns the nice value of this thread.
 pub fn nice_here() -> i8 {
     rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap() as i8
 }
@@ -834,7 +860,6 @@ pub fn thread_name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Runs `body(i)` on `count` threads, and joins them.
 pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for i in 0..count {
@@ -857,49 +882,8 @@ pub fn changed_by_threads<W: Sync>(works: &[W], change: impl Fn(usize, &W) -> i6
     nr_due.into_inner()
 }
 
-/// Waits until all other threads sleep. A thread that starts needs memory, and without it the
-/// standard library aborts the process.
-fn others_sleep() {
-    let is_awake = |task: &fs::DirEntry| {
-        let stat = fs::read_to_string(task.path().join("stat"));
-        // The state follows the name. A thread whose file cannot be read has exited.
-        stat.is_ok_and(|it| !it.rsplit(") ").next().is_some_and(|it| it.starts_with('S')))
-    };
-    wait_until(|| {
-        let me = fs::read_link("/proc/thread-self").unwrap();
-        let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let mut others = tasks.flatten().filter(|it| Some(&*it.file_name()) != me.file_name());
-        !others.any(|it| is_awake(&it))
-    });
-}
-
-pub fn mapped_bytes() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    pages * rustix::param::page_size() as u64
-}
-
-/// Limits the address space to its current size plus `spare` bytes. Returns the former limit.
-fn leave_bytes(spare: u64) -> Rlimit {
-    let before = getrlimit(Resource::As);
-    let current = Some(mapped_bytes() + spare);
-    setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
-    before
-}
-
 pub fn resident_kib() -> usize {
     status("VmRSS:")
-}
-
-/// Makes the creation of further threads fail, because a stack would exceed the address-space
-/// limit. The sleeping threads use up the stacks that the C library has cached. Returns the former
-/// limit.
-pub fn fail_further_threads() -> Rlimit {
-    others_sleep();
-    let before = leave_bytes(1 << 20);
-    let sleeper = || thread::Builder::new().spawn(|| thread::sleep(HOUR));
-    assert!((0..64).any(|_| sleeper().is_err()), "threads can still be created");
-    before
 }
 
 /// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
@@ -943,11 +927,16 @@ impl Dice {
         Self(seed | 1)
     }
 
-    pub fn below(&mut self, limit: usize) -> usize {
+    /// Returns a random seed for another generator.
+    pub fn seed(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % limit
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.seed() >> 33) as usize % limit
     }
 }
 

@@ -176,23 +176,17 @@ fn cancelled_or_expired_items_wake_the_waiter_of_a_set() {
 #[test]
 fn item_started_by_its_deadline_leaves_a_set_once() {
     let queue = queue("set").alone();
-    let mut set = TaskSet::new(&queue);
-    let deadline = Instant::now() + 5 * SHORT;
-    let (begun, has_begun) = mpsc::channel();
-    set.add(queue.task().deadline(deadline).spawn(move || {
-        begun.send(()).unwrap();
-        // The item runs past the deadline.
-        while Instant::now() < deadline + 2 * SHORT {
-            thread::yield_now();
-        }
-        1
-    }));
-    match has_begun.recv() {
-        Ok(()) => assert_eq!(set.join_next_blocking().unwrap().unwrap(), 1),
-        // The item did not start in time, because the machine is busy.
-        Err(_) => assert!(set.join_next_blocking().unwrap().is_err()),
-    }
-    assert!(set.join_next_blocking().is_none());
+    let result = before_deadline(|deadline| {
+        let mut set = TaskSet::new(&queue);
+        set.add(queue.task().deadline(deadline).spawn(move || {
+            wait_until(|| Instant::now() > deadline);
+            1
+        }));
+        let joined = set.join_next_blocking().unwrap();
+        assert!(set.join_next_blocking().is_none());
+        joined
+    });
+    assert_eq!(result, 1);
 }
 
 #[test]

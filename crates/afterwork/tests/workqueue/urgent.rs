@@ -91,26 +91,32 @@ fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
 
 #[test]
 fn drain_flush_and_cancel_all_cover_both_lanes() {
-    let queue = narrow();
-    let urgent = queue.urgent().unwrap();
-    let (count, never) = (Count::default(), Count::default());
-    let queue_both = |count: Count| [&queue, &urgent].map(|to| count.spawn(20, to));
-    queue_both(count);
-    urgent.flush().unwrap();
-    assert_eq!(count.get(), 40);
-    queue_both(count);
-    assert_eq!(count.after_drain(&queue), 80);
-    let plug = plug_into(&queue);
-    queue_both(never);
-    assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
-    assert_eq!(queue.cancel_all(), 40);
-    // Cancelled items do not accumulate.
-    for _ in 0..1000 {
-        let work = counting(never);
-        assert!(urgent.enqueue(&work) && work.cancel());
+    for builder in [one_seat("narrow"), one_seat("narrow").shares(10)] {
+        let queue = builder.on(&registry("1 core"));
+        let urgent = queue.urgent().unwrap();
+        let (count, never) = (Count::default(), Count::default());
+        let queue_both = |count: Count| [&queue, &urgent].map(|to| count.spawn(20, to));
+        queue_both(count);
+        urgent.flush().unwrap();
+        assert_eq!(count.get(), 40);
+        queue_both(count);
+        assert_eq!(count.after_drain(&queue), 80);
+        let plug = plug_into(&queue);
+        queue_both(never);
+        assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
+        queue.pause();
+        assert_eq!(queue.cancel_all(), 40);
+        // Cancelled items do not accumulate.
+        for _ in 0..1000 {
+            let work = counting(never);
+            assert!(urgent.enqueue(&work) && work.cancel());
+        }
+        assert_eq!(waiting(&queue), 0);
+        queue_both(count);
+        plug.release();
+        queue.resume_and_drain();
+        assert_eq!((count.get(), never.get()), (120, 0));
     }
-    assert_eq!(waiting(&queue), 0);
-    assert_eq!(plug.release_and_count(&queue, never), 0);
 }
 
 #[test]
