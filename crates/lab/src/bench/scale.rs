@@ -12,7 +12,7 @@ use topology::{AffinityScope, Topology};
 
 use super::child::apart;
 use super::max_active::gauge::Size;
-use super::settings::{Entry, Menu, Settings, names};
+use super::settings::{Entry, Menu, Settings, Sizes, names};
 use super::workqueue::completion::Latch;
 use super::workqueue::ours::Pools;
 use super::workqueue::peers::{Crossbeam, Peer};
@@ -53,8 +53,7 @@ const fn metrics(group: Text, (last, head): (Text, Text), bytes: Text) -> Metric
     ]
 }
 
-const ITEMS: usize = 200_000;
-const ITEMS_QUICK: usize = 40_000;
+const ITEMS: Sizes = [200_000, 40_000];
 
 /// The minimum duration of a measurement. Shorter measurements are repeated, because the clock and
 /// the scheduler are coarse.
@@ -70,7 +69,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
 }
 
 fn of_queues(settings: &Settings, name: Text) -> Case {
-    let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
+    let items = settings.sized(ITEMS, 2_000);
     let (of, topology) = ((NR_QUEUES, OF_QUEUES), settings.topology.clone());
     let ours = Box::new(move |count| queues(&topology, count, items));
     let crossbeam = Box::new(move |count| threads(count, items));

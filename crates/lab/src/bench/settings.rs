@@ -46,6 +46,9 @@ pub struct Pick {
     pub peers: Vec<String>,
 }
 
+/// The size of a run, and its size with `--quick`.
+pub type Sizes<T = usize> = [T; 2];
+
 /// The name of a case, and the function that creates it. `S` are the settings of its bench.
 pub type Entry<S, C = Case> = (Text, fn(&S, Text) -> C);
 
@@ -135,18 +138,14 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
+    pub fn size<T>(&self, asked: Option<T>, [usual, quick]: Sizes<T>) -> T {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
-    /// size.
-    pub fn sized<T>(&self, long: T, quick: T, test: T) -> T {
-        match (cfg!(test), self.quick) {
-            (true, _) => test,
-            (false, true) => quick,
-            (false, false) => long,
-        }
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the usual or the
+    /// quick size.
+    pub fn sized<T>(&self, sizes: Sizes<T>, test: T) -> T {
+        self.size(cfg!(test).then_some(test), sizes)
     }
 
     /// Creates the selected cases, and removes peers that were not selected.

@@ -2,7 +2,7 @@
 
 use super::detect::{Sleep, detect};
 use super::mixed::{ITEMS, Mixed, ours, pool};
-use crate::bench::settings::{Entry, Menu, Settings, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, names};
 use crate::bench::workqueue::peers::{Crossbeam, Peer, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
@@ -30,8 +30,7 @@ const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU
 
 /// The number of rounds in a run of `detect`, of 14 ms each. It is large enough for a 90th
 /// percentile.
-const ROUNDS: usize = 40;
-const ROUNDS_QUICK: usize = 15;
+const ROUNDS: Sizes = [40, 15];
 
 const TO_RUN: &str = "asleep to run us";
 
@@ -40,7 +39,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
 }
 
 fn detect_case(settings: &Settings, name: Text) -> Case {
-    let rounds = if settings.quick { ROUNDS_QUICK } else { ROUNDS };
+    let rounds = settings.size(None, ROUNDS);
     let found = |variant, sleep| {
         let interrupt = settings.interrupt.clone();
         Variant::ours(variant, move || {

@@ -17,7 +17,7 @@ use super::strands::{self, Locked, Ordered, ROUNDS};
 use super::{idle, scopes, timeouts};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
-use crate::bench::settings::{Entry, Menu, Settings, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, names};
 use crate::bench::workqueue::completion::Waiting;
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
 use crate::bench::workqueue::ours::{Ours, Way};
@@ -122,25 +122,20 @@ const STRAND_METRICS: &[Metric] = &[
 /// The number of producer threads, and the number of items that each of them queues at once. These
 /// are far more than the capacity.
 const PRODUCERS: usize = 4;
-const FLOOD: usize = 250_000;
-const FLOOD_QUICK: usize = 50_000;
+const FLOOD: Sizes = [250_000, 50_000];
 /// The count of numbers to sum, which take 512 MiB, or 64 MiB with `--quick`.
-const NUMBERS: usize = 64 << 20;
-const NUMBERS_QUICK: usize = 8 << 20;
+const NUMBERS: Sizes = [64 << 20, 8 << 20];
 const EMPTY: u64 = 1_000_000;
-const IDLE: Duration = Duration::from_secs(2);
-const IDLE_QUICK: Duration = Duration::from_millis(300);
+const IDLE: Sizes<Duration> = [Duration::from_secs(2), Duration::from_millis(300)];
 /// The number of tasks, and the shortest sleep. All tasks start to sleep before the first one
 /// wakes.
-const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
-const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
+const SLEEPERS: Sizes<(usize, Duration)> =
+    [(1_000_000, Duration::from_secs(3)), (50_000, Duration::from_millis(300))];
 
 const CLIENTS: usize = 8;
-const TIMEOUTS_EACH: usize = 1_000_000;
-const TIMEOUTS_QUICK: usize = 100_000;
+const TIMEOUTS_EACH: Sizes = [1_000_000, 100_000];
 /// The number of states, and the number of ordered queues, which take more memory.
-const STATES: usize = 100_000;
-const STATES_QUICK: usize = 20_000;
+const STATES: Sizes = [100_000, 20_000];
 const ORDERED_QUEUES: usize = 10_000;
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
@@ -172,7 +167,7 @@ impl Setting {
     }
 
     fn admission(&self, name: Text) -> Case {
-        let items = self.settings.sized(FLOOD, FLOOD_QUICK, 2 * ROOM);
+        let items = self.settings.sized(FLOOD, 2 * ROOM);
         let shape = Shape::new(Task::batches(PRODUCERS, items, 1), &self.settings);
         let (topology, workers) = (self.settings.topology.clone(), self.workers);
         let bounded = move || Bounded::start(&topology, workers);
@@ -195,7 +190,7 @@ impl Setting {
     }
 
     fn sum(&self, name: Text) -> Case {
-        let count = self.settings.sized(NUMBERS, NUMBERS_QUICK, 100_000);
+        let count = self.settings.sized(NUMBERS, 100_000);
         let numbers = Numbers { count, made: Rc::default() };
         let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
             let numbers = numbers.clone();
@@ -229,7 +224,7 @@ impl Setting {
         (ours, run_ours): (Text, fn(&Workqueue, u64) -> u64),
         (peer, run_peer): (Text, fn(&RayonPool, u64) -> u64),
     ) -> Case {
-        let (count, workers) = (self.settings.sized(EMPTY, EMPTY, 2000), self.workers);
+        let (count, workers) = (self.settings.sized([EMPTY; 2], 2000), self.workers);
         let by_ours = self.by_ours(move |queue| borrowed(count, count, || run_ours(queue, count)));
         let by_peer = self.by_rayon(move |pool| borrowed(count, count, || run_peer(pool, count)));
         Case {
@@ -241,7 +236,7 @@ impl Setting {
     }
 
     fn idle(&self, name: Text, period: Duration) -> Case {
-        let span = self.settings.sized(IDLE, IDLE_QUICK, 5 * period);
+        let span = self.settings.sized(IDLE, 5 * period);
         let (workers, pace) = (self.workers, (period, span));
         let limit = || Ok(Some(Sample::of([(CPU_SHARE, 4.0 * PERCENT)])));
         let variants = vec![
@@ -280,7 +275,7 @@ impl Setting {
     }
 
     fn strands(&self, name: Text) -> Case {
-        let count = self.settings.sized(STATES, STATES_QUICK, 100);
+        let count = self.settings.sized(STATES, 100);
         let nr_queues = count.min(ORDERED_QUEUES);
         let (start, start_ordered) = (self.start(), self.start());
         let ours = move || strands::run::<Strand<usize>>(start()?.queue(), count);
@@ -305,7 +300,7 @@ impl Setting {
 
     fn sleeps(&self, name: Text) -> Case {
         let test = (500, Duration::from_millis(2));
-        let (count, shortest) = self.settings.sized(SLEEPERS, SLEEPERS_QUICK, test);
+        let (count, shortest) = self.settings.sized(SLEEPERS, test);
         let workers = self.workers;
         let run = |clock| move || sleeps::run(clock, count, shortest, workers).map(Some);
         let at_most = |metric: Metric| Claim::at_most(OURS, metric, Against::BestPeer, 1.0);
@@ -327,7 +322,7 @@ impl Setting {
     }
 
     fn timeouts(&self, name: Text) -> Case {
-        let count = self.settings.sized(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
+        let count = self.settings.sized(TIMEOUTS_EACH, 100);
         let ours = |nr_threads: usize| move || timeouts::ours(nr_threads, count).map(Some);
         let workers = self.workers;
         let tokio = move || {

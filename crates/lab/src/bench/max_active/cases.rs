@@ -14,7 +14,7 @@ use topology::AffinityScope;
 use super::drive::{Body, Crew, Drive, burn, crew};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, ITEMS, LATENCY_P99, MEMORY, THREADS};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::bench::workqueue::peers::{Peer, Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Variant};
@@ -66,8 +66,7 @@ const MANY: usize = 768;
 const ON_THEIR_WAY: usize = 1024;
 
 /// The number of joins in a run, many of which are in progress most of the time.
-const NR_JOINS: usize = 1024;
-const NR_JOINS_QUICK: usize = 512;
+const NR_JOINS: Sizes = [1024, 512];
 
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
@@ -75,13 +74,11 @@ const LIMIT: usize = 16;
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
 /// The number of items of each subsystem in a run, which takes a few tenths of a second.
-const NR_ITEMS: usize = 1500;
-const NR_ITEMS_QUICK: usize = 600;
+const NR_ITEMS: Sizes = [1500, 600];
 
 /// The number of items of each subsystem that does not flood, their interval, and the number of
 /// items that the flood keeps in flight.
-const NR_REQUESTS: usize = 300;
-const NR_REQUESTS_QUICK: usize = 100;
+const NR_REQUESTS: Sizes = [300, 100];
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
@@ -103,11 +100,8 @@ struct Setting {
 type Crews = Result<Vec<Crew>, Stop>;
 
 impl Setting {
-    fn items(&self, default: usize, quick: usize) -> usize {
-        self.settings.size(self.args.items, default, quick)
-    }
-
-    fn drive(&self, items: usize, on_their_way: usize, every: Option<Duration>) -> Drive {
+    fn drive(&self, items: Sizes, on_their_way: usize, every: Option<Duration>) -> Drive {
+        let items = self.settings.size(self.args.items, items);
         Drive { items, on_their_way, every, interrupt: self.settings.interrupt.clone() }
     }
 
@@ -130,8 +124,7 @@ impl Setting {
     }
 
     fn joins(&self, case: Text) -> Case {
-        let items = self.items(NR_JOINS, NR_JOINS_QUICK);
-        let drive = self.drive(items, ON_THEIR_WAY, None);
+        let drive = self.drive(NR_JOINS, ON_THEIR_WAY, None);
         let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
         // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
@@ -145,8 +138,9 @@ impl Setting {
             Ok(Arc::new(move |number| pool.join(number)))
         };
         let about = format!(
-            "{items} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
+            "{} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
              pool; {ON_THEIR_WAY} on their way",
+            drive.items,
             joins::BLOCK / 1024
         );
         // Our variants have a system-wide limit or a limit per CPU. The pools of the peers have 8
@@ -176,8 +170,7 @@ impl Setting {
     }
 
     fn subsystems(&self, case: Text) -> Case {
-        let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
-        let drive = self.drive(items, ITEMS_ON_THEIR_WAY, None);
+        let drive = self.drive(NR_ITEMS, ITEMS_ON_THEIR_WAY, None);
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
@@ -189,8 +182,9 @@ impl Setting {
             peer(RAYON_EACH, || each(|| Rayon::start(LIMIT))),
         ];
         let about = format!(
-            "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
+            "{NR_SUBSYSTEMS} subsystems of {} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
              each, one in {WAITS} waits {} ms",
+            drive.items,
             DEVICE.as_millis()
         );
         let claims = vec![
@@ -202,8 +196,7 @@ impl Setting {
     }
 
     fn shares(&self, case: Text) -> Case {
-        let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
-        let drive = self.drive(items, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
+        let drive = self.drive(NR_REQUESTS, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
         let compute = || -> Result<Body, Stop> {
             Ok(Arc::new(|_| {
                 burn(COMPUTE_US);
@@ -222,8 +215,9 @@ impl Setting {
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
-            flight, each other one queues one every {} ms, {items} in total, which are timed",
-            REQUEST_EVERY.as_millis()
+            flight, each other one queues one every {} ms, {} in total, which are timed",
+            REQUEST_EVERY.as_millis(),
+            drive.items
         );
         let claims = vec![
             Claim::at_most(SHARING, LATENCY_P99, OURS, 0.5),

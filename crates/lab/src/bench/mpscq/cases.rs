@@ -12,7 +12,7 @@ use super::metrics::{ALL, MAX_PRODUCERS, flows};
 use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
 use crate::harness::metric::{Metric, Text};
@@ -40,8 +40,7 @@ const LIFO: &str = "lifo";
 const MAIL: &str = "mailbox";
 
 /// The number of items of a figure, which gives enough time slices if threads share CPUs.
-const NR_ITEMS: usize = 400_000;
-const NR_ITEMS_QUICK: usize = 100_000;
+const NR_ITEMS: Sizes = [400_000, 100_000];
 
 /// The number of stocks of each kind of item, used in turn. The pages and cache sets of a single
 /// stock would change the figures by 10 %.
@@ -54,7 +53,7 @@ const NO_SLOWER: f64 = 1.02;
 const MAIL_BOUND: f64 = 0.8;
 
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
-    let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
+    let items = settings.size(args.items, NR_ITEMS);
     settings.make(MENU, &CASES, &Setting { settings: settings.clone(), items })
 }
 

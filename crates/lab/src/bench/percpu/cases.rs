@@ -12,7 +12,7 @@ use super::busy::{self, Beside};
 use super::isolation::{self, Way};
 use super::metrics::{ALLOC, BUSY, CALLS, CYCLES, DRAIN_P50, INTERRUPTS, ISOLATION, SWITCHES};
 use super::turns::Turns;
-use crate::bench::settings::{Entry, Menu, Settings, count, may_set_fifo, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, may_set_fifo, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::handover::ends;
@@ -86,15 +86,12 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
     (EVERY_OP, Some(Qpw::EveryOp)),
 ];
 
-const NR_DRAINS: usize = 2_000;
-const NR_DRAINS_QUICK: usize = 400;
-
-const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
-const BUSY_MS_QUICK: usize = 500;
+const NR_DRAINS: Sizes = [2_000, 400];
+const BUSY_MS: Sizes<u64> = [2_000, 500];
 
 /// Creates the cases that `args` select. `isolation` needs two CPUs.
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
-    let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
+    let nr_drains = settings.size(args.drains, NR_DRAINS);
     settings.make(MENU, &CASES, &(settings.clone(), nr_drains))
 }
 
@@ -164,7 +161,7 @@ fn isolated(&(ref settings, nr_drains): &Setting, name: Text) -> Option<Case> {
 }
 
 fn busy(name: Text, beside: Beside, more: &str, (settings, _): &Setting) -> Option<Case> {
-    let span = Duration::from_millis(settings.size(None, BUSY_MS, BUSY_MS_QUICK) as u64);
+    let span = Duration::from_millis(settings.sized(BUSY_MS, 10));
     let guard = |(name, qpw): (&'static str, Option<Qpw>)| {
         let interrupt = settings.interrupt.clone();
         let run = move || {

@@ -9,7 +9,7 @@ use topology::AffinityScope;
 
 use super::args::Which;
 use super::questions::find;
-use super::settings::{Menu, Settings, count, names};
+use super::settings::{Menu, Settings, Sizes, count, names};
 use super::{max_active, percpu, rcu, task_work, workqueue};
 use crate::harness::case::{Case, Variant};
 use crate::harness::metric::Text;
@@ -22,15 +22,12 @@ pub use tables::SOURCES;
 /// The time limit of a run in seconds, unless another one is requested.
 pub const SECONDS: usize = 300;
 
-/// The number of items of each producer in the source's test of workqueues, and the number with
-/// `--quick`.
-const ITEMS: usize = 200_000;
-const ITEMS_QUICK: usize = 2_000;
+/// The number of items of each producer in the source's test of workqueues.
+const ITEMS: Sizes = [200_000, 2_000];
 const PRODUCERS: usize = 8;
 
-/// The number of calls in each run of the source's test of RCU, and the number with `--quick`.
-const CALLS: usize = 100;
-const CALLS_QUICK: usize = 10;
+/// The number of calls in each run of the source's test of RCU.
+const CALLS: Sizes = [100, 10];
 
 /// The cases, each with its number of repetitions and its weight.
 const PARTS: [(Text, (usize, u32)); 9] = [
@@ -87,11 +84,11 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
     let benches = [
         Which::Workqueue(workqueue::WorkqueueArgs {
             producers: Some(PRODUCERS),
-            items: Some(settings.size(args.items, ITEMS, ITEMS_QUICK)),
+            items: Some(settings.size(args.items, ITEMS)),
             scope: scopes,
             workers: None,
         }),
-        Which::Rcu(rcu::RcuArgs { calls: Some(settings.size(None, CALLS, CALLS_QUICK)) }),
+        Which::Rcu(rcu::RcuArgs { calls: Some(settings.size(None, CALLS)) }),
         Which::MaxActive(max_active::MaxActiveArgs { items: None, dir: args.dir.clone() }),
         Which::TaskWork(task_work::TaskWorkArgs::default()),
         Which::Percpu(percpu::PercpuArgs::default()),

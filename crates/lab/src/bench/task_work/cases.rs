@@ -18,7 +18,7 @@ use super::service::meter::Meter;
 use super::service::owner::Served;
 use super::service::run::{Service, ring_works};
 use super::wake::{Post, Receive, Wake, Woken};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::handover::ends;
@@ -63,8 +63,8 @@ const MANY_CLIENTS: usize = 1024;
 /// copy, with smaller ones it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
-const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
+/// The milliseconds of the warm-up and of the measurement.
+const SERVED_MS: Sizes<[u64; 2]> = [[200, 800], [100, 300]];
 
 /// The time between items, in which the owner of single items can fall asleep.
 const GAP: Duration = Duration::from_micros(10);
@@ -83,8 +83,7 @@ const LONE_GAP: Duration = Duration::from_micros(500);
 /// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
-const NR_ITEMS: usize = 10_000;
-const NR_ITEMS_QUICK: usize = 5_000;
+const NR_ITEMS: Sizes = [10_000, 5_000];
 
 /// The bound for wake-ups, most of which are for 32 items.
 const FEWER_WAKEUPS: f64 = 0.1;
@@ -96,7 +95,7 @@ const LESS_CPU: f64 = 0.333;
 ///
 /// Without io_uring, prints a message and creates no service cases.
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
-    let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
+    let items = settings.size(args.items, NR_ITEMS);
     let setting = Setting { settings: settings.clone(), items, ring: OnceCell::new() };
     settings.make(MENU, &CASES, &setting)
 }
@@ -139,7 +138,8 @@ impl Setting {
         if !self.has_ring() {
             return None;
         }
-        let (warm_up, measured) = if self.settings.quick { SERVED_QUICK } else { SERVED };
+        let served_ms = self.settings.size(None, SERVED_MS);
+        let [warm_up, measured] = served_ms.map(Duration::from_millis);
         let ways = [
             (FIFO, Backlog::Fifo, false),
             (LIFO, Backlog::Lifo, false),

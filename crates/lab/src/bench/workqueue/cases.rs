@@ -10,7 +10,7 @@ use super::peers::{Crossbeam, Peer, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, Subject};
 use super::{claims, metrics};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
@@ -58,14 +58,12 @@ const PRODUCERS: usize = 8;
 const BATCH_SIZE: usize = 1000;
 
 /// The number of items of each producer in one-at-a-time, for at most 0.6 s.
-const LONE_ITEMS: usize = 20_000;
-const LONE_ITEMS_QUICK: usize = 2_000;
+const LONE_ITEMS: Sizes = [20_000, 2_000];
 
-const BATCH_ITEMS: usize = 100_000;
-const BATCH_ITEMS_QUICK: usize = 25_000;
+const BATCH_ITEMS: Sizes = [100_000, 25_000];
 
 /// The number of fan-out items, even with `--quick`: the case tests a long queue.
-const FAN_OUT_ITEMS: usize = 1_000_000;
+const FAN_OUT_ITEMS: Sizes = [1_000_000; 2];
 
 /// The scopes with `--quick`: the finest, the default and the coarsest.
 const SCOPES_QUICK: [AffinityScope; 3] =
@@ -98,7 +96,7 @@ struct Setting {
 
 impl Setting {
     fn one_at_a_time(&self, name: Text) -> Case {
-        let (producers, items) = (self.producers, self.items(LONE_ITEMS, LONE_ITEMS_QUICK));
+        let (producers, items) = (self.producers, self.items(LONE_ITEMS));
         let ways = |way: Way| {
             let helped = way.helped();
             vec![way, way.under_lock(), helped, way.spawned(), helped.spawned()]
@@ -116,13 +114,13 @@ impl Setting {
 
     fn batch(&self, name: Text) -> Case {
         let producers = self.producers;
-        let rounds = self.items(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
+        let rounds = self.items(BATCH_ITEMS).div_ceil(BATCH_SIZE);
         let about = format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each");
         self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), BATCH_CLAIM)
     }
 
     fn fan_out(&self, name: Text) -> Case {
-        let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
+        let items = self.items(FAN_OUT_ITEMS);
         let about = format!("one producer queues {items} items at once");
         self.many((name, about), Task::batches(1, items, 1), FAN_OUT_CLAIM)
     }
@@ -169,7 +167,7 @@ impl Setting {
     }
 
     fn lock_hold(&self, name: Text) -> Case {
-        let (items, workers) = (self.items(LONE_ITEMS, LONE_ITEMS_QUICK), self.workers);
+        let (items, workers) = (self.items(LONE_ITEMS), self.workers);
         let requested = match self.args.scope.is_empty() {
             true => "system scope",
             false => "the requested scopes",
@@ -244,8 +242,8 @@ impl Setting {
         move || Ours::start(&topology, way, workers, lock_stat)
     }
 
-    fn items(&self, long: usize, short: usize) -> usize {
-        self.settings.size(self.args.items, long, short)
+    fn items(&self, sizes: Sizes) -> usize {
+        self.settings.size(self.args.items, sizes)
     }
 }
 
