@@ -56,7 +56,9 @@ pub trait Calls {
 
     /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait for
     /// callbacks.
-    fn barrier(&self) -> Option<()>;
+    fn barrier(&self) -> Option<()> {
+        None
+    }
 }
 
 /// The names of the flavors.

@@ -5,8 +5,8 @@ use top::exit::Stop;
 use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
-use super::metric::{Metric, Text};
-use super::stats::{Point, Spread};
+use super::metric::{Better, Metric, Text};
+use super::stats::{Point, Spread, paired_ratio};
 
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
@@ -157,15 +157,40 @@ impl Series {
         Spread::of(&values)
     }
 
+    /// Returns the ratio of a metric to that of `other`, paired by repetition.
+    pub fn ratio(&self, metric: &str, other: &Self) -> Option<Spread> {
+        paired_ratio(&self.points(metric), &other.points(metric))
+    }
+
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
         let samples = self.samples.iter();
         samples.filter_map(|(_, sample)| sample.thrown_away.as_deref())
     }
 }
 
+/// Returns the peer with the best median of `metric` over all repetitions. The best peer of each
+/// repetition would be a mixture that no single peer achieves. Readers of a QSBR flavor must report
+/// quiescent states, which no other variant requires, so such a peer is never the best one.
+pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
+    best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
+}
+
+pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
+    let medians = all.filter_map(|series| Some((series, series.spread(metric.name)?.median)));
+    let (best, _) = medians.reduce(|best, other| {
+        let other_wins = match metric.better {
+            Better::Higher => other.1 > best.1,
+            Better::Lower => other.1 < best.1,
+        };
+        if other_wins { other } else { best }
+    })?;
+    Some(best)
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::harness::metric::{higher, lower};
 
     pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
         for mut case in cases {
@@ -191,6 +216,17 @@ pub mod tests {
         let series = series("a", false, [absent, Sample::of([("time", 2.0)])]);
         assert_eq!(series.points("time").len(), 1);
         assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
+    }
+
+    #[test]
+    fn each_metric_has_its_own_best_peer() {
+        let [rate, time] = [higher, lower].map(|metric| metric("m", "", ("", ""), 1.0));
+        let of = |variant, peer, value| series(variant, peer, [Sample::of([("m", value)])]);
+        let all = [of("ours", false, 9.0), of("more", true, 5.0), of("less", true, 3.0)];
+        assert_eq!(best_peer(&all, &rate).unwrap().variant, "more");
+        assert_eq!(best_peer(&all, &time).unwrap().variant, "less");
+        assert_eq!(all[0].ratio("m", &all[2]).unwrap().median, 3.0);
+        assert!(best_peer(&all[..1], &rate).is_none());
     }
 
     #[test]

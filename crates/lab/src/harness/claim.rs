@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::case::Series;
-use super::stats::{Spread, paired_ratio};
-use super::summary::best_peer;
-use crate::harness::metric::Metric;
+use super::case::{Series, best_peer};
+use super::metric::Metric;
+use super::stats::Spread;
 
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -112,9 +111,7 @@ impl Claim {
                 .and_then(|metric| best_peer(series, metric)),
         };
         let above = series.iter().find(|series| series.variant == self.variant);
-        let ratio = above.zip(below).and_then(|(above, below)| {
-            paired_ratio(&above.points(self.metric), &below.points(self.metric))
-        });
+        let ratio = above.zip(below).and_then(|(above, below)| above.ratio(self.metric, below));
         let (verdict, close) = verdict(ratio, self.bound);
         let verdict = match verdict {
             Verdict::Fails if self.surely && close => Verdict::Holds,

@@ -8,10 +8,9 @@ use super::outcome::{self, OUTCOMES, three_digits, time};
 use super::words;
 use crate::bench::everyday::{ENDED, PATIENCE};
 use crate::bench::questions::QUESTIONS;
-use crate::harness::case::Series;
+use crate::harness::case::{Series, best_of};
 use crate::harness::metric::{Better, Metric};
-use crate::harness::stats::{Spread, paired_ratio};
-use crate::harness::summary::best_of;
+use crate::harness::stats::Spread;
 
 /// The usual width of a value, and of a value with the name of a peer. A longer one shifts the rest
 /// of its row.
@@ -85,10 +84,9 @@ impl Row {
             series.peer && (self.peers.is_empty() || self.peers.contains(&series.variant.as_str()))
         };
         let peer = best_of(all.iter().filter(|series| is_peer(series)), metric)?;
-        let [a, b] = [ours, peer].map(|series| series.points(self.metric));
         let times_better = match metric.better {
-            Better::Higher => paired_ratio(&a, &b),
-            Better::Lower => paired_ratio(&b, &a),
+            Better::Higher => ours.ratio(self.metric, peer),
+            Better::Lower => peer.ratio(self.metric, ours),
         }?;
         Some(Answer {
             question: question.into(),

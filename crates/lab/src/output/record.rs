@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::words;
-use crate::harness::case::{Case, Series, Variant};
+use crate::harness::case::{Case, Series, Variant, best_peer};
 use crate::harness::claim::{Against, Claim, Judged, Verdict};
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::metric::{Better, Metric};
 use crate::harness::noise::Noise;
 use crate::harness::stats::Spread;
-use crate::harness::summary::Row;
 
 /// The version of the shape of the records. The first line contains it.
 pub const SCHEMA: u32 = 4;
@@ -202,7 +201,12 @@ pub struct Record {
 
 /// Returns the lines of a case: its head, values, ratios to the best peer, and the ratios and
 /// outcomes of its claims.
-pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[String]) -> Vec<Line> {
+pub fn of_case(
+    case: &Case,
+    series: &[Series],
+    judged: &[Judged<'_>],
+    warnings: &[String],
+) -> Vec<Line> {
     let head = |&Metric { name, unit, better, .. }: &Metric| MetricHead {
         metric: name.into(),
         unit: unit.into(),
@@ -217,15 +221,15 @@ pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[Str
         warnings: warnings.to_vec(),
     })];
     let place = (case.bench, case.name);
-    for row in rows {
-        let who = (row.variant.as_str(), row.peer);
-        for (metric, cell) in case.metrics.iter().zip(&row.cells) {
-            let named = (metric.name, metric.unit);
-            let value = |spread| Record::of(place, who, named, spread);
-            lines.extend(cell.spread.map(value).map(Line::Record));
+    for one in series {
+        let who = (one.variant.as_str(), one.peer);
+        for metric in case.metrics {
+            let value = |spread| Record::of(place, who, (metric.name, metric.unit), spread);
+            lines.extend(one.spread(metric.name).map(value).map(Line::Record));
             let name = format!("{}.vs_best_peer", metric.name);
             let ratio = |spread| Record::of(place, who, (&name, "ratio"), spread);
-            lines.extend(cell.vs_best_peer.map(ratio).map(Line::Record));
+            let best = best_peer(series, metric).and_then(|best| one.ratio(metric.name, best));
+            lines.extend(best.map(ratio).map(Line::Record));
         }
     }
     for Judged { claim, ratio, .. } in judged {

@@ -124,6 +124,8 @@ fn text_explains_missing_repetitions() {
     assert!(text.contains("medians of 3 repetitions: time was up before the other 2"), "{text}");
     let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
     assert!(text.contains("interrupted: medians of 3"), "{text}");
+    let never_ran = [series("ours", false, &[])];
+    assert!(!values(&case(Bound::AtLeast(1.0)), &never_ran, None).contains("ours"));
 }
 
 #[test]
@@ -159,21 +161,6 @@ fn run_without_a_peer_is_summarized_by_its_claims() {
 }
 
 #[test]
-fn closed_pipe_is_not_a_failure() {
-    struct Closed;
-    impl Write for Closed {
-        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-            Err(std::io::ErrorKind::BrokenPipe.into())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let stop = Report::new(Closed, PLAIN, false).put("text").unwrap_err();
-    assert!(matches!(stop, Stop::ClosedPipe));
-}
-
-#[test]
 fn the_machine_fits_in_the_width_of_a_table() {
     for line in Fingerprint::take(&find_cpus().unwrap()).lines() {
         // Hardware may have long names, so the limit is 40 characters higher here.
@@ -190,7 +177,7 @@ fn discarded_repetitions_are_not_requested_again() {
         *sample = Sample::thrown_away(Absent("one of 2 threads made no progress".into()));
     }
     let warning = |all: &[Series], is_cut| {
-        let warnings = spread_warnings(&case, &summarize(case.metrics, all), all, is_cut);
+        let warnings = spread_warnings(&case, all, is_cut);
         warnings.into_iter().next().unwrap_or_default()
     };
     assert_eq!(
