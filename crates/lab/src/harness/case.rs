@@ -64,9 +64,11 @@ impl Sample {
     }
 }
 
-/// A function that makes one run: it sets up, warms up, measures and tears down. It returns `None`
-/// if SIGINT interrupted the run.
-pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
+/// The result of one run, or `None` if SIGINT interrupted it.
+pub type Ran = Result<Option<Sample>, Stop>;
+
+/// A function that makes one run: it sets up, warms up, measures and tears down.
+pub type RunFn = Box<dyn FnMut() -> Ran>;
 
 pub struct Variant {
     /// The name in tables and records, which is unique within the case.
@@ -77,17 +79,11 @@ pub struct Variant {
 }
 
 impl Variant {
-    pub fn ours(
-        name: impl Into<String>,
-        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
-    ) -> Self {
+    pub fn ours(name: impl Into<String>, run: impl FnMut() -> Ran + 'static) -> Self {
         Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
-    pub fn peer(
-        name: impl Into<String>,
-        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
-    ) -> Self {
+    pub fn peer(name: impl Into<String>, run: impl FnMut() -> Ran + 'static) -> Self {
         Self::ours(name, run).into_peer()
     }
 

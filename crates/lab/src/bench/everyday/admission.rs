@@ -61,19 +61,3 @@ impl OneShotPool for Permits {
         });
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::workqueue::completion::Waiting;
-    use crate::bench::workqueue::subject::OneShot;
-    use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
-
-    #[test]
-    fn early_producers_wait_and_every_item_runs() {
-        let topology = Topology::detect().unwrap();
-        let bounded = Bounded::start(&topology, 2).unwrap();
-        runs_lone_items_and_batches(&OneShot(bounded, Waiting::Parks));
-        runs_lone_items_and_batches(&OneShot(Permits::start(2).unwrap(), Waiting::Parks));
-    }
-}

@@ -24,7 +24,7 @@ use crate::bench::workqueue::ours::{Ours, Way};
 use crate::bench::workqueue::peers::{Crossbeam, Peer, Rayon, ThreadPool, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
-use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::case::{Case, Ran, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
 use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, Text, higher, lower};
 use crate::harness::switches::Usage;
@@ -142,8 +142,6 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
     let setting = Setting { settings: settings.clone(), workers: settings.cpus.len() };
     settings.make(MENU, &CASES, &setting)
 }
-
-type Ran = Result<Option<Sample>, Stop>;
 
 struct Setting {
     settings: Settings,

@@ -13,7 +13,7 @@ use top::interrupt::Interrupt;
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::harness::case::Sample;
+use crate::harness::case::{Ran, Sample};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
@@ -64,11 +64,7 @@ struct Item {
 
 impl Drive {
     /// Runs all items on the crews that `hire` creates. Each crew has its own driver thread.
-    pub fn run(
-        &self,
-        hire: impl FnOnce() -> Result<Vec<Crew>, Stop>,
-        body: &Body,
-    ) -> Result<Option<Sample>, Stop> {
+    pub fn run(&self, hire: impl FnOnce() -> Result<Vec<Crew>, Stop>, body: &Body) -> Ran {
         let gauge = Gauge::start()?;
         let crews = hire()?;
         let usage = Usage::now();

@@ -165,24 +165,16 @@ mod tests {
     /// A number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
 
-    /// Runs every queue of `case`. A debug build checks the order of all items.
-    fn every_queue_keeps_every_item_in_order(case: &str) {
+    /// A debug build checks the order of all items.
+    #[test]
+    fn every_queue_keeps_every_item_in_order() {
         let args = MpscqArgs { items: Some(FEW) };
-        run_each(cases(&args, &Settings::of_tests(&[case])), |_, variant, sample| {
+        let cases = cases(&args, &Settings::of_tests(&["push-pop", "owned"]));
+        run_each(cases, |_, variant, sample| {
             for metric in ALL {
                 let ns = sample.value(metric.name);
                 assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
             }
         });
-    }
-
-    #[test]
-    fn every_intrusive_queue_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order("push-pop");
-    }
-
-    #[test]
-    fn every_queue_of_values_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order("owned");
     }
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use afterwork::percpu::Qpw;
 use clap::Args;
-use top::exit::Stop;
 
 use super::busy::{self, Beside};
 use super::isolation::{self, Way};
 use super::metrics::{ALLOC, BUSY, CALLS, CYCLES, DRAIN_P50, INTERRUPTS, ISOLATION, SWITCHES};
 use super::turns::Turns;
 use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, may_set_fifo, names};
-use crate::harness::case::{Case, Sample, Variant};
+use crate::harness::case::{Case, Ran, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::handover::ends;
 use crate::harness::metric::Text;
@@ -96,7 +95,7 @@ pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
 }
 
 /// Creates a variant, which is a peer if its name is in `PEERS`.
-fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static) -> Variant {
+fn variant(name: &str, run: impl FnMut() -> Ran + 'static) -> Variant {
     let variant = Variant::ours(name, run);
     let peer = PEERS.contains(&name);
     Variant { peer, ..variant }

@@ -2,7 +2,6 @@
 //! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
 //! drains, and shows how much the host of a virtual machine disturbs the victim.
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use super::metrics::{
     CALL, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, RESCHED, SWITCHES, TIMER,
     WAITED,
 };
-use crate::bench::workqueue::producers::pin_to;
+use crate::bench::workqueue::producers::{apart, pin_to};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
@@ -85,17 +84,13 @@ pub fn run(
         (Usage::of_thread().since(before), waited_ns)
     };
     let done = beside(1, suffering, || {
-        let drain = || {
-            pin_to(drainer);
+        apart(Some(drainer), || {
             let before = Interrupts::now(victim);
             let drains = drain(way, &slots, victim, nr_drains, interrupt);
             (drains, Interrupts::now(victim).since(before))
-        };
-        // A thread that is pinned to a CPU stays pinned, so another thread is used.
-        thread::scope(|scope| scope.spawn(drain).join())
+        })
     });
-    Ok(done.map(|(drained, victims)| {
-        let (drains, interrupts) = drained.unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(done.map(|((drains, interrupts), victims)| {
         let [((usage, waited_ns), attended)] = victims[..] else { unreachable!("one victim") };
         let Interrupts([timer, resched, call, _]) = interrupts;
         let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];

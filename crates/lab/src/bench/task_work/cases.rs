@@ -301,8 +301,14 @@ mod tests {
         let args = TaskWorkArgs { items: Some(320) };
         let cases = cases(&args, &Settings::of_tests(&["wake", "wake-burst"]));
         run_each(cases, |case, variant, sample| {
-            let p99 = sample.value(LATENCY_P99.name);
-            assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
+            let metrics = match variant.name.as_str() {
+                CAP_AND_WAKE => &[LATENCY_P50, LATENCY_P99][..],
+                _ => &[LATENCY_P50, LATENCY_P99, OWNER_CPU, POST],
+            };
+            for metric in metrics {
+                let value = sample.value(metric.name);
+                assert!(value.unwrap() > 0.0, "{} in {}", variant.name, case.name);
+            }
         });
     }
 }

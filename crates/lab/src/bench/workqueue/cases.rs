@@ -217,7 +217,7 @@ impl Setting {
         let run = move || {
             let subject = Reusable(start()?);
             let Some(mut sample) = shape.run(&subject)? else { return Ok(None) };
-            metrics::add_lock_hold(&mut sample, &subject.0.lock_hold(), items);
+            metrics::add_lock_hold(&mut sample, &subject.0.registry().lock_hold(), items);
             // Without wake-ups, neither variant wakes under the lock.
             if sample.value(metrics::WAKEUPS) == Some(0.0) {
                 sample = Sample::thrown_away(Absent("no worker was woken".into()));

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use afterwork::params::{Params, WakeMode};
 use afterwork::workqueue::{
-    BuildError, Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
+    BuildError, Builder, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
 };
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
@@ -131,10 +131,6 @@ impl Ours {
         &self.pools
     }
 
-    pub fn lock_hold(&self) -> Histogram {
-        self.registry().lock_hold()
-    }
-
     pub fn queue(&self) -> &Workqueue {
         &self.queue
     }
@@ -245,6 +241,6 @@ mod tests {
         let way = Way::plain(AffinityScope::System);
         let subject = Reusable(Ours::start(&topology, way, 2, true).unwrap());
         runs_lone_items_and_batches(&subject);
-        assert!(subject.0.lock_hold().count > 0);
+        assert!(subject.0.registry().lock_hold().count > 0);
     }
 }

@@ -109,6 +109,12 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     thread.unwrap_or_else(|error| die(&format!("cannot start the thread {name}: {error}")))
 }
 
+/// Runs `body` on a thread of its own, on `cpu` if one is given: a pinned thread stays pinned.
+pub(in crate::bench) fn apart<T: Send>(cpu: Option<CpuId>, body: impl FnOnce() -> T + Send) -> T {
+    let ended = "a panic has ended the process";
+    thread::scope(|scope| spawn(scope, "apart", cpu, body).join().expect(ended))
+}
+
 pub(in crate::bench) fn pin_to(cpu: CpuId) {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if let Err(error) = sync::cpu::set_affinity(None, &cpus) {

@@ -1,6 +1,5 @@
 //! Runs a case in the same way for all of its variants.
 
-use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
@@ -10,7 +9,7 @@ use super::metrics;
 use super::producers::{self, WARM_UP_SHARE, Window};
 use super::subject::Subject;
 use crate::bench::settings::Settings;
-use crate::harness::case::Sample;
+use crate::harness::case::{Ran, Sample};
 use crate::harness::latency::Latencies;
 
 /// The sampling interval of one-at-a-time: reading the clock costs as much as an item.
@@ -61,7 +60,7 @@ impl Shape {
     }
 
     /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
-    pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
+    pub fn run<S: Subject>(&self, subject: &S) -> Ran {
         let counts = || subject.counts();
         let (harvests, window) = match &self.task {
             Task::OneAtATime { items, completions } => {

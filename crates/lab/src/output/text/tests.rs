@@ -3,7 +3,7 @@ use crate::harness::case::tests::series as of_samples;
 use crate::harness::case::{Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::fingerprint::{Fingerprint, find_cpus};
-use crate::harness::metric::{higher, lower};
+use crate::harness::metric::{Metric, higher, lower};
 use crate::output::table::tests::MAX_WIDTH;
 
 const METRICS: &[Metric] =
