@@ -11,7 +11,7 @@ use crossbeam_epoch as epoch;
 use haphazard::{Domain, Global, HazardPointer};
 use seize::{Collector, Guard};
 
-use super::{Calls, Flavor, Reader, Value};
+use super::{Flavor, Reader, Value};
 
 /// The number of attempts before a replacer yields its CPU.
 const TRIES: u32 = 16;
@@ -84,19 +84,14 @@ impl<T: Value> Flavor<T> for Epoch<T> {
         until(|| is_freed.load(Ordering::Acquire), || epoch::pin().flush());
     }
 
-    fn calls(&self) -> Option<&dyn Calls> {
-        Some(self)
-    }
-}
-
-impl<T: Value> Calls for Epoch<T> {
-    fn call(&self, counter: &'static AtomicU64, count: usize) {
+    fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         for _ in 0..count {
             epoch::pin().defer(move || {
                 counter.fetch_add(1, Ordering::Release);
             });
         }
         epoch::pin().flush();
+        true
     }
 }
 

@@ -63,11 +63,6 @@ const LONE_ITEMS: Sizes = [20_000, 4_000];
 const BATCH_SIZE: usize = 1000;
 const BATCHES: Sizes = [300, 60];
 
-/// Claimed ratios of a queue in a group to a queue without a group: an item that its waiter runs,
-/// or a batch, acquires and releases one more seat.
-const HELPED_CLAIM: f64 = 0.75;
-const BATCH_CLAIM: f64 = 0.9;
-
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, &CASES, settings)
 }
@@ -75,13 +70,15 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
 fn one_at_a_time(settings: &Settings, name: Text) -> Case {
     let items = settings.sized(LONE_ITEMS, 10);
     let about = format!("a producer queues {items} items, waiting for every one");
-    cost(settings, name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
+    // An item that its waiter runs acquires and releases one more seat.
+    cost(settings, name, about, Task::one_at_a_time(1, items), 0.75)
 }
 
 fn batch(settings: &Settings, name: Text) -> Case {
     let rounds = settings.sized(BATCHES, 1);
     let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
-    cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
+    // A batch acquires and releases one more seat.
+    cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), 0.9)
 }
 
 fn parts(settings: &Settings, name: Text) -> Case {

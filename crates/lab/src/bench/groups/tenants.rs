@@ -179,6 +179,40 @@ impl<T: Tenants> Arena<T> {
         self.done.each_ref().map(|it| it.load(Ordering::Relaxed))
     }
 
+    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
+    /// the items. A thread that is woken late queues fewer items.
+    fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
+        let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
+        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();
+        let nr_left = InFlight::default();
+        let (start, mut count) = (Instant::now(), 0);
+        for nth in 0..most {
+            if nth > 0 && start.elapsed() >= time {
+                break;
+            }
+            sleep(REQUEST_EVERY);
+            count += 1;
+            nr_left.fetch_add(1, Ordering::Relaxed);
+            let (times, nr_left, in_flight) = (times.clone(), nr_left.clone(), in_flight.clone());
+            in_flight.fetch_add(1, Ordering::Relaxed);
+            times[nth].0.store(cycles(), Ordering::Relaxed);
+            self.tenants.send((FLOODER + 1 + nth % (NR_TENANTS - 1)) % NR_TENANTS, move || {
+                compute(REQUEST_US);
+                times[nth].1.store(cycles(), Ordering::Relaxed);
+                nr_left.fetch_sub(1, Ordering::Release);
+                in_flight.fetch_sub(1, Ordering::Release);
+            });
+        }
+        while nr_left.load(Ordering::Acquire) > 0 {
+            sleep(Duration::from_micros(100));
+        }
+        let mut latencies = Latencies::with_capacity_for(count);
+        for (start, end) in &times[..count] {
+            latencies.push(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        }
+        latencies
+    }
+
     fn end(self: Arc<Self>, in_flight: &InFlight) {
         self.is_over.store(true, Ordering::Relaxed);
         while in_flight.load(Ordering::Acquire) > 0 {
@@ -216,42 +250,6 @@ pub fn flood<T: Tenants>(tenants: T, time: Duration) -> [Latencies; 2] {
     let flooded = arena.time(time, &in_flight);
     arena.end(&in_flight);
     [alone, flooded]
-}
-
-impl<T: Tenants> Arena<T> {
-    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
-    /// the items. A thread that is woken late queues fewer items.
-    fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
-        let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
-        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();
-        let nr_left = InFlight::default();
-        let (start, mut count) = (Instant::now(), 0);
-        for nth in 0..most {
-            if nth > 0 && start.elapsed() >= time {
-                break;
-            }
-            sleep(REQUEST_EVERY);
-            count += 1;
-            nr_left.fetch_add(1, Ordering::Relaxed);
-            let (times, nr_left, in_flight) = (times.clone(), nr_left.clone(), in_flight.clone());
-            in_flight.fetch_add(1, Ordering::Relaxed);
-            times[nth].0.store(cycles(), Ordering::Relaxed);
-            self.tenants.send((FLOODER + 1 + nth % (NR_TENANTS - 1)) % NR_TENANTS, move || {
-                compute(REQUEST_US);
-                times[nth].1.store(cycles(), Ordering::Relaxed);
-                nr_left.fetch_sub(1, Ordering::Release);
-                in_flight.fetch_sub(1, Ordering::Release);
-            });
-        }
-        while nr_left.load(Ordering::Acquire) > 0 {
-            sleep(Duration::from_micros(100));
-        }
-        let mut latencies = Latencies::with_capacity_for(count);
-        for (start, end) in &times[..count] {
-            latencies.push(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
-        }
-        latencies
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use top::interrupt::Interrupt;
 
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
+use crate::bench::workqueue::producers::{joined, spawn};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Ran, Sample};
 use crate::harness::latency::Latencies;
@@ -74,14 +75,14 @@ impl Drive {
         let traffic: Vec<_> = thread::scope(|scope| {
             let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
             let over = &is_over;
-            let flood = |crew| started(scope, move || self.flood(crew, body, over));
-            let drive = |crew| started(scope, move || self.drive(crew, body));
+            let flood = |crew| spawn(scope, "flood", None, move || self.flood(crew, body, over));
+            let drive = |crew| spawn(scope, "driver", None, move || self.drive(crew, body));
             let flooders: Vec<_> = flooded.iter().map(flood).collect();
             let drivers: Vec<_> = paced.iter().map(drive).collect();
-            let joined: Vec<_> = drivers.into_iter().map(join).collect();
+            let driven: Vec<_> = drivers.into_iter().map(joined).collect();
             is_over.store(true, Ordering::Relaxed);
-            nr_flooded = flooders.into_iter().map(join).sum::<Result<u64, _>>()?;
-            joined.into_iter().collect::<Result<_, _>>()
+            nr_flooded = flooders.into_iter().map(joined).sum::<Result<u64, _>>()?;
+            driven.into_iter().collect::<Result<_, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
         let spent = Usage::now().since(usage);
@@ -202,21 +203,6 @@ impl Traffic {
             None => Ok(std::mem::take(&mut state.latencies)),
         }
     }
-}
-
-type Driver<'scope, T> = Result<thread::ScopedJoinHandle<'scope, Result<T, Stop>>, Stop>;
-
-fn started<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
-) -> Driver<'scope, T> {
-    let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(Stop::because("cannot start a driver thread"))
-}
-
-fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
-    let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
-    driver?.join().unwrap_or_else(panicked)
 }
 
 pub fn burn(us: u64) {

@@ -46,12 +46,6 @@ const NR_ITEMS: Sizes = [400_000, 100_000];
 /// stock would change the figures by 10 %.
 const PLACES: usize = 4;
 
-/// The bound for the most similar peer. It allows 2 %, the tolerance of two medians.
-const NO_SLOWER: f64 = 1.02;
-
-/// The bound for mailboxes, which recycle blocks, and whose posters share no cache lines.
-const MAIL_BOUND: f64 = 0.8;
-
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS);
     settings.make(MENU, &CASES, &Setting { settings: settings.clone(), items })
@@ -80,7 +74,8 @@ impl Setting {
         ];
         variants.extend(self.channels(&boxed));
         let about = format!("intrusive items, {how} in memory");
-        let claim = |it: &Metric| Claim::at_most(SINGLE, *it, peers::CORDYCEPS, NO_SLOWER);
+        // The most similar peer: 2 % is the tolerance of two medians.
+        let claim = |it: &Metric| Claim::at_most(SINGLE, *it, peers::CORDYCEPS, 1.02);
         self.described(name, about, variants, claim)
     }
 
@@ -90,7 +85,8 @@ impl Setting {
         let mut variants = vec![self.queue(MAIL, &values, mail)];
         variants.extend(self.channels(&values));
         let about = "messages of 8 bytes by value".into();
-        let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, MAIL_BOUND);
+        // Mailboxes recycle blocks, and their posters share no cache lines.
+        let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, 0.8);
         self.described(name, about, variants, claim)
     }
 

@@ -257,10 +257,12 @@ fn latency(latencies: Latencies) -> Option<Sample> {
 }
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
-    let Some(calls) = flavor.calls() else { return Some(Sample::default()) };
-    let many = Sample::of([(CALLS, scene::call_many(calls, count, interrupt)?)]);
-    let singly = many.with_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
-    Some(singly.with_percentiles(scene::barriers(calls), [(50.0, BARRIER)]))
+    if !flavor.call(scene::counter(), 0) {
+        return Some(Sample::default());
+    }
+    let many = Sample::of([(CALLS, scene::call_many(flavor, count, interrupt)?)]);
+    let singly = many.with_percentiles(scene::call_singly(flavor), [(50.0, CALL_TO_RUN)]);
+    Some(singly.with_percentiles(scene::barriers(flavor), [(50.0, BARRIER)]))
 }
 
 fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use lab_peers::reclaim::{Calls, Flavor, Value};
+use lab_peers::reclaim::{Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
 
@@ -114,16 +114,16 @@ pub fn replace_together(
 }
 
 /// Queues `count` callbacks, waits for the last one, and returns the callbacks per second.
-pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
+pub fn call_many(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
     let start = Instant::now();
-    calls.call(counter, count);
+    flavor.call(counter, count);
     while counter.load(Ordering::Acquire) < count as u64 {
         if interrupt.requested() {
             return None;
         }
         // This makes progress in flavors without a callback thread, and does nothing in others.
-        calls.call(counter, 0);
+        flavor.call(counter, 0);
         thread::yield_now();
     }
     Some(count as f64 / start.elapsed().as_secs_f64())
@@ -131,11 +131,11 @@ pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Opti
 
 /// Times callbacks one by one, from queueing to completion. The result is empty if they do not run
 /// by themselves.
-pub fn call_singly(calls: &dyn Calls) -> Latencies {
+pub fn call_singly(flavor: &dyn Flavor) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
         let (counter, begun, start) = (counter(), Instant::now(), cycles());
-        calls.call(counter, 1);
+        flavor.call(counter, 1);
         while counter.load(Ordering::Acquire) == 0 {
             if begun.elapsed() > PATIENCE {
                 return latencies;
@@ -148,11 +148,11 @@ pub fn call_singly(calls: &dyn Calls) -> Latencies {
 }
 
 /// Times barriers without pending callbacks. The result is empty if the flavor has no barrier.
-pub fn barriers(calls: &dyn Calls) -> Latencies {
+pub fn barriers(flavor: &dyn Flavor) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
         let start = cycles();
-        if calls.barrier().is_none() {
+        if flavor.barrier().is_none() {
             break;
         }
         latencies.push(start, cycles());
@@ -194,7 +194,7 @@ pub fn bridges(
 
 /// Returns a counter. It is leaked, because a callback may run after the measurement. No thread
 /// writes to memory next to it.
-fn counter() -> &'static AtomicU64 {
+pub fn counter() -> &'static AtomicU64 {
     Box::leak(Box::<CachePadded<AtomicU64>>::default())
 }
 

@@ -29,17 +29,16 @@ const PRODUCERS: usize = 8;
 /// The number of calls in each run of the source's test of RCU.
 const CALLS: Sizes = [100, 10];
 
-/// The cases, each with its number of repetitions and its weight.
-const PARTS: [(Text, (usize, u32)); 9] = [
-    ("lock-hold", (5, 200)),
-    ("replace-idle", (10, 15)),
-    ("replace-8-busy", (5, 30)),
-    ("bridge", (3, 25)),
-    ("joins", (5, 20)),
-    ("service-8", (5, 15)),
-    ("service-1024", (5, 15)),
-    ("alloc-warm", (5, 5)),
-    ("isolation", (5, 30)),
+const PARTS: [(Text, Part); 9] = [
+    ("lock-hold", Part { repeat: 5, weight: 200 }),
+    ("replace-idle", Part { repeat: 10, weight: 15 }),
+    ("replace-8-busy", Part { repeat: 5, weight: 30 }),
+    ("bridge", Part { repeat: 3, weight: 25 }),
+    ("joins", Part { repeat: 5, weight: 20 }),
+    ("service-8", Part { repeat: 5, weight: 15 }),
+    ("service-1024", Part { repeat: 5, weight: 15 }),
+    ("alloc-warm", Part { repeat: 5, weight: 5 }),
+    ("isolation", Part { repeat: 5, weight: 30 }),
 ];
 
 pub const MENU: Menu = Menu { cases: &names(&PARTS), peers: &[] };
@@ -74,9 +73,7 @@ pub struct Part {
 }
 
 pub fn part(case: &Case) -> Part {
-    let part = PARTS.iter().find(|(name, _)| *name == case.name);
-    let &(_, (repeat, weight)) = part.expect("the menu has all cases");
-    Part { repeat, weight }
+    PARTS.iter().find(|(name, _)| *name == case.name).expect("the menu has all cases").1
 }
 
 pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {

@@ -13,7 +13,7 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
-use crate::bench::workqueue::producers::{WARM_UP_SHARE, spawn};
+use crate::bench::workqueue::producers::{WARM_UP_SHARE, joined, spawn};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
@@ -70,11 +70,10 @@ impl Wake {
             let poster = spawn(scope, "poster", self.pins.map(|(cpu, _)| cpu), move || {
                 self.post_all(post, warm_up, is_warm)
             });
-            (poster.join(), owner.join())
+            (joined(poster), joined(owner))
         });
-        let ended = "a panic has ended the process";
-        let Some(post_cycles) = post_cycles.expect(ended) else { return Ok(None) };
-        let (owner, latencies) = received.expect(ended)?;
+        let Some(post_cycles) = post_cycles else { return Ok(None) };
+        let (owner, latencies) = received?;
         Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }
 

@@ -69,12 +69,6 @@ const FAN_OUT_ITEMS: Sizes = [1_000_000; 2];
 const SCOPES_QUICK: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
 
-const BATCH_CLAIM: f64 = 1.3;
-const FAN_OUT_CLAIM: f64 = 1.5;
-
-/// The claimed ratio of pool-lock hold times, of deferred wake-ups to wake-ups under the lock.
-const LOCK_CLAIM: f64 = 0.02;
-
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         args: args.clone(),
@@ -116,13 +110,13 @@ impl Setting {
         let producers = self.producers;
         let rounds = self.items(BATCH_ITEMS).div_ceil(BATCH_SIZE);
         let about = format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each");
-        self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), BATCH_CLAIM)
+        self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), 1.3)
     }
 
     fn fan_out(&self, name: Text) -> Case {
         let items = self.items(FAN_OUT_ITEMS);
         let about = format!("one producer queues {items} items at once");
-        self.many((name, about), Task::batches(1, items, 1), FAN_OUT_CLAIM)
+        self.many((name, about), Task::batches(1, items, 1), 1.5)
     }
 
     fn many(&self, name_and_about: (Text, String), task: Task, reusable: f64) -> Case {
@@ -202,7 +196,7 @@ impl Setting {
             for (of, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
                 variants.push(self.lock_hold_variant(of, way, &shape, producers * items));
             }
-            claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, LOCK_CLAIM));
+            claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, 0.02));
         }
         Case {
             about,

@@ -75,7 +75,7 @@ pub fn run<T: Send>(
         let mut results = Vec::with_capacity(producers);
         let (mut first, mut last) = (u64::MAX, 0);
         for handle in handles {
-            let (result, stretch) = handle.join().expect("a panic has ended the process");
+            let (result, stretch) = joined(handle);
             first = first.min(stretch.start);
             last = last.max(stretch.end);
             results.push(result);
@@ -111,8 +111,12 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
 
 /// Runs `body` on a thread of its own, on `cpu` if one is given: a pinned thread stays pinned.
 pub(in crate::bench) fn apart<T: Send>(cpu: Option<CpuId>, body: impl FnOnce() -> T + Send) -> T {
-    let ended = "a panic has ended the process";
-    thread::scope(|scope| spawn(scope, "apart", cpu, body).join().expect(ended))
+    thread::scope(|scope| joined(spawn(scope, "apart", cpu, body)))
+}
+
+/// Returns the result of a thread that [`spawn`] started.
+pub(in crate::bench) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().expect("a panic has ended the process")
 }
 
 pub(in crate::bench) fn pin_to(cpu: CpuId) {
