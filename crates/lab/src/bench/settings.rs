@@ -138,6 +138,11 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
+    /// Returns the number of workers of a pool: one for each allowed CPU.
+    pub fn workers(&self) -> usize {
+        self.cpus.len()
+    }
+
     pub fn size<T>(&self, asked: Option<T>, [usual, quick]: Sizes<T>) -> T {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
