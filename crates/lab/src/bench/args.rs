@@ -18,7 +18,6 @@ pub struct BenchArgs {
     #[command(subcommand)]
     pub which: Option<Which>,
 
-    /// Options that all benches share.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -135,7 +134,6 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>)]
     pub seconds: Option<usize>,
 
-    /// Selected cases and peers.
     #[command(flatten)]
     pub pick: Pick,
 

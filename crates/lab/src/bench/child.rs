@@ -148,8 +148,6 @@ fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Returns the arguments for a child process that measures `case` once, with the options of this
-/// process.
 pub fn args_for(case: &str) -> Vec<OsString> {
     let own: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut args = forwarded(&own);

@@ -35,7 +35,6 @@ const NR_DOMAINS: Numbers = [1, 10, 100, 1_200];
 /// The factor by which the time per item or domain grows when the number doubles. It is 2 to the
 /// power of the fitted exponent. Unlike the exponent, it is positive, so ratios are meaningful.
 const GROWTH: Metric = lower("growth", "x", ("times, as n", "doubles"), 1.0);
-/// The time at each number, the growth, and the memory at the last number.
 type Metrics = [Metric; 6];
 const OF_QUEUES: &Metrics =
     &metrics("ns per item, by number of queues", ("ns@1000", "1k"), "bytes@1000");
@@ -143,7 +142,6 @@ fn growth(points: &[(f64, f64)]) -> f64 {
     (both / square).exp2()
 }
 
-/// Calls `make`, and returns its result and the bytes of each of `count` things that it made.
 fn weighed<T>(count: usize, make: impl FnOnce() -> Result<T, Stop>) -> Result<(T, f64), Stop> {
     let before = Size::now()?.resident;
     let made = make()?;

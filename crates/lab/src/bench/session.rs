@@ -308,7 +308,6 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a run that a case gets, as the source or the question defines it.
 fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
     let repeat = match asked {
         Some(question) => common.repeat.unwrap_or(question.turns),
@@ -394,7 +393,6 @@ fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }
 
-/// Returns the date and time of `moment`, with leading zeros.
 fn utc(moment: OffsetDateTime) -> String {
     let (hour, minute, second) = moment.to_hms();
     format!("{} {hour:02}:{minute:02}:{second:02} UTC", moment.date())

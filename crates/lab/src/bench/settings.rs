@@ -22,7 +22,6 @@ pub struct Settings {
     pub interrupt: Interrupt,
     /// `true` if all variants run in this process. Otherwise some run in a process of their own.
     pub inside: bool,
-    /// Selected cases and peers.
     pub pick: Pick,
 }
 
@@ -49,7 +48,6 @@ pub struct Pick {
 /// The size of a run, and its size with `--quick`.
 pub type Sizes<T = usize> = [T; 2];
 
-/// The name of a case, and the function that creates it. `S` are the settings of its bench.
 pub type Entry<S, C = Case> = (Text, fn(&S, Text) -> C);
 
 pub const fn names<T, const N: usize>(entries: &[(Text, T); N]) -> [Text; N] {
@@ -198,7 +196,6 @@ mod tests {
     use crate::harness::case::{Sample, Variant};
 
     impl Settings {
-        /// Without cases, selects all.
         pub(crate) fn of_tests(cases: &[&str]) -> Self {
             Self {
                 quick: true,

@@ -27,7 +27,6 @@ const RUNNING: u8 = 1;
 /// The phase in which the attendants exit.
 const OVER: u8 = 2;
 
-/// The measured period, during which attendants run.
 #[derive(Debug, Default)]
 pub struct Span {
     phase: AtomicU8,

@@ -15,7 +15,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The run was discarded because an attendant was absent.
     pub fn thrown_away(absent: Absent) -> Self {
         Self { thrown_away: Some(absent.0), ..Self::default() }
     }
@@ -118,7 +117,6 @@ impl Case {
         }
     }
 
-    /// Returns `true` if both variants of `claim` are in the case.
     pub fn can_judge(&self, claim: &Claim) -> bool {
         let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
         has(&claim.variant)
@@ -134,7 +132,7 @@ impl Case {
 pub struct Series {
     pub variant: String,
     pub peer: bool,
-    /// With the numbers of their repetitions.
+    /// The samples, each with the number of its repetition.
     pub samples: Vec<(usize, Sample)>,
 }
 

@@ -39,13 +39,10 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The median meets the bound.
     Holds,
-    /// The median violates the bound.
     Fails,
     /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,
-    /// One of the variants was not measured in this run.
     NotMeasured,
 }
 
@@ -65,7 +62,6 @@ impl Verdict {
 pub struct Judged<'a> {
     pub claim: &'a Claim,
     pub against: Option<String>,
-    /// The ratio, paired by repetition.
     pub ratio: Option<Spread>,
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median, so that another run may differ.

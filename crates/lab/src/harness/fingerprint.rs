@@ -28,7 +28,6 @@ pub struct Fingerprint {
     pub product: Option<String>,
     pub kernel: String,
     pub hz: Option<u64>,
-    /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
     pub scaling_driver: Option<String>,
     pub version: String,
@@ -161,7 +160,6 @@ fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
-/// Returns the trimmed text of a file, or `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     known(fs::read_to_string(path).ok()?.trim())
 }

@@ -25,7 +25,6 @@ pub struct Question {
     pub rows: &'static [Row],
 }
 
-/// One metric of our variant, compared with the best of some peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub label: &'static str,
@@ -46,7 +45,6 @@ pub enum Unit {
     Count,
 }
 
-/// The answer of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {

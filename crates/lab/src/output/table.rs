@@ -10,7 +10,6 @@ use crate::harness::stats::Spread;
 const GAP: usize = 2;
 const GAP_IN_GROUP: usize = 1;
 
-/// The number of spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,6 @@ struct Column {
 }
 
 impl Column {
-    /// Returns `true` if both columns are in the same group.
     fn joins(&self, next: &Self) -> bool {
         !next.group.is_empty() && self.group == next.group
     }
@@ -53,7 +51,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the one or two header lines, each ended by a newline.
     pub fn head(&self) -> String {
         let mut head = String::new();
         if self.columns.iter().any(|column| !column.group.is_empty()) {

@@ -40,7 +40,6 @@ pub struct Report<W> {
     out: W,
     form: Form,
     paint: Paint,
-    /// The number of claims that were measured and do not hold.
     pub unmet: usize,
     pub lines: Vec<Line>,
 }
@@ -229,7 +228,6 @@ fn values(case: &Case, series: &[Series], best: Option<&Series>) -> String {
     table.head() + &table.body()
 }
 
-/// Returns the summary: a line per case, the claims that fail, and the number of claims that hold.
 fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text =
         format!("\n{}\n", paint.bold(&format!("in words: {}", verdict::reported_by(run))));

@@ -16,7 +16,6 @@ const MOST_NAMED: usize = 6;
 pub struct Standing<'a> {
     pub ours: &'a str,
     pub peer: &'a str,
-    /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
     /// The factor by which `ours` is better. It is the quotient of two rates, or the inverse
     /// quotient of two times.
@@ -144,7 +143,6 @@ impl Totals {
     }
 }
 
-/// Formats the number of cases with a peer for each outcome, by their headline metric.
 pub fn outcomes(run: &Run) -> String {
     let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
     let count = |outcome| standings.iter().filter(|it| it.outcome() == outcome).count();

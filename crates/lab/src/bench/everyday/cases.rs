@@ -69,8 +69,6 @@ const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
 const ORDERED: &str = "ordered";
-/// A limit, which is not a pool. It is the CPU share that a program with an occasional item may
-/// use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
 const RESIDENT: Metric = lower("resident", "B", ("", "MiB"), (1 << 20) as f64);
@@ -93,9 +91,7 @@ pub(super) const MAKE: Metric = lower("make", "ns/state", ("ns/state", "make"), 
 pub(super) const DROP: Metric = lower("drop", "ns/state", ("ns/state", "drop"), 1.0);
 pub(super) const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
 pub(super) const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
-/// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
-/// The time until the last request ended, or until the run was abandoned.
 const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
 pub(super) const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
 pub(super) const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
@@ -119,8 +115,6 @@ const STRAND_METRICS: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
 ];
 
-/// The number of producer threads, and the number of items that each of them queues at once. These
-/// are far more than the capacity.
 const PRODUCERS: usize = 4;
 const FLOOD: Sizes = [250_000, 50_000];
 /// The count of numbers to sum, which take 512 MiB, or 64 MiB with `--quick`.
@@ -207,7 +201,6 @@ fn sum(settings: &Settings, name: Text) -> Case {
     }
 }
 
-/// Returns a case in which ours and a peer do the same to a million `things`.
 fn empty(
     settings: &Settings,
     name: Text,
@@ -391,7 +384,6 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Measures `sum` on the numbers.
     fn summed(&self, sum: impl Fn(&[u64]) -> u64) -> Ran {
         let (numbers, wanted) = self.made.get_or_init(|| {
             let mut random = fastrand::Rng::with_seed(self.count as u64);

@@ -17,7 +17,6 @@ pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// The duration of the second half, during which the waiter has no work of its own.
 const HALF: Duration = Duration::from_millis(20);
 /// The number of threads of a pool: one for the second half, and one for the request that waits for
 /// it.

@@ -43,7 +43,6 @@ impl Sleepers {
     }
 }
 
-/// Lets `count` tasks sleep for one to two times `shortest`.
 pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Sample, Stop> {
     let none = || AtomicU64::new(0);
     let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));

@@ -13,7 +13,6 @@ use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
 use crate::harness::case::{Ran, Sample};
 
-/// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
 
 pub trait Serial: Sized {

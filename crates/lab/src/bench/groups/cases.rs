@@ -36,11 +36,9 @@ const IN_GROUP: &str = "group";
 const IN_SHARES: &str = "group with shares";
 const FAR_CEILING: &str = "group with a far ceiling";
 
-/// The distance of the tenant that is farthest from its due share, divided by this share.
 const WORST: Metric = lower("worst", "share", ("% of due", "worst off"), PERCENT);
 const PARTS_METRICS: &[Metric] = &[
     WORST,
-    // Each tenant's part of the CPU time, divided by its due part.
     higher("of_due_1", "share", ("% of due", "1"), PERCENT),
     higher("of_due_2", "share", ("% of due", "2"), PERCENT),
     higher("of_due_3", "share", ("% of due", "3"), PERCENT),
@@ -58,7 +56,6 @@ const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS
 /// The duration of a run of `parts`. The longest item takes 10 ms.
 const TIME_MS: Sizes<u64> = [2000, 200];
 const REQUESTS_MS: Sizes<u64> = [500, 50];
-/// The numbers of items of the single producer, one at a time and in batches.
 const LONE_ITEMS: Sizes = [20_000, 4_000];
 const BATCH_SIZE: usize = 1000;
 const BATCHES: Sizes = [300, 60];

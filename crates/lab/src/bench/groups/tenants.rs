@@ -22,14 +22,11 @@ use crate::harness::latency::Latencies;
 /// The number of tenants. Tenant `t`, counted from 0, has `t + 1` shares.
 pub const NR_TENANTS: usize = 8;
 
-/// The length of each tenant's items, which does not depend on the tenant's shares.
 const LENGTHS_US: [u64; NR_TENANTS] = [1000, 10, 3000, 100, 30, 10_000, 300, 50];
 
-/// The tenant that floods, and the number of its items in flight.
 const FLOODER: usize = 0;
 const FLOOD: usize = 128;
 
-/// The length and the interval of the items that are timed.
 const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
@@ -41,7 +38,6 @@ pub trait Tenants: Send + Sync + 'static {
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static);
 }
 
-/// Queues on the pools of one registry, two for each tenant.
 pub struct Queues {
     // The queues are declared before the pools, so that they are dropped first.
     queues: Vec<[Workqueue; 2]>,
@@ -76,7 +72,6 @@ impl Tenants for Queues {
     }
 }
 
-/// Tasks of one runtime. Each tenant has a semaphore with a permit for each share.
 pub struct Semaphores {
     runtime: Runtime,
     permits: Vec<Arc<Semaphore>>,
@@ -137,11 +132,9 @@ pub fn compute(us: u64) {
     rounds(us * per_us);
 }
 
-/// Items that queue their successors until a run ends.
 struct Arena<T> {
     tenants: T,
     is_over: AtomicBool,
-    /// The number of completed items of each tenant.
     done: [AtomicU64; NR_TENANTS],
 }
 

@@ -31,7 +31,6 @@ const THREADS_8: &str = "threadpool-8";
 const THREADS_768: &str = "threadpool-768";
 const BLOCKING_768: &str = "spawn_blocking-768";
 const THREADS_EACH: &str = "threadpool each";
-/// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
 const BLOCKING: &str = "spawn_blocking";
 const RAYON_EACH: &str = "rayon each";
 
@@ -48,7 +47,6 @@ pub struct MaxActiveArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// The names of our variants: the scope of the limit (system or CPU) and its value.
 const SYSTEM_8: &str = "system-8";
 const SYSTEM_16: &str = "system-16";
 /// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
@@ -57,7 +55,6 @@ const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 const OURS: &str = "afterwork";
 const SHARING: &str = "afterwork shares";
-/// One queue in its own registry for each subsystem, so that each has its own pool.
 const POOL_EACH: &str = "afterwork pool each";
 
 const MANY: usize = 768;
@@ -65,7 +62,6 @@ const MANY: usize = 768;
 /// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// The number of joins in a run, many of which are in progress most of the time.
 const NR_JOINS: Sizes = [1024, 512];
 
 const NR_SUBSYSTEMS: usize = 8;
@@ -76,13 +72,10 @@ const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 /// The number of items of each subsystem in a run, which takes a few tenths of a second.
 const NR_ITEMS: Sizes = [1500, 600];
 
-/// The number of items of each subsystem that does not flood, their interval, and the number of
-/// items that the flood keeps in flight.
 const NR_REQUESTS: Sizes = [300, 100];
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// The computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);

@@ -114,7 +114,6 @@ impl Drive {
         self.send(crew, body, numbers)
     }
 
-    /// Keeps items in flight until `is_over` is set. Returns the number of items sent.
     fn flood(&self, crew: &Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);

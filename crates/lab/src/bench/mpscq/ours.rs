@@ -14,11 +14,9 @@ type Hung = Node<Cell<Tag>>;
 #[derive(Debug, Default)]
 pub struct Single(Queue<Hung>);
 
-/// A queue that is pushed to one item at a time, and popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Drained(Queue<Hung>);
 
-/// A queue to which chains of [`BURST`] items are pushed, and which is popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Chained(Queue<Hung>);
 
@@ -36,8 +34,6 @@ pub struct ChainPusher<'q> {
 
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
-/// A consumer's end that pops from the reversed list, and takes the next list when that one is
-/// empty.
 pub struct LifoPopper<'q> {
     list: &'q Stack<Hung>,
     taken: Chain<Hung>,

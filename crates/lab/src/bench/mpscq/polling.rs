@@ -10,7 +10,6 @@ pub enum Polling {
     /// The consumer polls again at once. Each poll takes the cache line that a producer is about to
     /// write.
     Tight,
-    /// The consumer pauses for a moment, in which items accumulate.
     Paused,
 }
 

@@ -24,13 +24,10 @@ const OPERATION_US: u64 = 30;
 /// owner at work.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// The load in addition to the owner and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Quiet,
-    /// A thread keeps each CPU busy.
     Load,
-    /// The caller is a real-time thread.
     FifoCaller,
 }
 

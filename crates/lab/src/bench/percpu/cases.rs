@@ -18,7 +18,6 @@ use crate::harness::handover::ends;
 use crate::harness::metric::Text;
 
 const BENCH: &str = "percpu";
-/// The settings, and the number of drains.
 type Setting = (Settings, usize);
 const CASES: [Entry<Setting, Option<Case>>; 5] = [
     ("alloc-warm", |(settings, _), name| Some(alloc(name, settings))),
@@ -88,13 +87,11 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
 const NR_DRAINS: Sizes = [2_000, 400];
 const BUSY_MS: Sizes<u64> = [2_000, 500];
 
-/// Creates the cases that `args` select. `isolation` needs two CPUs.
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     let nr_drains = settings.size(args.drains, NR_DRAINS);
     settings.make(MENU, &CASES, &(settings.clone(), nr_drains))
 }
 
-/// Creates a variant, which is a peer if its name is in `PEERS`.
 fn variant(name: &str, run: impl FnMut() -> Ran + 'static) -> Variant {
     let variant = Variant::ours(name, run);
     let peer = PEERS.contains(&name);

@@ -42,13 +42,9 @@ const VICTIM_PRIORITY: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Quiet,
-    /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
-    /// The drainer drains after the victim has handed over the slot.
     OnDemand,
-    /// The drainer drains between two operations of the victim.
     EveryOp,
-    /// The drainer drains while the victim's slot is parked.
     Parked,
 }
 

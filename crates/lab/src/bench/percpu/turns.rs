@@ -23,7 +23,6 @@ const NR_TURNS: usize = 1000;
 
 type Cycles = Vec<(&'static str, f64)>;
 
-/// The results of all guards in one repetition. Each variant takes its own.
 pub struct Turns {
     cpu: Option<CpuId>,
     interrupt: Interrupt,

@@ -55,7 +55,6 @@ pub struct RcuArgs {
 }
 
 const NR_CALLS: usize = 100;
-/// The number of replacements with readers that keep their CPU, in which a cache line moves.
 const NR_CALLS_BUSY: usize = 20_000;
 /// The pause between replacements with preempted readers, which last longer than a time slice.
 const PAUSE: Duration = Duration::from_micros(200);

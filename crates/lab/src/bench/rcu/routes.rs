@@ -4,7 +4,6 @@ use lab_peers::reclaim::Value;
 
 const NR_RESIDENT: u32 = 256;
 const NR_BRIDGED: u32 = 16;
-/// The port of an address whose bridge is not configured.
 const DOWN: u32 = 0;
 
 #[derive(Clone, Debug)]
@@ -20,9 +19,7 @@ struct Route {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Adds its addresses, without a port.
     Add,
-    /// Sets the port of its addresses.
     Configure,
     Delete,
 }

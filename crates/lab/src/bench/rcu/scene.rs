@@ -46,7 +46,6 @@ pub struct Read {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// The minimum number of replacements.
     pub calls: usize,
     pub least: Duration,
     /// The maximum duration, which overrides the minimums.
@@ -113,7 +112,6 @@ pub fn replace_together(
     Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
-/// Queues `count` callbacks, waits for the last one, and returns the callbacks per second.
 pub fn call_many(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
     let start = Instant::now();

@@ -19,7 +19,6 @@ mod tables;
 
 pub use tables::SOURCES;
 
-/// The time limit of a run in seconds, unless another one is requested.
 pub const SECONDS: usize = 300;
 
 /// The number of items of each producer in the source's test of workqueues.

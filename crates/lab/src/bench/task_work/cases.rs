@@ -47,12 +47,10 @@ const WAIT_8: &str = "wait-8";
 const WAIT_32: &str = "wait-32";
 const WAIT_8_CAP: &str = "wait-8+cap";
 const WAIT_32_CAP: &str = "wait-32+cap";
-/// A limit, which is not a way to wait. It is the cap plus one wake-up of a sleeping owner.
 const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
 const FIFO: &str = "mailbox";
 const LIFO: &str = "mailbox+lifo";
-/// The same, with clients that send without a pause and get no response.
 const FIFO_STREAM: &str = "mailbox stream";
 const LIFO_STREAM: &str = "mailbox+lifo stream";
 
@@ -77,10 +75,8 @@ const CAP: Duration = Duration::from_micros(200);
 
 const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
 
-/// The time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
-/// The number of such posts, enough for a p99.
 const NR_LONE: usize = 200;
 
 const NR_ITEMS: Sizes = [10_000, 5_000];

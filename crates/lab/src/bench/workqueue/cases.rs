@@ -52,7 +52,6 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// The default number of producers, as in the kernel's test.
 const PRODUCERS: usize = 8;
 
 const BATCH_SIZE: usize = 1000;
@@ -241,7 +240,6 @@ impl Setting {
     }
 }
 
-/// Returns every peer with every [`Waiting`], and also with its own way to wait if it has one.
 fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let waits = Waiting::ALL.into_iter();
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();

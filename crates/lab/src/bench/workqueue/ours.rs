@@ -20,13 +20,11 @@ use super::subject::{Joins, OneShotPool, Subject};
 pub struct Way {
     pub scope: AffinityScope,
     pub wake: WakeMode,
-    /// `true` if the waiter may run its own item.
     pub help: bool,
     pub spawn: bool,
 }
 
 impl Way {
-    /// Returns the plain variant: reusable items, deferred wake-ups and no helping.
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
@@ -176,7 +174,6 @@ impl Joins for Ours {
     }
 }
 
-/// A subject whose items are created once, queued repeatedly, and waited for with `flush`.
 pub struct Reusable(pub Ours);
 
 // If an item is rejected or panics, the bench ends here, because the case would wait forever.

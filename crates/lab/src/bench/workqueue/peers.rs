@@ -7,7 +7,6 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
-/// A pool with a number of workers, and its name in tables.
 pub trait Peer: OneShotPool + Sized + 'static {
     const NAME: &str;
 
@@ -16,10 +15,8 @@ pub trait Peer: OneShotPool + Sized + 'static {
 
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
-/// tokio's multi-threaded runtime. Each item is a spawned task.
 pub struct Tokio(pub tokio::runtime::Runtime);
 
-/// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
 pub struct Rayon(pub rayon::ThreadPool);

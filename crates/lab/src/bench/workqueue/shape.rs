@@ -59,7 +59,6 @@ impl Shape {
         Self { task, pins: pins.clone(), interrupt: interrupt.clone() }
     }
 
-    /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
     pub fn run<S: Subject>(&self, subject: &S) -> Ran {
         let counts = || subject.counts();
         let (harvests, window) = match &self.task {

@@ -102,7 +102,6 @@ fn label(tick: f64, unit: &str) -> String {
     format!("{digits}{}", rest.trim_end())
 }
 
-/// Returns a name that narrow screens break at its joints, not within a word.
 pub fn breakable(name: &str) -> Markup {
     html! {
         @for part in name.split_inclusive(['+', '_']) { (part) wbr; }

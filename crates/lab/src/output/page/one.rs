@@ -54,7 +54,6 @@ fn title(head: &Head) -> String {
     format!("Deferred work on {cpu}")
 }
 
-/// Returns each warning once, with the cases to which it applies.
 fn warnings(run: &Run) -> Markup {
     let of_cases = run.cases.iter().flat_map(|case| {
         case.head.warnings.iter().map(move |warning| (warning.as_str(), Some(case)))

@@ -21,7 +21,6 @@ pub const ENDING: u8 = 2;
 /// The owner's results between [`MEASURING`] and [`ENDING`].
 #[derive(Clone, Copy, Default)]
 pub struct Served {
-    /// The number of requests whose responses were passed to the ring.
     pub requests: u64,
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,

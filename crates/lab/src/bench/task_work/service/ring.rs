@@ -64,12 +64,10 @@ impl Ring {
         Ok(Self { ring, connections: connections.collect() })
     }
 
-    /// Receives until `buffer` is full. Panics if the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
 
-    /// Sends `buffer`. Panics if the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }

@@ -20,7 +20,6 @@ use crate::harness::beside::{Beside, Span};
 
 const NR_WORKERS: usize = 2;
 
-/// The number of client threads, which share the CPUs with the service.
 const NR_CLIENT_THREADS: usize = 2;
 
 /// The number of messages that the buffers of a connection without responses hold at each end.
