@@ -123,12 +123,8 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     // The parent is checked after the call, because no signal is sent if it exited before the call.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
-    match is_there {
-        true => Ok(()),
-        false => {
-            Err(Stop::CouldNotRun(format!("--inside {parent}: this is not the parent process")))
-        }
-    }
+    let other = || Stop::CouldNotRun(format!("--inside {parent}: this is not the parent process"));
+    is_there.then_some(()).ok_or_else(other)
 }
 
 fn forwarded(args: &[OsString]) -> Vec<OsString> {

@@ -205,14 +205,6 @@ pub mod tests {
     }
 
     #[test]
-    fn discarded_run_has_a_reason_and_no_values() {
-        let absent = Sample::thrown_away(Absent("no thread".into()));
-        let series = series("a", false, [absent, Sample::of([("time", 2.0)])]);
-        assert_eq!(series.points("time").len(), 1);
-        assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
-    }
-
-    #[test]
     fn each_metric_has_its_own_best_peer() {
         let [rate, time] = [higher, lower].map(|metric| metric("m", "", ("", ""), 1.0));
         let of = |variant, peer, value| series(variant, peer, [Sample::of([("m", value)])]);

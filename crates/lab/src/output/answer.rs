@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{self, OUTCOMES, three_digits, time};
+use super::outcome::{self, three_digits, time};
 use super::words;
 use crate::bench::everyday::{ENDED, PATIENCE};
 use crate::bench::questions::QUESTIONS;
@@ -137,17 +137,13 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
     text
 }
 
-pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
-    let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
-    OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::harness::case::Sample;
     use crate::harness::case::tests::series;
     use crate::output::table::tests::MAX_WIDTH;
+    use crate::output::verdict::tally;
 
     fn answer(outcome: &str) -> Answer {
         Answer {
@@ -164,9 +160,9 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted() {
-        let answers = ["better", "worse", "better"].map(answer);
-        assert_eq!(totals(answers.iter()), "better 2 · even 0 · worse 1 · undecided 0");
-        let text = block("q?", &answers[..1], |_, verdict| verdict.to_owned());
+        let totals = tally(["better", "worse", "better"].into_iter());
+        assert_eq!(totals, "better 2 · even 0 · worse 1 · undecided 0");
+        let text = block("q?", &[answer("better")], |_, verdict| verdict.to_owned());
         assert!(text.contains("q?") && text.contains("better, 2.00 ×"), "{text}");
     }
 

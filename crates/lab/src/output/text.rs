@@ -290,8 +290,8 @@ fn introduction(head: &Head) -> String {
 }
 
 fn conclusion(lines: &[Line], end: &End) -> String {
-    let answers = lines.iter().filter_map(|line| match line {
-        Line::Answer(answer) => Some(answer),
+    let outcomes = lines.iter().filter_map(|line| match line {
+        Line::Answer(answer) => Some(answer.outcome.as_str()),
         _ => None,
     });
     let ended = match end.ended {
@@ -313,7 +313,7 @@ fn conclusion(lines: &[Line], end: &End) -> String {
         "\n{noise}{} · {:.0} s{ended}\n\
          All benches: afterwork-lab bench (about 15 minutes). A page of these: --report FILE.\n\
          A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
-        answer::totals(answers),
+        verdict::tally(outcomes),
         end.seconds
     )
 }

@@ -144,8 +144,12 @@ impl Totals {
 }
 
 pub fn outcomes(run: &Run) -> String {
-    let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
-    let count = |outcome| standings.iter().filter(|it| it.outcome() == outcome).count();
+    tally(run.cases.iter().filter_map(Standing::of).map(|it| it.outcome()))
+}
+
+/// Formats the number of each outcome.
+pub fn tally<'a>(outcomes: impl Iterator<Item = &'a str> + Clone) -> String {
+    let count = |outcome| outcomes.clone().filter(|it| *it == outcome).count();
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 

@@ -53,6 +53,23 @@ pub struct Scope {
     pub pause: Duration,
 }
 
+impl Scope {
+    /// Calls `turn` with its number until there are enough turns. Returns their number.
+    fn repeat(&self, interrupt: &Interrupt, mut turn: impl FnMut(usize)) -> usize {
+        let (begun, mut nr_done) = (Instant::now(), 0);
+        loop {
+            let spent = begun.elapsed();
+            let is_enough = nr_done >= self.calls && spent >= self.least;
+            let is_late = nr_done >= LEAST_CALLS && spent > self.limit;
+            if is_enough || is_late || interrupt.requested() {
+                return nr_done;
+            }
+            turn(nr_done);
+            nr_done += 1;
+        }
+    }
+}
+
 /// Replaces the value repeatedly and times each replacement. Returns `None` if interrupted, and
 /// [`Absent`](crate::harness::beside::Absent) if a reader paused for too long.
 pub fn replace_one_by_one(
@@ -61,24 +78,16 @@ pub fn replace_one_by_one(
     scope: Scope,
     interrupt: &Interrupt,
 ) -> Beside<Option<Latencies>> {
-    let Scope { calls, least, limit, pause } = scope;
     let (latencies, _) = among(flavor, readers, || {
-        let mut latencies = Latencies::with_capacity_for(calls);
-        let begun = Instant::now();
-        for value in 0.. {
-            let spent = begun.elapsed();
-            let is_enough = value >= calls && spent >= least;
-            let is_late = value >= LEAST_CALLS && spent > limit;
-            if is_enough || is_late || interrupt.requested() {
-                break;
-            }
+        let mut latencies = Latencies::with_capacity_for(scope.calls);
+        scope.repeat(interrupt, |value| {
             let start = cycles();
             flavor.replace(value as u64);
             latencies.push(start, cycles());
-            if !pause.is_zero() {
-                thread::sleep(pause);
+            if !scope.pause.is_zero() {
+                thread::sleep(scope.pause);
             }
-        }
+        });
         latencies
     })?;
     Ok((!interrupt.requested()).then_some(latencies))
@@ -168,22 +177,16 @@ pub fn bridges(
 ) -> Beside<Option<(f64, Latencies, Read)>> {
     let ((nr_done, latencies), read) = among(flavor, readers, || {
         let mut latencies = Latencies::with_capacity_for(Step::ALL.len() * scope.calls);
-        let (begun, mut routes) = (Instant::now(), Routes::resident());
-        let is_enough = |nr_done: usize| {
-            let spent = begun.elapsed();
-            (nr_done >= scope.calls && spent >= scope.least) || spent >= scope.limit
-        };
-        let mut nr_done = 0;
-        while !is_enough(nr_done) && !interrupt.requested() {
+        let mut routes = Routes::resident();
+        let nr_done = scope.repeat(interrupt, |bridge| {
             for step in Step::ALL {
-                routes = routes.after(step, nr_done as u32);
+                routes = routes.after(step, bridge as u32);
                 let next = routes.clone();
                 let start = cycles();
                 flavor.replace(next);
                 latencies.push(start, cycles());
             }
-            nr_done += 1;
-        }
+        });
         (nr_done, latencies)
     })?;
     let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
