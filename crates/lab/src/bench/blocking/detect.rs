@@ -61,7 +61,7 @@ pub fn detect(
         ours.submit(move || _ = send.send(start.elapsed()));
         let times: Vec<Duration> = ran.iter().collect();
         // The pause lets all workers park before the next round.
-        ours.queue().drain().map_err(Stop::because("cannot drain"))?;
+        ours.queue.drain().map_err(Stop::because("cannot drain"))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);

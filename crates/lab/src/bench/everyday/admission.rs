@@ -34,7 +34,7 @@ impl Bounded {
 impl OneShotPool for Bounded {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        let queued = self.0.queue().task().wait_for_capacity().try_spawn(work);
+        let queued = self.0.queue.task().wait_for_capacity().try_spawn(work);
         assert!(queued.is_ok(), "the queue is open, and this thread runs no item of it");
     }
 }

@@ -143,7 +143,7 @@ fn start(settings: &Settings) -> impl Fn() -> Result<Ours, Stop> + Clone + 'stat
 
 fn by_ours(settings: &Settings, run: impl Fn(&Workqueue) -> Ran + 'static) -> RunFn {
     let start = start(settings);
-    Box::new(move || run(start()?.queue()))
+    Box::new(move || run(&start()?.queue))
 }
 
 fn by_rayon(settings: &Settings, run: impl Fn(&RayonPool) -> Ran + 'static) -> RunFn {
@@ -262,8 +262,8 @@ fn strands(settings: &Settings, name: Text) -> Case {
     let count = settings.sized(STATES, 100);
     let nr_queues = count.min(ORDERED_QUEUES);
     let (start, start_ordered) = (start(settings), start(settings));
-    let ours = move || strands::run::<Strand<usize>>(start()?.queue(), count);
-    let ordered = move || strands::run::<Ordered>(start_ordered()?.registry(), nr_queues);
+    let ours = move || strands::run::<Strand<usize>>(&start()?.queue, count);
+    let ordered = move || strands::run::<Ordered>(&start_ordered()?.pools, nr_queues);
     let workers = settings.workers();
     let tokio = move || strands::run::<Locked>(&sleeps::runtime(workers)?, count);
     let at_most = |metric: Metric| Claim::at_most(OURS, metric, ORDERED, 1.0);
@@ -337,7 +337,7 @@ fn locked_case(name: Text) -> Case {
         ),
         variants: vec![
             Variant::ours(OURS, final_if_deadlocked(locked::ours)),
-            Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
+            Variant::peer(Rayon::NAME, final_if_deadlocked(locked::theirs)),
         ],
         claims: vec![Claim::at_most(OURS, UNTIL_END, Against::BestPeer, 1.0)],
         ..Case::new(BENCH, name, &[ENDED, UNTIL_END], UNTIL_END.name)

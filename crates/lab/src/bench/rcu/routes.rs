@@ -24,9 +24,7 @@ pub enum Step {
     Delete,
 }
 
-impl Step {
-    pub const ALL: [Self; 3] = [Self::Add, Self::Configure, Self::Delete];
-}
+pub const STEPS: [Step; 3] = [Step::Add, Step::Configure, Step::Delete];
 
 impl Routes {
     pub fn resident() -> Self {
@@ -85,7 +83,7 @@ mod tests {
         let nr_resident = routes.routes.len();
         let bridged = spread(NR_RESIDENT + 7 * NR_BRIDGED);
         let mut seen = Vec::new();
-        for step in Step::ALL {
+        for step in STEPS {
             routes = routes.after(step, 7);
             seen.push(routes.port(bridged));
             assert!((0..1000).all(|turn| routes.look(turn) > 0));

@@ -10,7 +10,7 @@ use lab_peers::reclaim::{Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
 
-use super::routes::{Routes, Step};
+use super::routes::{Routes, STEPS};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
@@ -176,10 +176,10 @@ pub fn bridges(
     interrupt: &Interrupt,
 ) -> Beside<Option<(f64, Latencies, Read)>> {
     let ((nr_done, latencies), read) = among(flavor, readers, || {
-        let mut latencies = Latencies::with_capacity_for(Step::ALL.len() * scope.calls);
+        let mut latencies = Latencies::with_capacity_for(STEPS.len() * scope.calls);
         let mut routes = Routes::resident();
         let nr_done = scope.repeat(interrupt, |bridge| {
-            for step in Step::ALL {
+            for step in STEPS {
                 routes = routes.after(step, bridge as u32);
                 let next = routes.clone();
                 let start = cycles();

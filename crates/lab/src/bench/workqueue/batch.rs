@@ -95,7 +95,10 @@ impl Batch {
         stop: impl Fn() -> bool,
         enqueue: &mut Latencies,
     ) -> bool {
-        self.arm();
+        self.latch.arm(self.groups.len());
+        for group in self.groups {
+            group.missing.store(group.items, Ordering::Relaxed);
+        }
         let mut next = 0;
         for (group, members) in self.groups.iter().enumerate() {
             if stop() {
@@ -131,13 +134,6 @@ impl Batch {
         for probe in self.probes {
             completion
                 .push(probe.queued.load(Ordering::Relaxed), probe.ran.load(Ordering::Relaxed));
-        }
-    }
-
-    fn arm(&self) {
-        self.latch.arm(self.groups.len());
-        for group in self.groups {
-            group.missing.store(group.items, Ordering::Relaxed);
         }
     }
 }

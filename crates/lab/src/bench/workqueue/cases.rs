@@ -169,10 +169,8 @@ impl Setting {
             "as one-at-a-time, {items} each, pinned; {requested}; {workers} workers, which do not spin"
         );
         let (mut variants, mut claims) = (Vec::new(), Vec::new());
-        let mut counts = vec![1];
-        if self.producers > 1 {
-            counts.push(self.producers);
-        }
+        let mut counts = vec![1, self.producers];
+        counts.dedup();
         // The names of the variants contain the scope only if scopes were requested.
         let system = [(AffinityScope::System, String::new())];
         let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
@@ -210,7 +208,7 @@ impl Setting {
         let run = move || {
             let subject = Reusable(start()?);
             let Some(mut sample) = shape.run(&subject)? else { return Ok(None) };
-            metrics::add_lock_hold(&mut sample, &subject.0.registry().lock_hold(), items);
+            metrics::add_lock_hold(&mut sample, &subject.0.pools.lock_hold(), items);
             // Without wake-ups, neither variant wakes under the lock.
             if sample.value(metrics::WAKEUPS) == Some(0.0) {
                 sample = Sample::thrown_away(Absent("no worker was woken".into()));

@@ -55,8 +55,8 @@ impl fmt::Display for Way {
 
 pub struct Ours {
     // The queue is declared before the pools, so that it is dropped before them.
-    queue: Workqueue,
-    pools: Pools,
+    pub queue: Workqueue,
+    pub pools: Pools,
 }
 
 /// Joins the workers when dropped, so that no worker runs during the next variant.
@@ -125,19 +125,10 @@ impl Ours {
         Ok(Self { queue, pools })
     }
 
-    pub fn registry(&self) -> &Registry {
-        &self.pools
-    }
-
-    pub fn queue(&self) -> &Workqueue {
-        &self.queue
-    }
-
     fn count(&self) -> Option<Counts> {
-        let registry = self.registry();
         Some(Counts {
-            wakeups: registry.pool_stats().iter().map(|pool| pool.kicks).sum(),
-            lock_wait_ns: registry.lock_wait_ns(),
+            wakeups: self.pools.pool_stats().iter().map(|pool| pool.kicks).sum(),
+            lock_wait_ns: self.pools.lock_wait_ns(),
         })
     }
 }
@@ -238,6 +229,6 @@ mod tests {
         let way = Way::plain(AffinityScope::System);
         let subject = Reusable(Ours::start(&topology, way, 2, true).unwrap());
         runs_lone_items_and_batches(&subject);
-        assert!(subject.0.registry().lock_hold().count > 0);
+        assert!(subject.0.pools.lock_hold().count > 0);
     }
 }

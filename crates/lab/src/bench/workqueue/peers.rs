@@ -37,11 +37,8 @@ impl Peer for Tokio {
     const NAME: &str = "tokio";
 
     fn start(workers: usize) -> Result<Self, Stop> {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start tokio"))
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -71,11 +68,9 @@ impl Peer for SpawnBlocking {
     const NAME: &str = "spawn_blocking";
 
     fn start(most: usize) -> Result<Self, Stop> {
-        tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(most)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start tokio"))
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.max_blocking_threads(most).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -89,11 +84,8 @@ impl Peer for Rayon {
     const NAME: &str = "rayon";
 
     fn start(workers: usize) -> Result<Self, Stop> {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start rayon"))
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
+        pool.map(Self).map_err(Stop::because("cannot start rayon"))
     }
 }
 

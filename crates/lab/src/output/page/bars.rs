@@ -44,6 +44,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 }
             }
             @for record in records {
+                @let side = if scale.is_log { "left" } else { "width" };
                 @let length = scale.percent(record.median);
                 @let (from, to) = (
                     scale.percent(record.median - record.mad),
@@ -52,11 +53,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 div.bar {
                     span.name { (breakable(&record.variant)) }
                     span.track {
-                        span.fill.peer[record.peer].bound[is_limit(&record.variant)] style=(if scale.is_log {
-                            format!("left:{length:.2}%")
-                        } else {
-                            format!("width:{length:.2}%")
-                        }) {}
+                        span.fill.peer[record.peer].bound[is_limit(&record.variant)] style=(format!("{side}:{length:.2}%")) {}
                         @if record.mad > 0.0 {
                             span.whisker style=(format!("left:{from:.2}%;width:{:.2}%", to - from)) {}
                         }

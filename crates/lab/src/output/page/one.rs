@@ -7,7 +7,7 @@ use super::standings::standings;
 use super::{frame, number};
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
-use crate::output::record::{Claimed, Head, MetricHead, Record, Why};
+use crate::output::record::{Claimed, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::{table, words};
@@ -18,7 +18,8 @@ const BARS: usize = 3;
 const RAW: &str = "afterwork-run.jsonl";
 
 pub fn page(run: &Run) -> String {
-    let title = title(&run.head);
+    let cpu = run.head.fingerprint.cpu.as_deref().unwrap_or("an unnamed CPU");
+    let title = format!("Deferred work on {cpu}");
     let body = html! {
         h1 { (title) }
         p.quiet {
@@ -47,11 +48,6 @@ pub fn page(run: &Run) -> String {
             (frame::download(RAW, &run.lines)) }
     };
     frame::page(&title, &body)
-}
-
-fn title(head: &Head) -> String {
-    let cpu = head.fingerprint.cpu.as_deref().unwrap_or("an unnamed CPU");
-    format!("Deferred work on {cpu}")
 }
 
 fn warnings(run: &Run) -> Markup {
@@ -91,14 +87,11 @@ pub(super) fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-fn claims_of(run: &Run) -> impl Iterator<Item = (&CaseRun, &Claimed)> {
-    run.cases.iter().flat_map(|case| case.claims.iter().map(move |claim| (case, claim)))
-}
-
 /// Returns all claims, in one section per outcome. All sections are folded except that of the
 /// claims that do not hold.
 fn claims(run: &Run) -> Markup {
-    let of = |verdict| claims_of(run).filter(move |(_, claim)| claim.verdict == verdict);
+    let all = || run.cases.iter().flat_map(|case| case.claims.iter().map(move |it| (case, it)));
+    let of = |verdict| all().filter(move |(_, claim)| claim.verdict == verdict);
     html! {
         h2 id="claims" { "All claims" }
         p { b { (Totals::of(&run.cases).in_words()) } "." }
