@@ -1,6 +1,5 @@
 //! `afterwork-lab bench scale`: the growth of costs with the number of queues and of SRCU domains.
-//! Each variant has its own process, because memory is also measured. Variants are ranked by the
-//! time at the largest number. The growth of the time is fitted, and compared with that of log n.
+//! Each variant has its own process, because memory is also measured.
 
 use std::time::{Duration, Instant};
 

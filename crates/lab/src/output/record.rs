@@ -82,7 +82,6 @@ pub struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// All requested cases were measured.
     Complete,
     /// SIGINT arrived. The last case has fewer repetitions, and later cases have none.
     Interrupted,
@@ -94,11 +93,8 @@ pub enum Why {
 pub struct CaseHead {
     pub bench: String,
     pub case: String,
-    /// The question.
     pub about: String,
-    /// The metric by which the variants are ranked.
     pub headline: String,
-    /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
     pub warnings: Vec<String>,
 }
@@ -113,7 +109,6 @@ pub struct Listed {
     pub headline: String,
     /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
-    /// The third-party variants.
     pub peers: Vec<String>,
 }
 
@@ -152,10 +147,8 @@ pub struct Claimed {
     pub metric: String,
     pub against: Option<String>,
     pub bound: Option<String>,
-    /// The ratio of the metric of `variant` to that of `against`.
     pub ratio: Option<Spread>,
     pub verdict: Verdict,
-    /// `true` if the bound is within one MAD of the median.
     pub close: bool,
 }
 
@@ -189,13 +182,9 @@ pub struct Record {
     pub metric: String,
     /// The unit of the value, or `ratio` for a quotient.
     pub unit: String,
-    /// The median over the repetitions.
     pub median: f64,
-    /// The median absolute deviation.
     pub mad: f64,
-    /// The number of repetitions.
     pub n: usize,
-    /// `true` for third-party code.
     pub peer: bool,
 }
 

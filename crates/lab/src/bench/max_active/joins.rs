@@ -1,10 +1,7 @@
-//! Joins that read through one buffer pool, which thrashes if too many joins run at once. For each
-//! outer block, a join reads all of its inner blocks from a file, bypassing the page cache, into a
-//! pool of fixed size that all joins share. The blocks of a few joins fit into the pool, so each
-//! block is read once. The blocks of many joins do not fit, so each is read [`NR_OUTER`] times.
-//! These reads keep the device busy and the CPUs idle, and a worker pool that starts more work when
-//! CPUs are idle starts even more joins. Only a limit set by the program helps, and it must apply
-//! to the whole program. On a file system in memory, most of the effect disappears.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once. The blocks
+//! of a few joins fit into the pool, so each block is read once. The blocks of many joins do not fit,
+//! so each is read [`NR_OUTER`] times. Only a limit for the whole program helps, because a pool that
+//! starts more work while CPUs are idle starts even more joins.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,7 +1,5 @@
-//! Posts items at a steady pace to an owner that waits for them. The poster busy-waits between
-//! posts, so that its pace does not depend on the owner. Both are pinned to different CPUs if there
-//! are two: a wake-up on the poster's CPU costs a fifth as much, but delays the poster, and the
-//! scheduler's choice would affect the result more than the path does.
+//! Posts items at a steady pace to an owner that waits for them. Both are pinned to different CPUs
+//! if there are two: the scheduler's choice would affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
