@@ -403,6 +403,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::harness::case::tests::run_each;
     use crate::harness::claim::Against;
     use crate::output::words;
 
@@ -422,6 +423,16 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_variant_has_the_metric_of_its_case() {
+        let settings = Settings::of_tests(&[]);
+        for bench in [Which::Everyday, Which::Groups] {
+            run_each(bench.cases(&settings), |case, variant, sample| {
+                assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
+            });
         }
     }
 

@@ -6,7 +6,7 @@ use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
 use super::metric::{Better, Metric, Text};
-use super::stats::{Point, Spread, paired_ratio};
+use super::stats::Spread;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
@@ -137,23 +137,24 @@ pub struct Series {
 }
 
 impl Series {
-    pub fn points(&self, metric: &str) -> Vec<Point> {
-        self.samples
-            .iter()
-            .filter_map(|(repetition, sample)| {
-                Some(Point { repetition: *repetition, value: sample.value(metric)? })
-            })
-            .collect()
+    fn points(&self, metric: &str) -> impl Iterator<Item = (usize, f64)> {
+        let samples = self.samples.iter();
+        samples.filter_map(move |(repetition, sample)| Some((*repetition, sample.value(metric)?)))
     }
 
     pub fn spread(&self, metric: &str) -> Option<Spread> {
-        let values: Vec<f64> = self.points(metric).iter().map(|point| point.value).collect();
-        Spread::of(&values)
+        Spread::of(&self.points(metric).map(|(_, value)| value).collect::<Vec<_>>())
     }
 
-    /// Returns the ratio of a metric to that of `other`, paired by repetition.
+    /// Returns the spread of the ratios of a metric to that of `other` in the same repetition,
+    /// which a slow phase of the machine affects equally. A repetition is ignored if a value is
+    /// missing or that of `other` is 0.
     pub fn ratio(&self, metric: &str, other: &Self) -> Option<Spread> {
-        paired_ratio(&self.points(metric), &other.points(metric))
+        let ratio = |(repetition, above)| {
+            let (_, below) = other.points(metric).find(|below| below.0 == repetition)?;
+            (below != 0.0).then(|| above / below)
+        };
+        Spread::of(&self.points(metric).filter_map(ratio).collect::<Vec<f64>>())
     }
 
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
@@ -195,10 +196,6 @@ pub mod tests {
         }
     }
 
-    pub fn has_headline(case: &Case, variant: &Variant, sample: &Sample) {
-        assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
-    }
-
     pub fn series(variant: &str, peer: bool, samples: impl IntoIterator<Item = Sample>) -> Series {
         let samples = samples.into_iter().enumerate().collect();
         Series { variant: variant.into(), peer, samples }
@@ -222,10 +219,14 @@ pub mod tests {
     }
 
     #[test]
-    fn points_keep_their_repetition_where_one_is_missing() {
-        let timed = Sample::of([("time", 2.0)]);
-        let series = series("a", false, [timed.clone(), Sample::default(), timed]);
-        let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
-        assert_eq!(repetitions, [0, 2]);
+    fn ratios_pair_by_repetition_and_skip_missing_ones() {
+        let of = |values: &[(usize, f64)]| {
+            let samples = values.iter().map(|&(at, value)| (at, Sample::of([("m", value)])));
+            Series { variant: String::new(), peer: false, samples: samples.collect() }
+        };
+        let ours = of(&[(0, 20.0), (1, 10.0), (3, 9.0), (4, 1.0)]);
+        let peer = of(&[(1, 5.0), (0, 5.0), (2, 1.0), (3, 3.0), (4, 0.0)]);
+        let ratio = ours.ratio("m", &peer).unwrap();
+        assert_eq!((ratio.median, ratio.n), (3.0, 3));
     }
 }

@@ -428,7 +428,6 @@ fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Ran {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::case::tests::{has_headline, run_each};
 
     #[test]
     fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
@@ -436,10 +435,5 @@ mod tests {
         let names = cases.iter().map(|case| case.variants.iter().map(|it| it.name.as_str()));
         let names: Vec<Vec<&str>> = names.map(Iterator::collect).collect();
         assert_eq!(names, [[SPAWN, RAYON_SPAWN], [RANGE, Rayon::NAME]]);
-    }
-
-    #[test]
-    fn every_variant_of_every_case_is_measured() {
-        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

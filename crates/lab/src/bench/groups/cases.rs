@@ -186,14 +186,3 @@ impl Scene {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::harness::case::tests::{has_headline, run_each};
-
-    #[test]
-    fn every_variant_of_every_case_is_measured() {
-        run_each(cases(&Settings::of_tests(&[])), has_headline);
-    }
-}

@@ -74,8 +74,6 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The maximum duration if `--calls` is given. A thousand replacements may take 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
-
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
 }
@@ -206,22 +204,19 @@ fn case<T: Value>(
     claims: Vec<Claim>,
 ) -> Case {
     let run = Rc::new(run);
-    let once = |name: &'static str, make: Make<T>| {
-        let run = run.clone();
-        move || Ok(run(&*make(), name))
+    let flavor = move |name| match reclaim::NAMES.contains(&name) {
+        true => reclaim::flavor(name, first()),
+        false => Some(ours::flavor(name, first())),
     };
-    let mut variants = Vec::new();
-    for &name in ours {
-        let make = Rc::new(move || ours::flavor(name, first()));
-        variants.push(Variant::ours(name, once(name, make)));
-    }
-    for name in reclaim::NAMES {
-        // If liburcu is missing, `about` reports it.
-        if reclaim::flavor(name, first()).is_some() {
-            let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
-            variants.push(Variant::peer(name, once(name, Rc::new(make))));
-        }
-    }
+    let variant = |name: &'static str| {
+        let run = run.clone();
+        let run = move || Ok(run(&*flavor(name).expect("it was there a moment ago"), name));
+        Variant::ours(name, run)
+    };
+    // If liburcu is missing, `about` reports it.
+    let peers = reclaim::NAMES.into_iter().filter(|name| flavor(name).is_some());
+    let peers = peers.map(|name| variant(name).into_peer());
+    let variants = ours.iter().map(|name| variant(name)).chain(peers).collect();
     let without = if reclaim::has_liburcu() {
         ""
     } else {
