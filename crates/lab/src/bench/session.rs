@@ -60,8 +60,7 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Output paths are checked before measuring, because a failure afterwards would lose the
-    // results.
+    // A failure after the measurement would lose the results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -331,8 +330,7 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The average number of seconds that one run of a variant takes on two CPUs, in full size and with
-/// `--quick`. The duration is estimated from it.
+/// The average seconds of one run of a variant on two CPUs, in full size and with `--quick`.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),
@@ -387,8 +385,7 @@ fn enough(needed: &[Needed]) -> Duration {
     enough
 }
 
-/// Returns the share of the remaining time that a case gets. `all` is the sum of the weights of the
-/// remaining cases.
+/// Returns the share of the remaining time. `all` is the sum of the remaining weights.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }

@@ -136,7 +136,6 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    /// Returns the number of workers of a pool: one for each allowed CPU.
     pub fn workers(&self) -> usize {
         self.cpus.len()
     }
@@ -151,9 +150,7 @@ impl Settings {
         self.size(cfg!(test).then_some(test), sizes)
     }
 
-    /// Creates the selected cases, and removes peers that were not selected.
-    ///
-    /// An entry may return `None` if this machine cannot run the case.
+    /// Creates the selected cases that this machine can run, without peers that were not selected.
     pub fn make<S, C: Into<Option<Case>>>(
         &self,
         menu: Menu,

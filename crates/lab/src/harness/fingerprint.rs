@@ -14,8 +14,7 @@ pub struct Fingerprint {
     pub arch: String,
     pub cpus_online: usize,
     pub cpus_allowed: usize,
-    /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
-    /// limit.
+    /// The CPU quota in thousandths of a CPU, or `None` if there is no limit.
     pub cpu_quota_milli: Option<u64>,
     pub cores: usize,
     pub caches: usize,
@@ -114,8 +113,7 @@ impl Fingerprint {
     }
 }
 
-/// The vendors and products of hypervisors, as they are spelled in DMI. They are used if the CPU
-/// does not report virtualization with a flag.
+/// Vendors and products of hypervisors in DMI, for CPUs that do not report virtualization.
 const HYPERVISORS: [&str; 9] = [
     "qemu",
     "kvm",

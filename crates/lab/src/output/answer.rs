@@ -12,8 +12,7 @@ use crate::harness::case::{Series, best_of};
 use crate::harness::metric::{Better, Metric};
 use crate::harness::stats::Spread;
 
-/// The usual width of a value, and of a value with the name of a peer. A longer one shifts the rest
-/// of its row.
+/// The usual width of a value, and of a value with a peer. A longer one shifts its row.
 const VALUE_WIDTH: usize = 8;
 const PEER_WIDTH: usize = 37;
 
@@ -52,9 +51,7 @@ pub struct Answer {
     pub row: String,
     pub ours: String,
     pub peer: String,
-    /// The median of our variant, as printed.
     pub ours_value: String,
-    /// The median of the best of the other variants, as printed.
     pub peer_value: String,
     /// The factor by which our variant is better, with its spread over the turns.
     pub times_better: Spread,

@@ -99,8 +99,7 @@ impl Table {
         line
     }
 
-    /// Returns the ranges of adjacent columns with the same group. A column without a group is a
-    /// range of its own.
+    /// Returns the ranges of adjacent columns with the same group, if they have one.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let groups = self.columns.chunk_by(Column::joins).map(|columns| {
@@ -127,8 +126,7 @@ impl Table {
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(widest).collect();
-        // If the name of a group is wider than its columns, the columns are widened, beginning with
-        // the last one.
+        // A group with a long name widens its columns, beginning with the last one.
         for group in self.groups() {
             let name = self.columns[group.start].group.chars().count();
             if name > 0 {
@@ -174,8 +172,7 @@ pub fn ratio(spread: Spread) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// The maximum width of the lab's tables. Tables of this width fit in a narrow terminal and in
-    /// an email.
+    /// The maximum width of tables, which fits in a narrow terminal and in an email.
     pub(crate) const MAX_WIDTH: usize = 100;
 
     #[test]

@@ -154,8 +154,7 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings along with the results if the output is text, and to standard error if it is
-    /// JSON.
+    /// Prints warnings along with the results, or to standard error if the output is JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {
@@ -379,8 +378,7 @@ fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
     format!("\n{}{body}", table.head())
 }
 
-/// Returns warnings about few repetitions and about large spreads. `is_cut` is `true` if the time
-/// ran out.
+/// Returns warnings about few repetitions and large spreads. `is_cut` is set if time ran out.
 fn spread_warnings(case: &Case, series: &[Series], is_cut: bool) -> Vec<String> {
     let spreads = || series.iter().filter_map(|it| Some((it, it.spread(case.headline)?)));
     let mut warnings = Vec::new();

@@ -17,8 +17,7 @@ pub struct Standing<'a> {
     pub ours: &'a str,
     pub peer: &'a str,
     pub rivals: Vec<&'a str>,
-    /// The factor by which `ours` is better. It is the quotient of two rates, or the inverse
-    /// quotient of two times.
+    /// The factor by which `ours` is better: a quotient of rates, or an inverse one of times.
     pub times: f64,
     /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
@@ -98,8 +97,7 @@ impl<'a> Standing<'a> {
 pub struct Totals {
     pub hold: usize,
     pub fail: usize,
-    /// The number of claims of both kinds that are so close to their bound that another run may
-    /// differ.
+    /// The number of claims so close to their bound that another run may differ.
     pub close: usize,
     pub one_run: usize,
     pub not_measured: usize,
@@ -165,8 +163,7 @@ pub fn reported_by(run: &Run) -> &'static str {
     }
 }
 
-/// Describes a case in a few words that follow its name: the comparison by its headline metric or,
-/// without a peer, the outcomes of its claims.
+/// Describes the comparison of a case or, without a peer, the outcomes of its claims.
 pub fn of_case(case: &CaseRun) -> String {
     if let Some(standing) = Standing::of(case) {
         let CaseHead { bench, case, headline, .. } = &case.head;

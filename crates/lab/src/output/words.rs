@@ -29,8 +29,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("handover_after", "after"),
 ];
 
-/// Returns our default variant of a case, which is compared with the peers. If it was not measured,
-/// returns our first variant.
+/// Returns our default variant of a case, or our first one if it was not measured.
 pub fn ours<'a, I: Iterator<Item = &'a str>>(
     case: &str,
     variants: impl Fn() -> I,
@@ -60,8 +59,7 @@ pub fn of_case(bench: &str, case: &str, about: &str) -> String {
     words.replace("{n}", &size)
 }
 
-/// Returns the description of a metric. For an unknown metric, returns its name without
-/// underscores.
+/// Returns the description of a metric, or its name without underscores.
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
     let mut places = [narrow.as_str(), bench, "*"].into_iter();

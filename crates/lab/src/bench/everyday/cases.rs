@@ -121,14 +121,12 @@ const FLOOD: Sizes = [250_000, 50_000];
 const NUMBERS: Sizes = [64 << 20, 8 << 20];
 const EMPTY: u64 = 1_000_000;
 const IDLE: Sizes<Duration> = [Duration::from_secs(2), Duration::from_millis(300)];
-/// The number of tasks, and the shortest sleep. All tasks start to sleep before the first one
-/// wakes.
+/// The number of tasks, and the shortest sleep. All sleep before the first one wakes.
 const SLEEPERS: Sizes<(usize, Duration)> =
     [(1_000_000, Duration::from_secs(3)), (50_000, Duration::from_millis(300))];
 
 const CLIENTS: usize = 8;
 const TIMEOUTS_EACH: Sizes = [1_000_000, 100_000];
-/// The number of states, and the number of ordered queues, which take more memory.
 const STATES: Sizes = [100_000, 20_000];
 const ORDERED_QUEUES: usize = 10_000;
 

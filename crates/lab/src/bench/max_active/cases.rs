@@ -49,8 +49,7 @@ pub struct MaxActiveArgs {
 
 const SYSTEM_8: &str = "system-8";
 const SYSTEM_16: &str = "system-16";
-/// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
-/// all CPUs.
+/// The per-CPU limit of 8 on 96 CPUs of the kernel's measurement, spread over all CPUs.
 const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 const OURS: &str = "afterwork";
@@ -136,8 +135,6 @@ impl Setting {
             drive.items,
             joins::BLOCK / 1024
         );
-        // Our variants have a system-wide limit or a limit per CPU. The pools of the peers have 8
-        // or 768 threads.
         let limited = |name, max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             let hire = move || alone(queue(&registry()?, max, |it| it.max_active_scope(meant_for)));

@@ -20,8 +20,7 @@ use crate::harness::switches::Usage;
 
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A crew: a function that submits a job to threads. The limit of a crew is the number of jobs that
-/// may run at the same time.
+/// A function that submits a job to threads, a limited number of which may run at once.
 pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Crew, Stop> {
@@ -29,8 +28,7 @@ pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Cr
     Ok(Arc::new(move |job| pool.submit(job)))
 }
 
-/// The body of an item, which is called with the item's number. After a failure, the crew gets no
-/// more items.
+/// The body of the item with a number. After a failure, the crew gets no more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
 #[derive(Clone, Debug)]

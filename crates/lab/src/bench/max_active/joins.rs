@@ -15,8 +15,7 @@ use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
 use top::exit::Stop;
 
-/// The size of a block in bytes. A block is larger than a database page, so that the device is
-/// limited by its throughput.
+/// The bytes of a block, which are so many that the throughput of the device is the limit.
 pub const BLOCK: usize = 64 * 1024;
 
 /// The number of inner blocks of a join. [`NR_OUTER`] is the number of passes over them.
@@ -27,8 +26,7 @@ pub const NR_OUTER: usize = 4;
 /// the pool holds blocks of finished joins.
 const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
 
-/// The number of joins whose blocks the file contains. Later joins reuse blocks that the pool has
-/// evicted.
+/// The joins whose blocks the file contains. Later ones reuse blocks that the pool has evicted.
 const NR_JOINS: usize = 512;
 
 const ALIGN: usize = 4096;
@@ -61,8 +59,7 @@ impl Table {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Some file systems do not support direct I/O. On these, the ratio only shows the cost of
-        // copying.
+        // Without support for direct I/O, the ratio only shows the cost of copying.
         let _ = fcntl_setfl(&file, OFlags::DIRECT);
         Ok(Self { file, nr_joins })
     }

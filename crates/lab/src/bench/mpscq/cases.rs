@@ -42,8 +42,7 @@ const MAIL: &str = "mailbox";
 /// The number of items of a figure, which gives enough time slices if threads share CPUs.
 const NR_ITEMS: Sizes = [400_000, 100_000];
 
-/// The number of stocks of each kind of item, used in turn. The pages and cache sets of a single
-/// stock would change the figures by 10 %.
+/// The stocks of a kind of item, used in turn: the pages of one would change figures by 10 %.
 const PLACES: usize = 4;
 
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {

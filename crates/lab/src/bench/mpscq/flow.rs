@@ -39,9 +39,7 @@ pub struct Flow {
     /// The number of timed items of all producers together.
     pub items: usize,
     pub polling: Polling,
-    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 

@@ -7,8 +7,7 @@ use sync::time::{cycles, cycles_per_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// The consumer polls again at once. Each poll takes the cache line that a producer is about to
-    /// write.
+    /// The consumer polls at once, and takes the cache line that a producer is about to write.
     Tight,
     Paused,
 }

@@ -52,8 +52,7 @@ const QUEUED: &str = "queued to a worker";
 const PARKED: &str = "parked";
 const QUIET: &str = "quiet";
 
-/// The variants: a drain as programs implement it today, and then the guards of a list, with ours
-/// last.
+/// The variants: a drain as programs implement it today, and the guards of a list.
 const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,

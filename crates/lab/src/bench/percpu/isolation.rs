@@ -26,16 +26,13 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
-/// drains take 0.4 s.
+/// The time between drains. This is a guess: it disturbs a victim noticeably.
 const PACE_US: u64 = 200;
 
-/// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
-/// per second of CPU time. A run takes less than half a second.
+/// The pause before a run: the kernel throttles real-time threads for 50 ms in each second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// The worker's priority, which is higher than the victim's, so that the victim does not starve the
-/// worker.
+/// Higher than the victim's priority, so that the victim does not starve the worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
@@ -210,8 +207,7 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the time for which this thread has waited for a CPU, in nanoseconds, or 0 if the system
-/// does not count it.
+/// Returns the time for which this thread has waited for a CPU, or 0 if it is not counted.
 fn waited_ns() -> u64 {
     // Fields: time on a CPU, time waiting for a CPU, number of time slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

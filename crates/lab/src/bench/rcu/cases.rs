@@ -157,8 +157,7 @@ impl Setting {
         case((name, about), metrics, &ours, first, run, claims::bridge())
     }
 
-    /// Returns the maximum duration of the runs of a variant. `--quick` shortens those of the
-    /// kernel's methods, which mostly sleep.
+    /// Returns the maximum duration of runs. `--quick` shortens the kernel's methods, which sleep.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {

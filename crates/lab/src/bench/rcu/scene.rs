@@ -14,8 +14,7 @@ use super::routes::{Routes, STEPS};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
-/// The number of sections between two checks for the end of the run, and between two quiescent
-/// states.
+/// The number of sections between two checks for the end, and between two quiescent states.
 const BATCH: usize = 64;
 
 /// The sleep of readers in bursts. The system rounds it up to its shortest sleep.
@@ -93,8 +92,6 @@ pub fn replace_one_by_one(
     Ok((!interrupt.requested()).then_some(latencies))
 }
 
-/// Lets `updaters` threads replace the value for `span`. Returns their rate and the work of the
-/// readers.
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -136,8 +133,7 @@ pub fn call_many(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Op
     Some(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Times callbacks one by one, from queueing to completion. The result is empty if they do not run
-/// by themselves.
+/// Times callbacks one by one. The result is empty if they do not run by themselves.
 pub fn call_singly(flavor: &dyn Flavor) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
@@ -167,8 +163,6 @@ pub fn barriers(flavor: &dyn Flavor) -> Latencies {
     latencies
 }
 
-/// Adds, configures and deletes bridges. After each step, waits until no reader uses the previous
-/// table. Returns the nanoseconds per bridge.
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
@@ -193,8 +187,7 @@ pub fn bridges(
     Ok((!interrupt.requested()).then_some((ns, latencies, read)))
 }
 
-/// Returns a counter. It is leaked, because a callback may run after the measurement. No thread
-/// writes to memory next to it.
+/// Returns a padded counter. It is leaked, because callbacks may run after the measurement.
 pub fn counter() -> &'static AtomicU64 {
     Box::leak(Box::<CachePadded<AtomicU64>>::default())
 }

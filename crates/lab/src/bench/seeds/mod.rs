@@ -65,9 +65,8 @@ pub struct SeedsArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub repeat: usize,
-    /// The share of the time, relative to the shares of the other cases. It is about the number of
-    /// seconds that the repetitions take on two CPUs, so that no case prevents another one from
-    /// running.
+    /// The share of the time. It is about the number of seconds that the repetitions take on two
+    /// CPUs, so that no case prevents another one from running.
     pub weight: u32,
 }
 

@@ -57,8 +57,7 @@ const LIFO_STREAM: &str = "mailbox+lifo stream";
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
-/// The number of bytes of a request and of a response. With larger messages the owner would mostly
-/// copy, with smaller ones it would mostly make system calls.
+/// The bytes of a request. Larger messages would mostly be copied, smaller ones mostly sent.
 const MESSAGE: usize = 4096;
 
 /// The milliseconds of the warm-up and of the measurement.
@@ -81,8 +80,6 @@ const NR_LONE: usize = 200;
 
 const NR_ITEMS: Sizes = [10_000, 5_000];
 
-/// Creates the cases that `args` select.
-///
 /// Without io_uring, prints a message and creates no service cases.
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS);

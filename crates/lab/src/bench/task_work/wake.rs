@@ -15,8 +15,7 @@ use crate::bench::workqueue::producers::{WARM_UP_SHARE, joined, spawn};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The number of spins before a poster that waits for the owner yields its CPU, which both may
-/// share.
+/// The number of spins before a poster yields its CPU, which the owner may share.
 const SPINS_PER_YIELD: u32 = 1024;
 
 /// The poster's end of a path of items to a sleeping owner. The path ends when it is dropped. An
@@ -43,7 +42,6 @@ pub struct Wake {
     pub gap: Duration,
     /// The CPUs of poster and owner, or `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
-    /// The interrupt flag, checked before each burst.
     pub interrupt: Interrupt,
 }
 
@@ -103,8 +101,7 @@ impl Wake {
         Ok((after.since(before), latencies))
     }
 
-    /// Posts the warm-up items, waits for the owner, and posts the timed items. Returns the cycles
-    /// spent in timed posts.
+    /// Posts the warm-up items and the timed items. Returns the cycles spent in timed posts.
     fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
         self.post_at_pace(warm_up - 1, &mut post)?;
         post.post_urgent(cycles());
@@ -144,8 +141,7 @@ impl Wake {
     }
 }
 
-/// Returns the time of the next burst after `due`. A poster that was preempted does not catch up,
-/// because catching up would create a larger burst.
+/// Returns the time of the next burst. Catching up after a preemption would create a larger one.
 fn next_due(due: u64, gap: u64, now: u64) -> u64 {
     let next = due + gap;
     if next < now { now + gap } else { next }

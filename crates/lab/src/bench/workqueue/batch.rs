@@ -107,8 +107,7 @@ impl Batch {
             }
             let end = group * GROUP + members.items;
             while next < end {
-                // Only multiples of `SAMPLE_EVERY` are sampled, so the inner loop has no sampled
-                // item.
+                // Only multiples of `SAMPLE_EVERY` are sampled, so the inner loop has none.
                 let run_end = (next + 1).next_multiple_of(SAMPLE_EVERY).min(end);
                 if let Some(probe) = self.items[next].probe {
                     let start = cycles();

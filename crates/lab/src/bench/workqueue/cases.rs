@@ -144,8 +144,7 @@ impl Setting {
         }
     }
 
-    /// Returns variants of the system scope that wait as the peers do, on a word that each item
-    /// writes.
+    /// Returns variants of the system scope that wait as peers do, on a word that items write.
     fn by_one_word(&self, shape: &Shape) -> Vec<Variant> {
         if !self.scopes.contains(&AffinityScope::System) {
             return Vec::new();

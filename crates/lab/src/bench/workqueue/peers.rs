@@ -25,8 +25,7 @@ pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A typical hand-written pool, which receives boxed closures through an unbounded crossbeam
-/// channel.
+/// A typical hand-written pool, which receives boxed closures through an unbounded channel.
 pub struct Crossbeam {
     /// `None` only during `drop`.
     sender: Option<Sender<Job>>,
@@ -126,8 +125,7 @@ impl OneShotPool for ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        // The crate does not join its threads, so they would otherwise exit during the next
-        // variant.
+        // The crate does not join its threads, which would then exit during the next variant.
         self.0.join();
         self.0.set_num_threads(1);
     }

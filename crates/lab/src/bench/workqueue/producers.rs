@@ -10,8 +10,7 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::Usage;
 
-/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
-/// awake and caches are warm.
+/// The timed items for each warm-up item, which ensures awake threads and warm caches.
 pub const WARM_UP_SHARE: usize = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +91,7 @@ pub fn run<T: Send>(
     })
 }
 
-/// Starts a thread, on `cpu` if one is given. Ends the process if that fails, because other threads
-/// are already waiting for this one.
+/// Starts a thread, on `cpu` if given. Ends the process on failure, because others wait for it.
 pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,

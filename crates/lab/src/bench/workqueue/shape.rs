@@ -17,22 +17,17 @@ const LONE_SAMPLE_EVERY: usize = 8;
 
 #[derive(Clone)]
 pub struct Shape {
-    /// The task of each producer.
     pub task: Task,
-    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
 /// The task of each producer. Its completions and batches are created once for all runs.
 #[derive(Clone)]
 pub enum Task {
-    /// Each producer queues `items` items one at a time and waits for each. There is one producer
-    /// per completion.
+    /// Each producer, one per completion, queues items one at a time and waits for each.
     OneAtATime { items: usize, completions: Vec<&'static Completion> },
-    /// Each producer repeatedly queues a batch and waits for all of its items. There is one
-    /// producer per batch.
+    /// Each producer, one per batch, repeatedly queues its batch and waits for all items.
     Batches { rounds: usize, batches: Vec<&'static Batch> },
 }
 
@@ -73,8 +68,7 @@ impl Shape {
                 producers::run(batches.len(), &self.pins, counts, |index, gate| {
                     let batch = batches[index];
                     let mut load = subject.load(batch.items());
-                    // This runs at least one whole batch, so that pools that grow on demand have
-                    // grown.
+                    // At least one whole batch, so that pools that grow on demand have grown.
                     self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
                     gate.pass(|| self.batches(batch, &mut load, *rounds))
                 })

@@ -87,8 +87,7 @@ pub(super) fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// Returns all claims, in one section per outcome. All sections are folded except that of the
-/// claims that do not hold.
+/// Returns all claims by outcome, folded except those that do not hold.
 fn claims(run: &Run) -> Markup {
     let all = || run.cases.iter().flat_map(|case| case.claims.iter().map(move |it| (case, it)));
     let of = |verdict| all().filter(move |(_, claim)| claim.verdict == verdict);

@@ -15,8 +15,7 @@ use crate::harness::beside::{Attendant, Attended};
 /// The maximum wait for a response. After that, the service is considered to be hung.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// The maximum wait for space in a buffer. It is short, so that a client shows that it gets its
-/// CPU.
+/// The maximum wait for space in a buffer, so short that a client shows that it gets its CPU.
 const FULL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 const NR_EVENTS: usize = 128;
@@ -118,8 +117,7 @@ pub fn ask(
 }
 
 impl Client {
-    /// Sends a request. It is the only one in progress, so the socket buffer has space, or will
-    /// have space after the service has read more.
+    /// Sends the only request in progress, for which the socket buffer has, or will have, space.
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -155,8 +153,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Checks only the first and the last byte, because checking all bytes would take as long as the
-/// service.
+/// Checks only two bytes, because checking all would take as long as the service.
 fn check(bytes: &[u8], asked: u8) -> io::Result<()> {
     let mut wanted = asked;
     answer(&mut wanted);

@@ -27,8 +27,7 @@ const BUFFERED: usize = 4;
 
 const STEP: Duration = Duration::from_millis(50);
 
-/// The number of descriptors in addition to two per connection: rings, epoll sets, eventfds,
-/// standard streams.
+/// The descriptors besides two per connection: rings, epoll sets, eventfds, standard streams.
 const SPARE_FDS: u64 = 64;
 
 #[derive(Clone, Debug)]
@@ -41,7 +40,6 @@ pub struct Service {
     pub size: usize,
     pub warm_up: Duration,
     pub measured: Duration,
-    /// The interrupt flag, checked regularly.
     pub interrupt: Interrupt,
 }
 
