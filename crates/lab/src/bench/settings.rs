@@ -7,6 +7,7 @@ use topology::{CpuId, Topology};
 
 use crate::harness::case::Case;
 use crate::harness::metric::Text;
+use crate::output::words::distinct;
 
 /// The value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
@@ -85,12 +86,11 @@ impl Pick {
         let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
         known("--cases", &self.cases, cases.copied().collect())?;
         known("--peers", &self.peers, peers.copied().collect())?;
-        match &self.peers[..] {
-            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => Err(Stop::CouldNotRun(
-                format!("--peers {}: {NONE} excludes other names", self.peers.join(",")),
-            )),
-            _ => Ok(()),
+        if self.peers.len() > 1 && self.peers.iter().any(|peer| peer == NONE) {
+            let peers = self.peers.join(",");
+            return Err(Stop::CouldNotRun(format!("--peers {peers}: {NONE} excludes other names")));
         }
+        Ok(())
     }
 }
 
@@ -98,12 +98,7 @@ pub(super) fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<
     let Some(unknown) = names.iter().find(|name| !valid.contains(&name.as_str())) else {
         return Ok(());
     };
-    let mut distinct: Vec<&str> = Vec::new();
-    for name in valid {
-        if !distinct.contains(&name) {
-            distinct.push(name);
-        }
-    }
+    let distinct = distinct(valid);
     // An empty name is easy to overlook without quotes.
     let typed = if unknown.is_empty() { "''" } else { unknown };
     Err(Stop::CouldNotRun(format!(

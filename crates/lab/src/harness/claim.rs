@@ -94,10 +94,6 @@ impl Claim {
         Self { bound: Bound::AtMost(most), ..Self::at_least(variant, metric, against, most) }
     }
 
-    pub fn surely(self) -> Self {
-        Self { surely: true, ..self }
-    }
-
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {
             Against::Variant(name) => series.iter().find(|series| series.variant == *name),

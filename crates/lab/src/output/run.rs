@@ -117,16 +117,6 @@ impl CaseRun {
         let mut records = self.records.iter();
         records.find(|record| record.variant == variant && record.metric == metric)
     }
-
-    pub fn variants(&self) -> Vec<(&str, bool)> {
-        let mut variants: Vec<(&str, bool)> = Vec::new();
-        for record in &self.records {
-            if variants.iter().all(|(name, _)| *name != record.variant) {
-                variants.push((&record.variant, record.peer));
-            }
-        }
-        variants
-    }
 }
 
 #[cfg(test)]

@@ -132,11 +132,11 @@ impl<W: Write> Report<W> {
             let lines: Vec<Value> = self.lines.iter().map(|it| json!(it)).collect();
             self.put(&tables_of(source, &lines, some))?;
         }
-        match self.form {
+        if self.form == Form::Answers {
             // The last lines report the noise once.
-            Form::Answers => Ok(()),
-            Form::Text { .. } | Form::Sources { .. } | Form::Json => self.warn(&warnings),
+            return Ok(());
         }
+        self.warn(&warnings)
     }
 
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
@@ -156,19 +156,12 @@ impl<W: Write> Report<W> {
 
     /// Prints warnings along with the results, or to standard error if the output is JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
-        match self.form {
-            Form::Json => {
-                warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
-                Ok(())
-            }
-            Form::Text { .. } | Form::Sources { .. } | Form::Answers => {
-                let paint = self.paint;
-                let lines = warnings.iter().map(|warning| {
-                    format!("{} {warning}\n", paint.in_color("warning:", AnsiColor::Yellow))
-                });
-                self.put(&lines.collect::<String>())
-            }
+        if self.form == Form::Json {
+            warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
+            return Ok(());
         }
+        let head = self.paint.in_color("warning:", AnsiColor::Yellow);
+        self.put(&warnings.iter().map(|it| format!("{head} {it}\n")).collect::<String>())
     }
 
     fn put(&mut self, text: &str) -> Result<(), Stop> {

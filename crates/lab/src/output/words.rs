@@ -90,14 +90,19 @@ fn spelled(name: &str) -> String {
 
 /// Returns the programs of the variants: `tokio+yield` belongs to tokio.
 pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut programs: Vec<&str> = Vec::new();
-    for variant in variants {
-        let program = variant.split(['+', ',']).next().unwrap_or(variant).trim();
-        if !programs.contains(&program) {
-            programs.push(program);
+    let program = |variant: &'a str| variant.split(['+', ',']).next().unwrap_or(variant).trim();
+    distinct(variants.into_iter().map(program))
+}
+
+/// Returns each name once, in the order in which they first appear.
+pub fn distinct<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name) {
+            distinct.push(name);
         }
     }
-    programs
+    distinct
 }
 
 #[cfg(test)]

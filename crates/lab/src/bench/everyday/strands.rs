@@ -74,12 +74,9 @@ impl Serial for Locked {
     }
 
     fn add(&self, runtime: &Runtime, _: usize, latch: &'static Latch) {
-        runtime.spawn(in_turn(self.0.clone(), latch));
+        let state = self.0.clone();
+        runtime.spawn(async move { count(&mut *state.lock().await, usize::MAX, latch) });
     }
-}
-
-async fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) {
-    count(&mut *state.lock().await, usize::MAX, latch);
 }
 
 pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Ran {

@@ -1,7 +1,7 @@
-//! Joins that read through one buffer pool, which thrashes if too many joins run at once. The blocks
-//! of a few joins fit into the pool, so each block is read once. The blocks of many joins do not fit,
-//! so each is read [`NR_OUTER`] times. Only a limit for the whole program helps, because a pool that
-//! starts more work while CPUs are idle starts even more joins.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once. The
+//! blocks of a few joins fit into the pool, so each block is read once. The blocks of many joins do
+//! not fit, so each is read [`NR_OUTER`] times. Only a limit for the whole program helps, because a
+//! pool that starts more work while CPUs are idle starts even more joins.
 
 use std::fs::File;
 use std::io::{self, Write};

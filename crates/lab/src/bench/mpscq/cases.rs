@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use afterwork::mailbox::Mailbox;
 use clap::Args;
 
 use super::fifo::Fifo;
@@ -11,7 +12,7 @@ use super::item::{self, Item, Tag};
 use super::metrics::{ALL, MAX_PRODUCERS, flows};
 use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
-use super::stock::{Layout, Stock};
+use super::stock::{ITEMS, Layout, Stock};
 use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
@@ -80,7 +81,7 @@ impl Setting {
 
     fn owned(&self, name: Text) -> Case {
         let values: Shared<Tag> = (Layout::Contiguous, Rc::default());
-        let mail = || Mail::for_producers(MAX_PRODUCERS);
+        let mail = || Mail(Mailbox::builder().keep(MAX_PRODUCERS * ITEMS).build());
         let mut variants = vec![self.queue(MAIL, &values, mail)];
         variants.extend(self.channels(&values));
         let about = "messages of 8 bytes by value".into();

@@ -7,7 +7,6 @@ use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
 
 use super::fifo::{BURST, Fifo, Popper, Pusher, fifo, one_by_one, popper, pusher};
 use super::item::{self, Tag};
-use super::stock;
 
 type Hung = Node<Cell<Tag>>;
 
@@ -25,7 +24,7 @@ pub struct Chained(Queue<Hung>);
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
-pub struct Mail(Mailbox<Tag>);
+pub struct Mail(pub Mailbox<Tag>);
 
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
@@ -79,12 +78,6 @@ impl Pusher<item::Ours> for ChainPusher<'_> {
     #[inline(always)]
     fn flush(&mut self) {
         self.queue.push_chain(std::mem::take(&mut self.chain));
-    }
-}
-
-impl Mail {
-    pub fn for_producers(producers: usize) -> Self {
-        Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
     }
 }
 

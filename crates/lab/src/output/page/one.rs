@@ -9,8 +9,9 @@ use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
+use crate::output::table;
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::{table, words};
+use crate::output::words::{self, distinct};
 
 /// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
@@ -170,16 +171,9 @@ fn question(case: &CaseRun) -> Markup {
 
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
-    let claimed = case.claims.iter().map(|claim| &claim.metric);
-    let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline).chain(claimed) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let metrics = names
-        .into_iter()
-        .filter_map(|name| head.metrics.iter().find(|metric| metric.metric == *name));
+    let claimed = case.claims.iter().map(|claim| claim.metric.as_str());
+    let names = distinct([head.headline.as_str()].into_iter().chain(claimed)).into_iter();
+    let metrics = names.filter_map(|name| head.metrics.iter().find(|it| it.metric == name));
     metrics.take(BARS).collect()
 }
 
@@ -194,7 +188,7 @@ fn table(case: &CaseRun) -> Markup {
                     @for metric in &metrics { th.n { (metric_of(case, metric)) } }
                 } }
                 tbody {
-                    @for (variant, _) in case.variants() {
+                    @for variant in distinct(case.records.iter().map(|it| it.variant.as_str())) {
                         tr {
                             td { (variant) }
                             @for metric in &metrics { td.n { (cell(case, variant, metric)) } }

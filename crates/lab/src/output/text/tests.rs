@@ -34,7 +34,7 @@ fn finished<'a>(case: &'a Case, series: &'a [Series], ended: Ended) -> Finished<
         ended,
         repeat: 5,
         noise: Noise::default(),
-        runs: false,
+        runs: true,
         asked: None,
         completes: None,
     }
@@ -42,14 +42,9 @@ fn finished<'a>(case: &'a Case, series: &'a [Series], ended: Ended) -> Finished<
 
 /// Returns the report of a case in which our rate is twice the peer's.
 fn report(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
-    report_with(form, bound, ended, false)
-}
-
-fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
     let (case, all, mut out) = (case(bound), both(), Vec::new());
     let mut report = Report::new(&mut out, form, false);
-    let finished = finished(&case, &all, ended);
-    report.case(&Finished { runs, ..finished }).unwrap();
+    report.case(&finished(&case, &all, ended)).unwrap();
     let unmet = report.unmet;
     (String::from_utf8(out).unwrap(), unmet)
 }
@@ -62,7 +57,7 @@ const PLAIN: Form = Form::Text { claims: true };
 
 #[test]
 fn all_runs_are_printed_on_request() {
-    let json = report_with(Form::Json, Bound::AtLeast(1.5), Ended::Complete, true).0;
+    let json = report(Form::Json, Bound::AtLeast(1.5), Ended::Complete).0;
     let last = json.lines().last().unwrap();
     assert!(last.contains(r#""run":3,"values":[["rate",3000000.0]]"#), "{last}");
 }
