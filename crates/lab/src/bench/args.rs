@@ -71,6 +71,9 @@ pub enum Which {
     Seeds(seeds::SeedsArgs),
 }
 
+/// The menu of a bench, and the function that creates its selected cases.
+type Parts<'a> = (Menu, Box<dyn Fn(&Settings) -> Vec<Case> + 'a>);
+
 impl Which {
     /// Returns all benches with default options, except [`Which::Groups`] and [`Which::Scale`],
     /// which run only if they are named, and [`Which::Seeds`], which measures cases of the other
@@ -88,8 +91,7 @@ impl Which {
         ]
     }
 
-    /// Returns the menu, and the function that creates the selected cases.
-    fn parts(&self) -> (Menu, Box<dyn Fn(&Settings) -> Vec<Case> + '_>) {
+    fn parts(&self) -> Parts<'_> {
         match self {
             Self::Workqueue(args) => (workqueue::MENU, Box::new(|it| workqueue::cases(args, it))),
             Self::Blocking => (blocking::MENU, Box::new(blocking::cases)),
