@@ -150,8 +150,9 @@ impl Series {
     /// which a slow phase of the machine affects equally. A repetition is ignored if a value is
     /// missing or that of `other` is 0.
     pub fn ratio(&self, metric: &str, other: &Self) -> Option<Spread> {
+        let below: Vec<_> = other.points(metric).collect();
         let ratio = |(repetition, above)| {
-            let (_, below) = other.points(metric).find(|below| below.0 == repetition)?;
+            let (_, below) = *below.iter().find(|below| below.0 == repetition)?;
             (below != 0.0).then(|| above / below)
         };
         Spread::of(&self.points(metric).filter_map(ratio).collect::<Vec<f64>>())

@@ -20,7 +20,7 @@ use super::metrics::{
     CALL, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, RESCHED, SWITCHES, TIMER,
     WAITED,
 };
-use crate::bench::workqueue::producers::{apart, pin_to};
+use crate::bench::workqueue::producers::{on_own_thread, pin_to};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
@@ -77,7 +77,7 @@ pub fn run(
         (Usage::of_thread().since(before), waited_ns)
     };
     let done = beside(1, suffering, || {
-        apart(Some(drainer), || {
+        on_own_thread(Some(drainer), || {
             let before = Interrupts::now(victim);
             let drains = drain(way, &slots, victim, nr_drains, interrupt);
             (drains, Interrupts::now(victim).since(before))

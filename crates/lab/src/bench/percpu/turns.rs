@@ -8,7 +8,7 @@ use topology::CpuId;
 
 use super::cache::Cache;
 use super::list::with_all;
-use crate::bench::workqueue::producers::apart;
+use crate::bench::workqueue::producers::on_own_thread;
 use crate::harness::stats::Spread;
 
 /// The number of objects in the ring. They take 16 KiB, and the list of their indexes takes 8 KiB.
@@ -53,7 +53,7 @@ impl Turns {
     fn run(&mut self) -> Result<Option<Cycles>, Stop> {
         let cache = self.cache.get_or_insert_with(|| Cache::new(LEN));
         let (cpu, interrupt) = (self.cpu, &self.interrupt);
-        apart(cpu, || all_by_turns(cache, interrupt))
+        on_own_thread(cpu, || all_by_turns(cache, interrupt))
     }
 }
 

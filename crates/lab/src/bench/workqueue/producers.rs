@@ -108,8 +108,11 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
 }
 
 /// Runs `body` on a thread of its own, on `cpu` if one is given: a pinned thread stays pinned.
-pub(in crate::bench) fn apart<T: Send>(cpu: Option<CpuId>, body: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| joined(spawn(scope, "apart", cpu, body)))
+pub(in crate::bench) fn on_own_thread<T: Send>(
+    cpu: Option<CpuId>,
+    body: impl FnOnce() -> T + Send,
+) -> T {
+    thread::scope(|scope| joined(spawn(scope, "pinned", cpu, body)))
 }
 
 /// Returns the result of a thread that [`spawn`] started.
