@@ -92,9 +92,7 @@ impl Drive {
         }
         let items = (self.items as u64 * traffic.len() as u64 + nr_flooded) as f64;
         let mut latencies = Latencies::default();
-        for one in &traffic {
-            latencies.absorb(one);
-        }
+        traffic.iter().for_each(|one| latencies.absorb(one));
         Ok(Some(
             Sample::of([
                 (ITEMS, items / seconds),

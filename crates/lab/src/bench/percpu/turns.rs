@@ -52,8 +52,7 @@ impl Turns {
 
     fn run(&mut self) -> Result<Option<Cycles>, Stop> {
         let cache = self.cache.get_or_insert_with(|| Cache::new(LEN));
-        let (cpu, interrupt) = (self.cpu, &self.interrupt);
-        on_own_thread(cpu, || all_by_turns(cache, interrupt))
+        on_own_thread(self.cpu, || all_by_turns(cache, &self.interrupt))
     }
 }
 
