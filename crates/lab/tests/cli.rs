@@ -26,9 +26,12 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
     // contain spaces are quoted.
     let bad = r#"
         nosuch | ; commands: try, bench, report
+        --nosuch | '--nosuch' found; see `afterwork-lab --help`
+        report | provided: <RUN>; see `afterwork-lab report --help`
         bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, groups, scale, max-active
         bench lock-hold | it is a case: afterwork-lab bench --cases lock-hold; benches:
-        bench --nosuch | --nosuch
+        bench -q | '-q' found; see `afterwork-lab bench --help`
+        bench rcu --nosuch | found; see `afterwork-lab bench rcu --help`
         bench workqueue --only 'defered, producers: 1' | --only defered, producers: 1: unknown name; nearest: '
         bench percpu --only parkd | nearest: 'parked';
         bench --cases one-at-a-tim | nearest: 'one-at-a-time';
@@ -40,6 +43,8 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench rcu --pin | --pin: this bench pins no producers; workqueue, mpscq and everyday do
         bench --seed x | a whole number from 0 to 18446744073709551615
         bench --repeat 0 | from 1 to
+        bench --repeat -1 | '-1' for '--repeat <N>': not a whole number from 1 to 10000
+        bench rcu --seconds -5 | '-5' for '--seconds <S>': not a whole number
         bench --seconds 0 | from 1 to
         bench workqueue --producers 0 | from 1 to 1024
         bench workqueue --producers many | a whole number from 1 to

@@ -11,7 +11,7 @@ use crossbeam_epoch as epoch;
 use haphazard::{Domain, Global, HazardPointer};
 use seize::{Collector, Guard};
 
-use super::{Calls, Flavor, Reader, Value};
+use super::{Flavor, Reader, Value};
 
 /// The number of attempts before a replacer yields its CPU.
 const TRIES: u32 = 16;
@@ -84,37 +84,27 @@ impl<T: Value> Flavor<T> for Epoch<T> {
         until(|| is_freed.load(Ordering::Acquire), || epoch::pin().flush());
     }
 
-    fn calls(&self) -> Option<&dyn Calls> {
-        Some(self)
-    }
-}
-
-impl<T: Value> Calls for Epoch<T> {
-    fn call(&self, counter: &'static AtomicU64, count: usize) {
+    fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         for _ in 0..count {
             epoch::pin().defer(move || {
                 counter.fetch_add(1, Ordering::Release);
             });
         }
         epoch::pin().flush();
-    }
-
-    fn barrier(&self) -> Option<()> {
-        None
+        true
     }
 }
 
 impl<T: Value> Reader for &Epoch<T> {
     fn read(&mut self, count: usize) -> u64 {
-        let mut sum = 0;
-        for turn in 0..count {
+        let section = |turn| {
             let guard = epoch::pin();
             let current = self.place.load(Ordering::Acquire, &guard);
             // SAFETY: this thread is pinned. The pointer is never null, and the value is destroyed
             // only after the epoch.
-            sum += unsafe { current.deref() }.value.look(turn);
-        }
-        sum
+            unsafe { current.deref() }.value.look(turn)
+        };
+        (0..count).map(section).sum()
     }
 }
 
@@ -167,14 +157,13 @@ impl<T: Value> Flavor<T> for Seize<T> {
 
 impl<T: Value> Reader for &Seize<T> {
     fn read(&mut self, count: usize) -> u64 {
-        let mut sum = 0;
-        for turn in 0..count {
+        let section = |turn| {
             let guard = self.collector.enter();
             let current = guard.protect(&self.place, Ordering::Acquire);
             // SAFETY: the guard protects the value, and the pointer is never null.
-            sum += unsafe { &*current }.value.look(turn);
-        }
-        sum
+            unsafe { &*current }.value.look(turn)
+        };
+        (0..count).map(section).sum()
     }
 }
 
@@ -222,13 +211,13 @@ struct Hazarded<'a, T> {
 
 impl<T: Value> Reader for Hazarded<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
-        let mut sum = 0;
-        for turn in 0..count {
+        let section = |turn| {
             let current = self.flavor.place.safe_load(&mut self.pointer);
-            sum += current.expect("never null").value.look(turn);
+            let sum = current.expect("never null").value.look(turn);
             self.pointer.reset_protection();
-        }
-        sum
+            sum
+        };
+        (0..count).map(section).sum()
     }
 }
 
@@ -259,10 +248,6 @@ impl<T: Value> Flavor<T> for Swap<T> {
 
 impl<T: Value> Reader for &Swap<T> {
     fn read(&mut self, count: usize) -> u64 {
-        let mut sum = 0;
-        for turn in 0..count {
-            sum += self.place.load().look(turn);
-        }
-        sum
+        (0..count).map(|turn| self.place.load().look(turn)).sum()
     }
 }

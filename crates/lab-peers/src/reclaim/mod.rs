@@ -32,8 +32,15 @@ pub trait Flavor<T = u64>: Send + Sync {
     /// reader threads.
     fn replace(&self, value: T);
 
-    /// Returns the interface to callbacks, if the flavor has them.
-    fn calls(&self) -> Option<&dyn Calls> {
+    /// Queues `count` callbacks, each of which adds one to `counter` after a grace period. Must not
+    /// be called on reader threads. Returns `false` if the flavor has no callbacks.
+    fn call(&self, _counter: &'static AtomicU64, _count: usize) -> bool {
+        false
+    }
+
+    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait for
+    /// callbacks.
+    fn barrier(&self) -> Option<()> {
         None
     }
 }
@@ -46,17 +53,6 @@ pub trait Reader {
 
     /// Reports that this thread will not read for some time. A thread calls this before it blocks.
     fn rest(&mut self) {}
-}
-
-/// Runs callbacks after a grace period.
-pub trait Calls {
-    /// Queues `count` callbacks, each of which adds one to `counter`. Must not be called on reader
-    /// threads.
-    fn call(&self, counter: &'static AtomicU64, count: usize);
-
-    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait for
-    /// callbacks.
-    fn barrier(&self) -> Option<()>;
 }
 
 /// The names of the flavors.
@@ -146,10 +142,8 @@ mod tests {
     fn every_callback_runs() {
         for name in NAMES {
             let Some(flavor) = flavor(name, 0_u64) else { continue };
-            let Some(calls) = flavor.calls() else { continue };
             let counter: &'static AtomicU64 = Box::leak(Box::default());
-            calls.call(counter, 100);
-            if calls.barrier().is_some() {
+            if flavor.call(counter, 100) && flavor.barrier().is_some() {
                 assert_eq!(counter.load(Ordering::Acquire), 100, "{name}");
             }
         }

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::{Calls, Flavor, Reader, Value};
+use super::{Flavor, Reader, Value};
 
 /// Reads a value. The shim calls it.
 type Look = unsafe extern "C" fn(*const c_void, usize) -> u64;
@@ -88,18 +88,13 @@ impl<T: Value> Flavor<T> for Urcu<T> {
         drop(unsafe { Box::from_raw(old) });
     }
 
-    fn calls(&self) -> Option<&dyn Calls> {
-        Some(self)
-    }
-}
-
-impl<T: Value> Calls for Urcu<T> {
-    fn call(&self, counter: &'static AtomicU64, count: usize) {
+    fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         let registered = self.register();
         // SAFETY: the thread is registered, as `call_rcu` requires. The counter is static.
         let failed = unsafe { (self.functions.call)(counter, count) };
         assert_eq!(failed, 0, "out of memory");
         drop(registered);
+        true
     }
 
     fn barrier(&self) -> Option<()> {

@@ -18,7 +18,6 @@ pub struct BenchArgs {
     #[command(subcommand)]
     pub which: Option<Which>,
 
-    /// Options that all benches share.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -72,6 +71,9 @@ pub enum Which {
     Seeds(seeds::SeedsArgs),
 }
 
+/// The menu of a bench, and the function that creates its selected cases.
+type Parts<'a> = (Menu, Box<dyn Fn(&Settings) -> Vec<Case> + 'a>);
+
 impl Which {
     /// Returns all benches with default options, except [`Which::Groups`] and [`Which::Scale`],
     /// which run only if they are named, and [`Which::Seeds`], which measures cases of the other
@@ -89,41 +91,33 @@ impl Which {
         ]
     }
 
-    pub fn menu(&self) -> Menu {
+    fn parts(&self) -> Parts<'_> {
         match self {
-            Self::Workqueue(_) => workqueue::MENU,
-            Self::Blocking => blocking::MENU,
-            Self::Mpscq(_) => mpscq::MENU,
-            Self::TaskWork(_) => task_work::MENU,
-            Self::Rcu(_) => rcu::MENU,
-            Self::Percpu(_) => percpu::MENU,
-            Self::MaxActive(_) => max_active::MENU,
-            Self::Everyday => everyday::MENU,
-            Self::Groups => groups::MENU,
-            Self::Scale => scale::MENU,
-            Self::Seeds(_) => seeds::MENU,
+            Self::Workqueue(args) => (workqueue::MENU, Box::new(|it| workqueue::cases(args, it))),
+            Self::Blocking => (blocking::MENU, Box::new(blocking::cases)),
+            Self::Mpscq(args) => (mpscq::MENU, Box::new(|it| mpscq::cases(args, it))),
+            Self::TaskWork(args) => (task_work::MENU, Box::new(|it| task_work::cases(args, it))),
+            Self::Rcu(args) => (rcu::MENU, Box::new(|it| rcu::cases(args, it))),
+            Self::Percpu(args) => (percpu::MENU, Box::new(|it| percpu::cases(args, it))),
+            Self::MaxActive(args) => (max_active::MENU, Box::new(|it| max_active::cases(args, it))),
+            Self::Everyday => (everyday::MENU, Box::new(everyday::cases)),
+            Self::Groups => (groups::MENU, Box::new(groups::cases)),
+            Self::Scale => (scale::MENU, Box::new(scale::cases)),
+            Self::Seeds(args) => (seeds::MENU, Box::new(|it| seeds::cases(args, it))),
         }
+    }
+
+    pub fn menu(&self) -> Menu {
+        self.parts().0
+    }
+
+    pub fn cases(&self, settings: &Settings) -> Vec<Case> {
+        self.parts().1(settings)
     }
 
     /// Returns `true` if `--pin` has an effect on the bench.
     pub fn pins_producers(&self) -> bool {
         matches!(self, Self::Workqueue(_) | Self::Mpscq(_) | Self::Everyday)
-    }
-
-    pub fn cases(&self, settings: &Settings) -> Vec<Case> {
-        match self {
-            Self::Workqueue(args) => workqueue::cases(args, settings),
-            Self::Blocking => blocking::cases(settings),
-            Self::Mpscq(args) => mpscq::cases(args, settings),
-            Self::TaskWork(args) => task_work::cases(args, settings),
-            Self::Rcu(args) => rcu::cases(args, settings),
-            Self::Percpu(args) => percpu::cases(args, settings),
-            Self::MaxActive(args) => max_active::cases(args, settings),
-            Self::Everyday => everyday::cases(settings),
-            Self::Groups => groups::cases(settings),
-            Self::Scale => scale::cases(settings),
-            Self::Seeds(args) => seeds::cases(args, settings),
-        }
     }
 }
 
@@ -142,7 +136,6 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>)]
     pub seconds: Option<usize>,
 
-    /// Selected cases and peers.
     #[command(flatten)]
     pub pick: Pick,
 

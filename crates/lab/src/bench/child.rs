@@ -123,12 +123,8 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
     // The parent is checked after the call, because no signal is sent if it exited before the call.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
-    match is_there {
-        true => Ok(()),
-        false => {
-            Err(Stop::CouldNotRun(format!("--inside {parent}: this is not the parent process")))
-        }
-    }
+    let other = || Stop::CouldNotRun(format!("--inside {parent}: this is not the parent process"));
+    is_there.then_some(()).ok_or_else(other)
 }
 
 fn forwarded(args: &[OsString]) -> Vec<OsString> {
@@ -148,8 +144,6 @@ fn forwarded(args: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Returns the arguments for a child process that measures `case` once, with the options of this
-/// process.
 pub fn args_for(case: &str) -> Vec<OsString> {
     let own: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut args = forwarded(&own);

@@ -12,13 +12,11 @@ use crate::output::answer::{Question, Row};
 
 /// The number of turns of a question whose outcomes differ by far more than its turns do.
 const FEW: usize = 9;
-/// The number of turns of a question whose outcomes are closer. The uncertainty is inversely
-/// proportional to the square root of this number.
+/// The number of turns of other questions. The uncertainty falls with the square root of it.
 const MANY: usize = 31;
 const SECONDS: usize = 60;
 
-/// The peers of our readers. Of liburcu's readers, only the default ones give the same guarantees
-/// as ours.
+/// The peers of our readers. Of liburcu's, only the default ones give the same guarantees.
 const SHARED: [&str; 5] = ["urcu-memb", "crossbeam-epoch", "seize", "haphazard", "arc-swap"];
 /// The pools as they are shipped, each with its own way of waiting.
 const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];

@@ -1,6 +1,5 @@
 //! `afterwork-lab bench scale`: the growth of costs with the number of queues and of SRCU domains.
-//! Each variant has its own process, because memory is also measured. Variants are ranked by the
-//! time at the largest number. The growth of the time is fitted, and compared with that of log n.
+//! Each variant has its own process, because memory is also measured.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use topology::{AffinityScope, Topology};
 
 use super::child::apart;
 use super::max_active::gauge::Size;
-use super::settings::{Entry, Menu, Settings, names};
+use super::settings::{Entry, Menu, Settings, Sizes, names};
 use super::workqueue::completion::Latch;
 use super::workqueue::ours::Pools;
 use super::workqueue::peers::{Crossbeam, Peer};
@@ -35,7 +34,6 @@ const NR_DOMAINS: Numbers = [1, 10, 100, 1_200];
 /// The factor by which the time per item or domain grows when the number doubles. It is 2 to the
 /// power of the fitted exponent. Unlike the exponent, it is positive, so ratios are meaningful.
 const GROWTH: Metric = lower("growth", "x", ("times, as n", "doubles"), 1.0);
-/// The time at each number, the growth, and the memory at the last number.
 type Metrics = [Metric; 6];
 const OF_QUEUES: &Metrics =
     &metrics("ns per item, by number of queues", ("ns@1000", "1k"), "bytes@1000");
@@ -53,8 +51,7 @@ const fn metrics(group: Text, (last, head): (Text, Text), bytes: Text) -> Metric
     ]
 }
 
-const ITEMS: usize = 200_000;
-const ITEMS_QUICK: usize = 40_000;
+const ITEMS: Sizes = [200_000, 40_000];
 
 /// The minimum duration of a measurement. Shorter measurements are repeated, because the clock and
 /// the scheduler are coarse.
@@ -70,7 +67,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
 }
 
 fn of_queues(settings: &Settings, name: Text) -> Case {
-    let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
+    let items = settings.sized(ITEMS, 2_000);
     let (of, topology) = ((NR_QUEUES, OF_QUEUES), settings.topology.clone());
     let ours = Box::new(move |count| queues(&topology, count, items));
     let crossbeam = Box::new(move |count| threads(count, items));
@@ -144,7 +141,6 @@ fn growth(points: &[(f64, f64)]) -> f64 {
     (both / square).exp2()
 }
 
-/// Calls `make`, and returns its result and the bytes of each of `count` things that it made.
 fn weighed<T>(count: usize, make: impl FnOnce() -> Result<T, Stop>) -> Result<(T, f64), Stop> {
     let before = Size::now()?.resident;
     let made = make()?;

@@ -60,8 +60,7 @@ pub fn run(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Output paths are checked before measuring, because a failure afterwards would lose the
-    // results.
+    // A failure after the measurement would lose the results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -308,7 +307,6 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a run that a case gets, as the source or the question defines it.
 fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
     let repeat = match asked {
         Some(question) => common.repeat.unwrap_or(question.turns),
@@ -332,8 +330,7 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The average number of seconds that one run of a variant takes on two CPUs, in full size and with
-/// `--quick`. The duration is estimated from it.
+/// The average seconds of one run of a variant on two CPUs, in full size and with `--quick`.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),
@@ -388,13 +385,11 @@ fn enough(needed: &[Needed]) -> Duration {
     enough
 }
 
-/// Returns the share of the remaining time that a case gets. `all` is the sum of the weights of the
-/// remaining cases.
+/// Returns the share of the remaining time. `all` is the sum of the remaining weights.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }
 
-/// Returns the date and time of `moment`, with leading zeros.
 fn utc(moment: OffsetDateTime) -> String {
     let (hour, minute, second) = moment.to_hms();
     format!("{} {hour:02}:{minute:02}:{second:02} UTC", moment.date())
@@ -405,6 +400,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::harness::case::tests::run_each;
     use crate::harness::claim::Against;
     use crate::output::words;
 
@@ -424,6 +420,16 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_variant_has_the_metric_of_its_case() {
+        let settings = Settings::of_tests(&[]);
+        for bench in [Which::Everyday, Which::Groups] {
+            run_each(bench.cases(&settings), |case, variant, sample| {
+                assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
+            });
         }
     }
 

@@ -7,6 +7,7 @@ use topology::{CpuId, Topology};
 
 use crate::harness::case::Case;
 use crate::harness::metric::Text;
+use crate::output::words::distinct;
 
 /// The value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
@@ -22,7 +23,6 @@ pub struct Settings {
     pub interrupt: Interrupt,
     /// `true` if all variants run in this process. Otherwise some run in a process of their own.
     pub inside: bool,
-    /// Selected cases and peers.
     pub pick: Pick,
 }
 
@@ -46,7 +46,9 @@ pub struct Pick {
     pub peers: Vec<String>,
 }
 
-/// The name of a case, and the function that creates it. `S` are the settings of its bench.
+/// The size of a run, and its size with `--quick`.
+pub type Sizes<T = usize> = [T; 2];
+
 pub type Entry<S, C = Case> = (Text, fn(&S, Text) -> C);
 
 pub const fn names<T, const N: usize>(entries: &[(Text, T); N]) -> [Text; N] {
@@ -84,12 +86,11 @@ impl Pick {
         let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
         known("--cases", &self.cases, cases.copied().collect())?;
         known("--peers", &self.peers, peers.copied().collect())?;
-        match &self.peers[..] {
-            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => Err(Stop::CouldNotRun(
-                format!("--peers {}: {NONE} excludes other names", self.peers.join(",")),
-            )),
-            _ => Ok(()),
+        if self.peers.len() > 1 && self.peers.iter().any(|peer| peer == NONE) {
+            let peers = self.peers.join(",");
+            return Err(Stop::CouldNotRun(format!("--peers {peers}: {NONE} excludes other names")));
         }
+        Ok(())
     }
 }
 
@@ -97,12 +98,7 @@ pub(super) fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<
     let Some(unknown) = names.iter().find(|name| !valid.contains(&name.as_str())) else {
         return Ok(());
     };
-    let mut distinct: Vec<&str> = Vec::new();
-    for name in valid {
-        if !distinct.contains(&name) {
-            distinct.push(name);
-        }
-    }
+    let distinct = distinct(valid);
     // An empty name is easy to overlook without quotes.
     let typed = if unknown.is_empty() { "''" } else { unknown };
     Err(Stop::CouldNotRun(format!(
@@ -135,23 +131,21 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
+    pub fn workers(&self) -> usize {
+        self.cpus.len()
+    }
+
+    pub fn size<T>(&self, asked: Option<T>, [usual, quick]: Sizes<T>) -> T {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
-    /// size.
-    pub fn sized<T>(&self, long: T, quick: T, test: T) -> T {
-        match (cfg!(test), self.quick) {
-            (true, _) => test,
-            (false, true) => quick,
-            (false, false) => long,
-        }
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the usual or the
+    /// quick size.
+    pub fn sized<T>(&self, sizes: Sizes<T>, test: T) -> T {
+        self.size(cfg!(test).then_some(test), sizes)
     }
 
-    /// Creates the selected cases, and removes peers that were not selected.
-    ///
-    /// An entry may return `None` if this machine cannot run the case.
+    /// Creates the selected cases that this machine can run, without peers that were not selected.
     pub fn make<S, C: Into<Option<Case>>>(
         &self,
         menu: Menu,
@@ -194,7 +188,6 @@ mod tests {
     use crate::harness::case::{Sample, Variant};
 
     impl Settings {
-        /// Without cases, selects all.
         pub(crate) fn of_tests(cases: &[&str]) -> Self {
             Self {
                 quick: true,

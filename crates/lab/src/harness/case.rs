@@ -5,8 +5,8 @@ use top::exit::Stop;
 use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
-use super::metric::{Metric, Text};
-use super::stats::{Point, Spread};
+use super::metric::{Better, Metric, Text};
+use super::stats::Spread;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
@@ -15,7 +15,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The run was discarded because an attendant was absent.
     pub fn thrown_away(absent: Absent) -> Self {
         Self { thrown_away: Some(absent.0), ..Self::default() }
     }
@@ -64,9 +63,11 @@ impl Sample {
     }
 }
 
-/// A function that makes one run: it sets up, warms up, measures and tears down. It returns `None`
-/// if SIGINT interrupted the run.
-pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
+/// The result of one run, or `None` if SIGINT interrupted it.
+pub type Ran = Result<Option<Sample>, Stop>;
+
+/// A function that makes one run: it sets up, warms up, measures and tears down.
+pub type RunFn = Box<dyn FnMut() -> Ran>;
 
 pub struct Variant {
     /// The name in tables and records, which is unique within the case.
@@ -77,17 +78,11 @@ pub struct Variant {
 }
 
 impl Variant {
-    pub fn ours(
-        name: impl Into<String>,
-        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
-    ) -> Self {
+    pub fn ours(name: impl Into<String>, run: impl FnMut() -> Ran + 'static) -> Self {
         Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
-    pub fn peer(
-        name: impl Into<String>,
-        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
-    ) -> Self {
+    pub fn peer(name: impl Into<String>, run: impl FnMut() -> Ran + 'static) -> Self {
         Self::ours(name, run).into_peer()
     }
 
@@ -122,7 +117,6 @@ impl Case {
         }
     }
 
-    /// Returns `true` if both variants of `claim` are in the case.
     pub fn can_judge(&self, claim: &Claim) -> bool {
         let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
         has(&claim.variant)
@@ -138,23 +132,30 @@ impl Case {
 pub struct Series {
     pub variant: String,
     pub peer: bool,
-    /// With the numbers of their repetitions.
+    /// The samples, each with the number of its repetition.
     pub samples: Vec<(usize, Sample)>,
 }
 
 impl Series {
-    pub fn points(&self, metric: &str) -> Vec<Point> {
-        self.samples
-            .iter()
-            .filter_map(|(repetition, sample)| {
-                Some(Point { repetition: *repetition, value: sample.value(metric)? })
-            })
-            .collect()
+    fn points(&self, metric: &str) -> impl Iterator<Item = (usize, f64)> {
+        let samples = self.samples.iter();
+        samples.filter_map(move |(repetition, sample)| Some((*repetition, sample.value(metric)?)))
     }
 
     pub fn spread(&self, metric: &str) -> Option<Spread> {
-        let values: Vec<f64> = self.points(metric).iter().map(|point| point.value).collect();
-        Spread::of(&values)
+        Spread::of(&self.points(metric).map(|(_, value)| value).collect::<Vec<_>>())
+    }
+
+    /// Returns the spread of the ratios of a metric to that of `other` in the same repetition,
+    /// which a slow phase of the machine affects equally. A repetition is ignored if a value is
+    /// missing or that of `other` is 0.
+    pub fn ratio(&self, metric: &str, other: &Self) -> Option<Spread> {
+        let below: Vec<_> = other.points(metric).collect();
+        let ratio = |(repetition, above)| {
+            let (_, below) = *below.iter().find(|below| below.0 == repetition)?;
+            (below != 0.0).then(|| above / below)
+        };
+        Spread::of(&self.points(metric).filter_map(ratio).collect::<Vec<f64>>())
     }
 
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
@@ -163,12 +164,32 @@ impl Series {
     }
 }
 
+/// Returns the peer with the best median of `metric` over all repetitions. The best peer of each
+/// repetition would be a mixture that no single peer achieves. Readers of a QSBR flavor must report
+/// quiescent states, which no other variant requires, so such a peer is never the best one.
+pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
+    best_of(all.iter().filter(|it| it.peer && !it.variant.ends_with("-qsbr")), metric)
+}
+
+pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Option<&'a Series> {
+    let medians = all.filter_map(|series| Some((series, series.spread(metric.name)?.median)));
+    let (best, _) = medians.reduce(|best, other| {
+        let other_wins = match metric.better {
+            Better::Higher => other.1 > best.1,
+            Better::Lower => other.1 < best.1,
+        };
+        if other_wins { other } else { best }
+    })?;
+    Some(best)
+}
+
 #[cfg(test)]
 pub mod tests {
     use std::io::Write;
     use std::sync::mpsc::{RecvTimeoutError, channel};
 
     use super::*;
+    use crate::harness::metric::{higher, lower};
 
     /// The time after which a run of a variant counts as hung. It normally takes less than a second.
     const HUNG: std::time::Duration = std::time::Duration::from_secs(300);
@@ -199,21 +220,20 @@ pub mod tests {
         })
     }
 
-    pub fn has_headline(case: &Case, variant: &Variant, sample: &Sample) {
-        assert!(sample.value(case.headline).is_some(), "{} of {}", case.name, variant.name);
-    }
-
     pub fn series(variant: &str, peer: bool, samples: impl IntoIterator<Item = Sample>) -> Series {
         let samples = samples.into_iter().enumerate().collect();
         Series { variant: variant.into(), peer, samples }
     }
 
     #[test]
-    fn discarded_run_has_a_reason_and_no_values() {
-        let absent = Sample::thrown_away(Absent("no thread".into()));
-        let series = series("a", false, [absent, Sample::of([("time", 2.0)])]);
-        assert_eq!(series.points("time").len(), 1);
-        assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
+    fn each_metric_has_its_own_best_peer() {
+        let [rate, time] = [higher, lower].map(|metric| metric("m", "", ("", ""), 1.0));
+        let of = |variant, peer, value| series(variant, peer, [Sample::of([("m", value)])]);
+        let all = [of("ours", false, 9.0), of("more", true, 5.0), of("less", true, 3.0)];
+        assert_eq!(best_peer(&all, &rate).unwrap().variant, "more");
+        assert_eq!(best_peer(&all, &time).unwrap().variant, "less");
+        assert_eq!(all[0].ratio("m", &all[2]).unwrap().median, 3.0);
+        assert!(best_peer(&all[..1], &rate).is_none());
     }
 
     #[test]
@@ -223,10 +243,14 @@ pub mod tests {
     }
 
     #[test]
-    fn points_keep_their_repetition_where_one_is_missing() {
-        let timed = Sample::of([("time", 2.0)]);
-        let series = series("a", false, [timed.clone(), Sample::default(), timed]);
-        let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
-        assert_eq!(repetitions, [0, 2]);
+    fn ratios_pair_by_repetition_and_skip_missing_ones() {
+        let of = |values: &[(usize, f64)]| {
+            let samples = values.iter().map(|&(at, value)| (at, Sample::of([("m", value)])));
+            Series { variant: String::new(), peer: false, samples: samples.collect() }
+        };
+        let ours = of(&[(0, 20.0), (1, 10.0), (3, 9.0), (4, 1.0)]);
+        let peer = of(&[(1, 5.0), (0, 5.0), (2, 1.0), (3, 3.0), (4, 0.0)]);
+        let ratio = ours.ratio("m", &peer).unwrap();
+        assert_eq!((ratio.median, ratio.n), (3.0, 3));
     }
 }

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::case::Series;
-use super::stats::{Spread, paired_ratio};
-use super::summary::best_peer;
-use crate::harness::metric::Metric;
+use super::case::{Series, best_peer};
+use super::metric::Metric;
+use super::stats::Spread;
 
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -40,13 +39,10 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The median meets the bound.
     Holds,
-    /// The median violates the bound.
     Fails,
     /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,
-    /// One of the variants was not measured in this run.
     NotMeasured,
 }
 
@@ -66,7 +62,6 @@ impl Verdict {
 pub struct Judged<'a> {
     pub claim: &'a Claim,
     pub against: Option<String>,
-    /// The ratio, paired by repetition.
     pub ratio: Option<Spread>,
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median, so that another run may differ.
@@ -99,10 +94,6 @@ impl Claim {
         Self { bound: Bound::AtMost(most), ..Self::at_least(variant, metric, against, most) }
     }
 
-    pub fn surely(self) -> Self {
-        Self { surely: true, ..self }
-    }
-
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {
             Against::Variant(name) => series.iter().find(|series| series.variant == *name),
@@ -112,9 +103,7 @@ impl Claim {
                 .and_then(|metric| best_peer(series, metric)),
         };
         let above = series.iter().find(|series| series.variant == self.variant);
-        let ratio = above.zip(below).and_then(|(above, below)| {
-            paired_ratio(&above.points(self.metric), &below.points(self.metric))
-        });
+        let ratio = above.zip(below).and_then(|(above, below)| above.ratio(self.metric, below));
         let (verdict, close) = verdict(ratio, self.bound);
         let verdict = match verdict {
             Verdict::Fails if self.surely && close => Verdict::Holds,

@@ -14,8 +14,7 @@ pub struct Fingerprint {
     pub arch: String,
     pub cpus_online: usize,
     pub cpus_allowed: usize,
-    /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
-    /// limit.
+    /// The CPU quota in thousandths of a CPU, or `None` if there is no limit.
     pub cpu_quota_milli: Option<u64>,
     pub cores: usize,
     pub caches: usize,
@@ -28,7 +27,6 @@ pub struct Fingerprint {
     pub product: Option<String>,
     pub kernel: String,
     pub hz: Option<u64>,
-    /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
     pub scaling_driver: Option<String>,
     pub version: String,
@@ -115,8 +113,7 @@ impl Fingerprint {
     }
 }
 
-/// The vendors and products of hypervisors, as they are spelled in DMI. They are used if the CPU
-/// does not report virtualization with a flag.
+/// Vendors and products of hypervisors in DMI, for CPUs that do not report virtualization.
 const HYPERVISORS: [&str; 9] = [
     "qemu",
     "kvm",
@@ -161,7 +158,6 @@ fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
-/// Returns the trimmed text of a file, or `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     known(fs::read_to_string(path).ok()?.trim())
 }

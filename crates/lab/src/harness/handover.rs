@@ -12,12 +12,10 @@ use topology::{CpuId, CpuSet};
 /// The number of round trips of one measurement, which take half a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// The number of measurements. Only the fastest one counts, because in a slower one a thread has
-/// probably lost its CPU.
+/// The number of measurements. In all but the fastest, a thread probably lost its CPU.
 const ATTEMPTS: usize = 5;
 
-/// The timeout for a side that was taken off its CPU. The slowest machines need a hundredth of this
-/// time.
+/// The timeout for a side without its CPU. The slowest machines need a hundredth of it.
 const PATIENCE_NS: u64 = 50_000_000;
 
 /// The number of spins between two reads of the clock. One read costs as much as a few spins.
@@ -51,8 +49,7 @@ pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
 }
 
 fn attempt(first: CpuId, last: CpuId) -> Option<f64> {
-    // The turn counter. Even numbers are the turns of one side, and odd numbers are those of the
-    // other one.
+    // The turn counter. Even numbers are the turns of one side, odd ones those of the other.
     let ball = AtomicU32::new(0);
     let ball = &ball;
     thread::scope(|scope| {

@@ -37,8 +37,7 @@ impl From<Metric> for &'static str {
     }
 }
 
-/// Creates a metric for which lower is better. `(group, head)` is the heading of its column in the
-/// table.
+/// Creates a metric. `(group, head)` is the heading of its column in the table.
 pub const fn lower(name: Text, unit: Text, (group, head): (Text, Text), scale: f64) -> Metric {
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }

@@ -1,6 +1,6 @@
 //! The method of measurement that all benches share. A bench provides [cases](case::Case). [`run`]
-//! interleaves their variants, [`summary`] computes medians, spreads and paired ratios, and
-//! [`claim`] judges them. [`fingerprint`] and [`noise`] describe the state of the machine.
+//! interleaves their variants, [`stats`] computes medians, spreads and paired ratios, and [`claim`]
+//! judges them. [`fingerprint`] and [`noise`] describe the state of the machine.
 //! [`beside`](mod@beside) checks that all background threads still run.
 
 pub mod beside;
@@ -14,5 +14,4 @@ pub mod noise;
 pub mod progress;
 pub mod run;
 pub mod stats;
-pub mod summary;
 pub mod switches;

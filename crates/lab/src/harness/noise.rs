@@ -28,8 +28,7 @@ pub struct Noise {
     /// The CPU time of other programs and of the kernel's own threads.
     pub others: f64,
     pub steal: f64,
-    /// The transfer times before and after the period; see [`handover`]. They are `None` on a
-    /// single CPU.
+    /// The transfer times before and after; see [`handover`]. They are `None` on a single CPU.
     pub handover_ns: [Option<f64>; 2],
 }
 
@@ -115,8 +114,7 @@ fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
     if total <= 0.0 {
         return Noise::default();
     }
-    // The time of this process is exact, but the machine's time is in ticks, so the difference may
-    // be negative.
+    // The machine's time is in ticks, so the difference may be negative.
     Noise {
         others: ((busy - own_ticks) / total).clamp(0.0, 1.0),
         steal: (steal / total).clamp(0.0, 1.0),

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use top::talk::say;
 
-/// A display of the number of completed runs and of an estimate of the remaining time.
 pub struct Progress {
     show: Show,
     started: Instant,
     planned: usize,
     done: usize,
-    /// The time at which the bench must end, even if runs remain.
     end: Option<Instant>,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
-use super::case::{Case, Sample, Series, Variant};
+use super::case::{Case, Ran, Sample, Series, Variant};
 use super::progress::Progress;
 
 /// The number of attempts per variant and repetition. A discarded run is repeated once.
@@ -65,7 +65,7 @@ pub fn run_case(
 }
 
 /// Runs a variant, and runs it again if the run is discarded. Returns `None` if it is interrupted.
-fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, Stop> {
+fn once(variant: &mut Variant, interrupt: &Interrupt) -> Ran {
     let mut tried = None;
     for _ in 0..ATTEMPTS {
         if interrupt.requested() {

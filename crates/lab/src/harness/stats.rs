@@ -24,26 +24,6 @@ impl Spread {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub repetition: usize,
-    pub value: f64,
-}
-
-/// Returns the spread of the ratios `above / below` of the runs of one repetition, which a slow
-/// phase of the machine affects equally. A repetition is ignored if a value is missing or `below`
-/// is 0.
-pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
-    let ratios: Vec<f64> = above
-        .iter()
-        .filter_map(|a| {
-            let b = below.iter().find(|b| b.repetition == a.repetition)?;
-            (b.value != 0.0).then(|| a.value / b.value)
-        })
-        .collect();
-    Spread::of(&ratios)
-}
-
 /// Returns the smallest value such that at least `percent` of `sorted`, which is in ascending
 /// order, do not exceed it (nearest rank), or `None` if there is none.
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<u64> {
@@ -67,25 +47,12 @@ mod tests {
 
     use super::*;
 
-    fn points(values: &[(usize, f64)]) -> Vec<Point> {
-        values.iter().map(|&(repetition, value)| Point { repetition, value }).collect()
-    }
-
     #[test]
     fn nothing_has_no_spread_and_an_outlier_moves_none() {
         let spread = |values: &[f64]| Spread::of(values).map(|it| (it.median, it.mad, it.n));
         assert_eq!(spread(&[4.0, 1.0, 3.0, 2.0]), Some((2.5, 1.0, 4)));
         assert_eq!(spread(&[10.0, 10.0, 10.0, 10.0, 1e9]), Some((10.0, 0.0, 5)));
         assert_eq!((spread(&[]), percentile(&[], 50.0)), (None, None));
-        assert_eq!(paired_ratio(&[], &[]), None);
-    }
-
-    #[test]
-    fn ratios_pair_by_repetition_and_skip_missing_ones() {
-        let ours = points(&[(0, 20.0), (1, 10.0), (3, 9.0), (4, 1.0)]);
-        let peer = points(&[(1, 5.0), (0, 5.0), (2, 1.0), (3, 3.0), (4, 0.0)]);
-        let ratio = paired_ratio(&ours, &peer).unwrap();
-        assert_eq!((ratio.median, ratio.n), (3.0, 3));
     }
 
     proptest! {
@@ -104,17 +71,6 @@ mod tests {
             // The tolerance allows for the rounding of the subtraction.
             let within = values.iter().filter(|&&v| (v - median).abs() <= mad + 1e-6).count();
             prop_assert!(mad >= 0.0 && within >= values.len().div_ceil(2));
-        }
-
-        #[test]
-        fn scaling_the_values_scales_the_spread(
-            values in prop::collection::vec(1.0..1e6_f64, 1..50),
-            factor in 0.5..2.0_f64,
-        ) {
-            let plain = Spread::of(&values).unwrap();
-            let scaled = Spread::of(&values.iter().map(|v| v * factor).collect::<Vec<_>>()).unwrap();
-            prop_assert!((scaled.median - plain.median * factor).abs() <= 1e-6 * scaled.median);
-            prop_assert!((scaled.mad - plain.mad * factor).abs() <= 1e-6 * scaled.median);
         }
 
         #[test]

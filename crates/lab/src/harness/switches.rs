@@ -6,7 +6,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The counters at one moment, or their growth between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of voluntary context switches: one for each sleep, and so one for each wake-up.

@@ -4,17 +4,15 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{self, OUTCOMES, three_digits, time};
+use super::outcome::{self, three_digits, time};
 use super::words;
 use crate::bench::everyday::{ENDED, PATIENCE};
 use crate::bench::questions::QUESTIONS;
-use crate::harness::case::Series;
+use crate::harness::case::{Series, best_of};
 use crate::harness::metric::{Better, Metric};
-use crate::harness::stats::{Spread, paired_ratio};
-use crate::harness::summary::best_of;
+use crate::harness::stats::Spread;
 
-/// The usual width of a value, and of a value with the name of a peer. A longer one shifts the rest
-/// of its row.
+/// The usual width of a value, and of a value with a peer. A longer one shifts its row.
 const VALUE_WIDTH: usize = 8;
 const PEER_WIDTH: usize = 37;
 
@@ -26,7 +24,6 @@ pub struct Question {
     pub rows: &'static [Row],
 }
 
-/// One metric of our variant, compared with the best of some peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub label: &'static str,
@@ -47,7 +44,6 @@ pub enum Unit {
     Count,
 }
 
-/// The answer of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
@@ -55,9 +51,7 @@ pub struct Answer {
     pub row: String,
     pub ours: String,
     pub peer: String,
-    /// The median of our variant, as printed.
     pub ours_value: String,
-    /// The median of the best of the other variants, as printed.
     pub peer_value: String,
     /// The factor by which our variant is better, with its spread over the turns.
     pub times_better: Spread,
@@ -85,10 +79,9 @@ impl Row {
             series.peer && (self.peers.is_empty() || self.peers.contains(&series.variant.as_str()))
         };
         let peer = best_of(all.iter().filter(|series| is_peer(series)), metric)?;
-        let [a, b] = [ours, peer].map(|series| series.points(self.metric));
         let times_better = match metric.better {
-            Better::Higher => paired_ratio(&a, &b),
-            Better::Lower => paired_ratio(&b, &a),
+            Better::Higher => ours.ratio(self.metric, peer),
+            Better::Lower => peer.ratio(self.metric, ours),
         }?;
         Some(Answer {
             question: question.into(),
@@ -141,17 +134,13 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
     text
 }
 
-pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
-    let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
-    OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::harness::case::Sample;
     use crate::harness::case::tests::series;
     use crate::output::table::tests::MAX_WIDTH;
+    use crate::output::verdict::tally;
 
     fn answer(outcome: &str) -> Answer {
         Answer {
@@ -168,9 +157,9 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted() {
-        let answers = ["better", "worse", "better"].map(answer);
-        assert_eq!(totals(answers.iter()), "better 2 · even 0 · worse 1 · undecided 0");
-        let text = block("q?", &answers[..1], |_, verdict| verdict.to_owned());
+        let totals = tally(["better", "worse", "better"].into_iter());
+        assert_eq!(totals, "better 2 · even 0 · worse 1 · undecided 0");
+        let text = block("q?", &[answer("better")], |_, verdict| verdict.to_owned());
         assert!(text.contains("q?") && text.contains("better, 2.00 ×"), "{text}");
     }
 

@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::words;
-use crate::harness::case::{Case, Series, Variant};
+use crate::harness::case::{Case, Series, Variant, best_peer};
 use crate::harness::claim::{Against, Claim, Judged, Verdict};
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::metric::{Better, Metric};
 use crate::harness::noise::Noise;
 use crate::harness::stats::Spread;
-use crate::harness::summary::Row;
 
 /// The version of the shape of the records. The first line contains it.
 pub const SCHEMA: u32 = 4;
@@ -83,7 +82,6 @@ pub struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// All requested cases were measured.
     Complete,
     /// SIGINT arrived. The last case has fewer repetitions, and later cases have none.
     Interrupted,
@@ -95,11 +93,8 @@ pub enum Why {
 pub struct CaseHead {
     pub bench: String,
     pub case: String,
-    /// The question.
     pub about: String,
-    /// The metric by which the variants are ranked.
     pub headline: String,
-    /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
     pub warnings: Vec<String>,
 }
@@ -114,7 +109,6 @@ pub struct Listed {
     pub headline: String,
     /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
-    /// The third-party variants.
     pub peers: Vec<String>,
 }
 
@@ -153,10 +147,8 @@ pub struct Claimed {
     pub metric: String,
     pub against: Option<String>,
     pub bound: Option<String>,
-    /// The ratio of the metric of `variant` to that of `against`.
     pub ratio: Option<Spread>,
     pub verdict: Verdict,
-    /// `true` if the bound is within one MAD of the median.
     pub close: bool,
 }
 
@@ -190,19 +182,20 @@ pub struct Record {
     pub metric: String,
     /// The unit of the value, or `ratio` for a quotient.
     pub unit: String,
-    /// The median over the repetitions.
     pub median: f64,
-    /// The median absolute deviation.
     pub mad: f64,
-    /// The number of repetitions.
     pub n: usize,
-    /// `true` for third-party code.
     pub peer: bool,
 }
 
 /// Returns the lines of a case: its head, values, ratios to the best peer, and the ratios and
 /// outcomes of its claims.
-pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[String]) -> Vec<Line> {
+pub fn of_case(
+    case: &Case,
+    series: &[Series],
+    judged: &[Judged<'_>],
+    warnings: &[String],
+) -> Vec<Line> {
     let head = |&Metric { name, unit, better, .. }: &Metric| MetricHead {
         metric: name.into(),
         unit: unit.into(),
@@ -217,15 +210,15 @@ pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[Str
         warnings: warnings.to_vec(),
     })];
     let place = (case.bench, case.name);
-    for row in rows {
-        let who = (row.variant.as_str(), row.peer);
-        for (metric, cell) in case.metrics.iter().zip(&row.cells) {
-            let named = (metric.name, metric.unit);
-            let value = |spread| Record::of(place, who, named, spread);
-            lines.extend(cell.spread.map(value).map(Line::Record));
+    for one in series {
+        let who = (one.variant.as_str(), one.peer);
+        for metric in case.metrics {
+            let value = |spread| Record::of(place, who, (metric.name, metric.unit), spread);
+            lines.extend(one.spread(metric.name).map(value).map(Line::Record));
             let name = format!("{}.vs_best_peer", metric.name);
             let ratio = |spread| Record::of(place, who, (&name, "ratio"), spread);
-            lines.extend(cell.vs_best_peer.map(ratio).map(Line::Record));
+            let best = best_peer(series, metric).and_then(|best| one.ratio(metric.name, best));
+            lines.extend(best.map(ratio).map(Line::Record));
         }
     }
     for Judged { claim, ratio, .. } in judged {

@@ -24,7 +24,6 @@ pub struct CaseRun {
 }
 
 impl Run {
-    /// Reads the output of a bench. Errors contain `name`.
     pub fn read(name: &str, source: impl BufRead) -> Result<Self, Stop> {
         let mut lines = Vec::new();
         let mut source = source.lines().enumerate().peekable();
@@ -117,17 +116,6 @@ impl CaseRun {
     pub fn record(&self, variant: &str, metric: &str) -> Option<&Record> {
         let mut records = self.records.iter();
         records.find(|record| record.variant == variant && record.metric == metric)
-    }
-
-    /// Returns the variants in order, with `true` for peers.
-    pub fn variants(&self) -> Vec<(&str, bool)> {
-        let mut variants: Vec<(&str, bool)> = Vec::new();
-        for record in &self.records {
-            if variants.iter().all(|(name, _)| *name != record.variant) {
-                variants.push((&record.variant, record.peer));
-            }
-        }
-        variants
     }
 }
 

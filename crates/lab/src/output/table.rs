@@ -10,7 +10,6 @@ use crate::harness::stats::Spread;
 const GAP: usize = 2;
 const GAP_IN_GROUP: usize = 1;
 
-/// The number of spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,6 @@ struct Column {
 }
 
 impl Column {
-    /// Returns `true` if both columns are in the same group.
     fn joins(&self, next: &Self) -> bool {
         !next.group.is_empty() && self.group == next.group
     }
@@ -53,7 +51,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the one or two header lines, each ended by a newline.
     pub fn head(&self) -> String {
         let mut head = String::new();
         if self.columns.iter().any(|column| !column.group.is_empty()) {
@@ -102,8 +99,7 @@ impl Table {
         line
     }
 
-    /// Returns the ranges of adjacent columns with the same group. A column without a group is a
-    /// range of its own.
+    /// Returns the ranges of adjacent columns with the same group, if they have one.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let groups = self.columns.chunk_by(Column::joins).map(|columns| {
@@ -130,8 +126,7 @@ impl Table {
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(widest).collect();
-        // If the name of a group is wider than its columns, the columns are widened, beginning with
-        // the last one.
+        // A group with a long name widens its columns, beginning with the last one.
         for group in self.groups() {
             let name = self.columns[group.start].group.chars().count();
             if name > 0 {
@@ -177,8 +172,7 @@ pub fn ratio(spread: Spread) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// The maximum width of the lab's tables. Tables of this width fit in a narrow terminal and in
-    /// an email.
+    /// The maximum width of tables, which fits in a narrow terminal and in an email.
     pub(crate) const MAX_WIDTH: usize = 100;
 
     #[test]

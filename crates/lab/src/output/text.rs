@@ -17,12 +17,10 @@ use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
 use crate::harness::beside;
-use crate::harness::case::{Case, Series};
+use crate::harness::case::{Case, Series, best_peer};
 use crate::harness::claim::{Judged, Verdict};
-use crate::harness::metric::Metric;
 use crate::harness::noise::{self, Noise};
 use crate::harness::run::Ended;
-use crate::harness::summary::{Row, best_peer, summarize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -42,7 +40,6 @@ pub struct Report<W> {
     out: W,
     form: Form,
     paint: Paint,
-    /// The number of claims that were measured and do not hold.
     pub unmet: usize,
     pub lines: Vec<Line>,
 }
@@ -82,7 +79,6 @@ impl<W: Write> Report<W> {
 
     pub fn case(&mut self, finished: &Finished<'_>) -> Result<(), Stop> {
         let Finished { case, series, noise, runs, asked, completes, .. } = finished;
-        let rows = summarize(case.metrics, series);
         let judged: Vec<Judged<'_>> =
             case.claims.iter().map(|claim| claim.judge(case.metrics, series)).collect();
         self.unmet += judged.iter().filter(|judged| judged.verdict == Verdict::Fails).count();
@@ -90,9 +86,9 @@ impl<W: Write> Report<W> {
         warnings.extend(beside::warnings(series));
         if asked.is_none() {
             let is_cut = matches!(finished.ended, Ended::OutOfTime(_));
-            warnings.extend(spread_warnings(case, &rows, series, is_cut));
+            warnings.extend(spread_warnings(case, series, is_cut));
         }
-        let mut lines = record::of_case(case, &rows, &judged, &warnings);
+        let mut lines = record::of_case(case, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
             lines.extend(record::of_runs(case, series));
@@ -122,7 +118,7 @@ impl<W: Write> Report<W> {
                     paint.bold(&format!("{} {}", case.bench, case.name)),
                     case.about
                 );
-                text.push_str(&values(case, &rows));
+                text.push_str(&values(case, series, best));
                 text.push_str(&footnote(finished, best));
                 if claims {
                     text.push_str(&table_of_claims(case, &judged, paint));
@@ -136,11 +132,11 @@ impl<W: Write> Report<W> {
             let lines: Vec<Value> = self.lines.iter().map(|it| json!(it)).collect();
             self.put(&tables_of(source, &lines, some))?;
         }
-        match self.form {
+        if self.form == Form::Answers {
             // The last lines report the noise once.
-            Form::Answers => Ok(()),
-            Form::Text { .. } | Form::Sources { .. } | Form::Json => self.warn(&warnings),
+            return Ok(());
         }
+        self.warn(&warnings)
     }
 
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
@@ -158,22 +154,14 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings along with the results if the output is text, and to standard error if it is
-    /// JSON.
+    /// Prints warnings along with the results, or to standard error if the output is JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
-        match self.form {
-            Form::Json => {
-                warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
-                Ok(())
-            }
-            Form::Text { .. } | Form::Sources { .. } | Form::Answers => {
-                let paint = self.paint;
-                let lines = warnings.iter().map(|warning| {
-                    format!("{} {warning}\n", paint.in_color("warning:", AnsiColor::Yellow))
-                });
-                self.put(&lines.collect::<String>())
-            }
+        if self.form == Form::Json {
+            warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
+            return Ok(());
         }
+        let head = self.paint.in_color("warning:", AnsiColor::Yellow);
+        self.put(&warnings.iter().map(|it| format!("{head} {it}\n")).collect::<String>())
     }
 
     fn put(&mut self, text: &str) -> Result<(), Stop> {
@@ -196,12 +184,13 @@ pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String 
     text + &format!("\nWhy ours differs: {}\n", source.differs)
 }
 
-fn values(case: &Case, rows: &[Row]) -> String {
+/// Returns the table of a case, with a row for each variant that completed at least one run.
+fn values(case: &Case, series: &[Series], best: Option<&Series>) -> String {
     let mut table = Table::default().column("", "variant", Align::Left);
-    let has_peer = rows.iter().any(|row| row.peer);
-    let shown: Vec<(usize, &Metric)> =
-        case.metrics.iter().enumerate().filter(|(_, metric)| !metric.head.is_empty()).collect();
-    for (_, metric) in &shown {
+    let ran = || series.iter().filter(|series| !series.samples.is_empty());
+    let has_peer = ran().any(|series| series.peer);
+    let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
+    for metric in shown() {
         table = table.column(metric.group, metric.head, Align::Right);
         if metric.name == case.headline {
             table = table.column(metric.group, "±%", Align::Right);
@@ -210,18 +199,19 @@ fn values(case: &Case, rows: &[Row]) -> String {
             }
         }
     }
-    for row in rows {
-        let mut cells = vec![row.variant.clone()];
-        for &(index, metric) in &shown {
-            let cell = row.cells[index];
-            cells.push(or_dash(cell.spread, |s| three_digits(s.median / metric.scale)));
+    for series in ran() {
+        let mut cells = vec![series.variant.clone()];
+        for metric in shown() {
+            let spread = series.spread(metric.name);
+            cells.push(or_dash(spread, |s| three_digits(s.median / metric.scale)));
             if metric.name == case.headline {
-                cells.push(or_dash(cell.spread, |s| match s.n {
+                cells.push(or_dash(spread, |s| match s.n {
                     1 => "one run".into(),
                     _ => format!("{:.0}", s.relative() * 100.0),
                 }));
                 if has_peer {
-                    cells.push(or_dash(cell.vs_best_peer, ratio));
+                    let vs_best = best.and_then(|best| series.ratio(metric.name, best));
+                    cells.push(or_dash(vs_best, ratio));
                 }
             }
         }
@@ -230,7 +220,6 @@ fn values(case: &Case, rows: &[Row]) -> String {
     table.head() + &table.body()
 }
 
-/// Returns the summary: a line per case, the claims that fail, and the number of claims that hold.
 fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text =
         format!("\n{}\n", paint.bold(&format!("in words: {}", verdict::reported_by(run))));
@@ -293,8 +282,8 @@ fn introduction(head: &Head) -> String {
 }
 
 fn conclusion(lines: &[Line], end: &End) -> String {
-    let answers = lines.iter().filter_map(|line| match line {
-        Line::Answer(answer) => Some(answer),
+    let outcomes = lines.iter().filter_map(|line| match line {
+        Line::Answer(answer) => Some(answer.outcome.as_str()),
         _ => None,
     });
     let ended = match end.ended {
@@ -316,7 +305,7 @@ fn conclusion(lines: &[Line], end: &End) -> String {
         "\n{noise}{} · {:.0} s{ended}\n\
          All benches: afterwork-lab bench (about 15 minutes). A page of these: --report FILE.\n\
          A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
-        answer::totals(answers),
+        verdict::tally(outcomes),
         end.seconds
     )
 }
@@ -382,15 +371,11 @@ fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
     format!("\n{}{body}", table.head())
 }
 
-/// Returns warnings about few repetitions and about large spreads. `is_cut` is `true` if the time
-/// ran out.
-fn spread_warnings(case: &Case, rows: &[Row], series: &[Series], is_cut: bool) -> Vec<String> {
-    let Some(headline) = case.metrics.iter().position(|metric| metric.name == case.headline) else {
-        return Vec::new();
-    };
-    let spreads = || rows.iter().filter_map(|row| Some((row, row.cells[headline].spread?)));
+/// Returns warnings about few repetitions and large spreads. `is_cut` is set if time ran out.
+fn spread_warnings(case: &Case, series: &[Series], is_cut: bool) -> Vec<String> {
+    let spreads = || series.iter().filter_map(|it| Some((it, it.spread(case.headline)?)));
     let mut warnings = Vec::new();
-    if let Some((row, spread)) = spreads().min_by_key(|(_, spread)| spread.n)
+    if let Some((series, spread)) = spreads().min_by_key(|(_, spread)| spread.n)
         && spread.n < noise::FEW_REPETITIONS
     {
         let fewest = spread.n;
@@ -398,14 +383,12 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series], is_cut: bool) -
             1 => ("repetition", "shows"),
             _ => ("repetitions", "show"),
         };
-        let series = series.iter().find(|series| series.variant == row.variant);
-        let thrown = series.map_or(0, |series| series.thrown_away().count());
-        let all = fewest + thrown;
+        let all = fewest + series.thrown_away().count();
         warnings.push(if all >= noise::FEW_REPETITIONS {
             // The other repetitions were discarded.
             format!(
                 "only {fewest} of {all} repetitions of {} counted for {}, too few to show a spread",
-                case.name, row.variant
+                case.name, series.variant
             )
         } else {
             let hint = match is_cut {
@@ -417,7 +400,7 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series], is_cut: bool) -
     }
     let wild: Vec<&str> = spreads()
         .filter(|(_, spread)| spread.relative() > noise::SPREAD_LIMIT)
-        .map(|(row, _)| row.variant.as_str())
+        .map(|(series, _)| series.variant.as_str())
         .collect();
     if !wild.is_empty() {
         warnings.push(format!(

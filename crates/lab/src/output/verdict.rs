@@ -16,10 +16,8 @@ const MOST_NAMED: usize = 6;
 pub struct Standing<'a> {
     pub ours: &'a str,
     pub peer: &'a str,
-    /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
-    /// The factor by which `ours` is better. It is the quotient of two rates, or the inverse
-    /// quotient of two times.
+    /// The factor by which `ours` is better: a quotient of rates, or an inverse one of times.
     pub times: f64,
     /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
@@ -99,8 +97,7 @@ impl<'a> Standing<'a> {
 pub struct Totals {
     pub hold: usize,
     pub fail: usize,
-    /// The number of claims of both kinds that are so close to their bound that another run may
-    /// differ.
+    /// The number of claims so close to their bound that another run may differ.
     pub close: usize,
     pub one_run: usize,
     pub not_measured: usize,
@@ -144,10 +141,13 @@ impl Totals {
     }
 }
 
-/// Formats the number of cases with a peer for each outcome, by their headline metric.
 pub fn outcomes(run: &Run) -> String {
-    let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
-    let count = |outcome| standings.iter().filter(|it| it.outcome() == outcome).count();
+    tally(run.cases.iter().filter_map(Standing::of).map(|it| it.outcome()))
+}
+
+/// Formats the number of each outcome.
+pub fn tally<'a>(outcomes: impl Iterator<Item = &'a str> + Clone) -> String {
+    let count = |outcome| outcomes.clone().filter(|it| *it == outcome).count();
     OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
@@ -163,8 +163,7 @@ pub fn reported_by(run: &Run) -> &'static str {
     }
 }
 
-/// Describes a case in a few words that follow its name: the comparison by its headline metric or,
-/// without a peer, the outcomes of its claims.
+/// Describes the comparison of a case or, without a peer, the outcomes of its claims.
 pub fn of_case(case: &CaseRun) -> String {
     if let Some(standing) = Standing::of(case) {
         let CaseHead { bench, case, headline, .. } = &case.head;

@@ -29,8 +29,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("handover_after", "after"),
 ];
 
-/// Returns our default variant of a case, which is compared with the peers. If it was not measured,
-/// returns our first variant.
+/// Returns our default variant of a case, or our first one if it was not measured.
 pub fn ours<'a, I: Iterator<Item = &'a str>>(
     case: &str,
     variants: impl Fn() -> I,
@@ -60,8 +59,7 @@ pub fn of_case(bench: &str, case: &str, about: &str) -> String {
     words.replace("{n}", &size)
 }
 
-/// Returns the description of a metric. For an unknown metric, returns its name without
-/// underscores.
+/// Returns the description of a metric, or its name without underscores.
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
     let mut places = [narrow.as_str(), bench, "*"].into_iter();
@@ -92,14 +90,19 @@ fn spelled(name: &str) -> String {
 
 /// Returns the programs of the variants: `tokio+yield` belongs to tokio.
 pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut programs: Vec<&str> = Vec::new();
-    for variant in variants {
-        let program = variant.split(['+', ',']).next().unwrap_or(variant).trim();
-        if !programs.contains(&program) {
-            programs.push(program);
+    let program = |variant: &'a str| variant.split(['+', ',']).next().unwrap_or(variant).trim();
+    distinct(variants.into_iter().map(program))
+}
+
+/// Returns each name once, in the order in which they first appear.
+pub fn distinct<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name) {
+            distinct.push(name);
         }
     }
-    programs
+    distinct
 }
 
 #[cfg(test)]

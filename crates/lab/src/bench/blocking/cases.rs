@@ -1,8 +1,10 @@
 //! The cases: variants and claims.
 
-use super::detect::{Sleep, detect};
-use super::mixed::{ITEMS, Mixed, ours, pool};
-use crate::bench::settings::{Entry, Menu, Settings, names};
+use topology::AffinityScope;
+
+use super::detect::{Sleep, detect, start};
+use super::mixed::{self, ITEMS};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, names};
 use crate::bench::workqueue::peers::{Crossbeam, Peer, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
@@ -24,14 +26,13 @@ const THREE_MS: &str = "(3 ms)";
 const P50: Metric = lower("to_run_p50", "ns", (TO_RUN, "p50"), NS_PER_US);
 const P90: Metric = lower("to_run_p90", "ns", (TO_RUN, "p90"), NS_PER_US);
 const LONGEST: Metric = lower("to_run_max", "ns", (TO_RUN, "max"), NS_PER_US);
-const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
-const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU"), PERCENT);
+pub const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
+pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
+pub const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU"), PERCENT);
 
 /// The number of rounds in a run of `detect`, of 14 ms each. It is large enough for a 90th
 /// percentile.
-const ROUNDS: usize = 40;
-const ROUNDS_QUICK: usize = 15;
+const ROUNDS: Sizes = [40, 15];
 
 const TO_RUN: &str = "asleep to run us";
 
@@ -40,7 +41,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
 }
 
 fn detect_case(settings: &Settings, name: Text) -> Case {
-    let rounds = if settings.quick { ROUNDS_QUICK } else { ROUNDS };
+    let rounds = settings.size(None, ROUNDS);
     let found = |variant, sleep| {
         let interrupt = settings.interrupt.clone();
         Variant::ours(variant, move || {
@@ -73,17 +74,15 @@ fn detect_case(settings: &Settings, name: Text) -> Case {
 
 fn mixed_case(settings: &Settings, name: Text) -> Case {
     let nr_cpus = settings.cpus.len();
-    let run = |measure: fn(usize) -> Result<Mixed, top::exit::Stop>| {
-        move || measure(nr_cpus).map(|mixed| Some(sample(&mixed)))
-    };
+    let ours = |sleep| move || mixed::run(sleep, || start(AffinityScope::System));
     Case {
         about: format!("{ITEMS} items that burn 1 ms, sleep 5 ms and burn 1 ms"),
         variants: vec![
-            Variant::ours(GUARD, run(|_| ours(Sleep::Announced))),
-            Variant::ours(SAMPLER, run(|_| ours(Sleep::Unannounced))),
-            Variant::peer(Crossbeam::NAME, run(|n| pool(|| Crossbeam::start(n)))),
-            Variant::peer(Rayon::NAME, run(|n| pool(|| Rayon::start(n)))),
-            Variant::peer(SPAWN_BLOCKING, run(|_| pool(|| SpawnBlocking::start(ITEMS)))),
+            Variant::ours(GUARD, ours(Sleep::Announced)),
+            Variant::ours(SAMPLER, ours(Sleep::Unannounced)),
+            peer::<Crossbeam>(nr_cpus),
+            peer::<Rayon>(nr_cpus),
+            peer::<SpawnBlocking>(ITEMS),
         ],
         claims: vec![
             Claim::at_most(GUARD, MAKESPAN, Crossbeam::NAME, 0.5),
@@ -95,11 +94,6 @@ fn mixed_case(settings: &Settings, name: Text) -> Case {
     }
 }
 
-fn sample(mixed: &Mixed) -> Sample {
-    let makespan_ns = mixed.makespan.as_nanos() as f64;
-    let mut sample = Sample::of([(MAKESPAN, makespan_ns), (THREADS, mixed.threads as f64)]);
-    if let Some(manager) = mixed.manager {
-        sample.set(MANAGER, manager.as_secs_f64() / mixed.makespan.as_secs_f64());
-    }
-    sample
+fn peer<P: Peer>(nr_threads: usize) -> Variant {
+    Variant::peer(P::NAME, move || mixed::run(Sleep::Unannounced, || P::start(nr_threads)))
 }

@@ -10,6 +10,7 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 
 use crate::bench::workqueue::ours::Ours;
+use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::fingerprint::find_cpus;
 use crate::harness::latency::Latencies;
 
@@ -45,7 +46,6 @@ pub fn detect(
     interrupt: &Interrupt,
 ) -> Result<Option<Latencies>, Stop> {
     let ours = start(AffinityScope::Cpu)?;
-    let queue = ours.queue();
     let mut latencies = Latencies::with_capacity_for(rounds);
     let start = Instant::now();
     for round in 0..=rounds {
@@ -54,20 +54,14 @@ pub fn detect(
         }
         let (send, ran) = mpsc::channel();
         let asleep = send.clone();
-        queue
-            .spawn_detached(move || {
-                asleep.send(start.elapsed()).ok();
-                sleep.sleep(NAP);
-            })
-            .unwrap();
-        queue
-            .spawn_detached(move || {
-                send.send(start.elapsed()).ok();
-            })
-            .unwrap();
+        ours.submit(move || {
+            asleep.send(start.elapsed()).ok();
+            sleep.sleep(NAP);
+        });
+        ours.submit(move || _ = send.send(start.elapsed()));
         let times: Vec<Duration> = ran.iter().collect();
         // The pause lets all workers park before the next round.
-        queue.drain().map_err(Stop::because("cannot drain"))?;
+        ours.queue.drain().map_err(Stop::because("cannot drain"))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);

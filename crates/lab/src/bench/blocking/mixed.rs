@@ -4,26 +4,19 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use afterwork::workqueue::AffinityScope;
 use sync::thread::ThreadId;
 use top::exit::Stop;
 
-use super::detect::{Sleep, start};
+use super::cases::{MAKESPAN, MANAGER, THREADS};
+use super::detect::Sleep;
 use crate::bench::groups::tenants::compute;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::subject::OneShotPool;
+use crate::harness::case::{Ran, Sample};
 
 pub const ITEMS: usize = 64;
 const BURN_US: u64 = 1000;
 const SLEEP: Duration = Duration::from_millis(5);
-
-#[derive(Clone, Copy, Debug)]
-pub struct Mixed {
-    /// The time from queueing the first item to the completion of the last.
-    pub makespan: Duration,
-    pub threads: u64,
-    pub manager: Option<Duration>,
-}
 
 fn cpu_of(name: &str) -> Option<Duration> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
@@ -36,51 +29,40 @@ fn cpu_of(name: &str) -> Option<Duration> {
     Some(Duration::from_nanos(ns))
 }
 
-fn run(
-    nr_before: u64,
-    sleep: Sleep,
-    submit: impl Fn(Box<dyn FnOnce() + Send>),
-) -> Result<Mixed, Stop> {
+/// Runs the items on the pool that `start` creates.
+pub fn run<P: OneShotPool>(sleep: Sleep, start: impl FnOnce() -> Result<P, Stop>) -> Ran {
+    let nr_before = Size::now()?.threads;
+    let pool = start()?;
     // The first call measures the speed of the CPU.
     compute(0);
     let (send, ended) = mpsc::channel();
     let manager_before = cpu_of("aw/manager");
-    let start = Instant::now();
+    let begun = Instant::now();
     for _ in 0..ITEMS {
         let send = send.clone();
-        submit(Box::new(move || {
+        pool.submit(move || {
             compute(BURN_US);
             sleep.sleep(SLEEP);
             compute(BURN_US);
             send.send(()).ok();
-        }));
+        });
     }
     drop(send);
     ended.iter().for_each(drop);
-    Ok(Mixed {
-        makespan: start.elapsed(),
-        threads: Size::now()?.threads.saturating_sub(nr_before),
-        manager: cpu_of("aw/manager")
-            .zip(manager_before)
-            .map(|(after, before)| after.saturating_sub(before)),
-    })
-}
-
-pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
-    let nr_before = Size::now()?.threads;
-    let ours = start(AffinityScope::System)?;
-    run(nr_before, sleep, |item| ours.submit(item))
-}
-
-pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
-    let nr_before = Size::now()?.threads;
-    let pool = start()?;
-    let mixed = run(nr_before, Sleep::Unannounced, |item| pool.submit(item))?;
+    let makespan = begun.elapsed();
+    let threads = Size::now()?.threads.saturating_sub(nr_before);
+    let manager = cpu_of("aw/manager").zip(manager_before);
+    let manager = manager.map(|(after, before)| after.saturating_sub(before));
     drop(pool);
     // Threads of the dropped pool must not be counted later.
     let end = Instant::now() + Duration::from_secs(1);
     while Size::now()?.threads > nr_before && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(mixed)
+    let mut sample =
+        Sample::of([(MAKESPAN, makespan.as_nanos() as f64), (THREADS, threads as f64)]);
+    if let Some(manager) = manager {
+        sample.set(MANAGER, manager.as_secs_f64() / makespan.as_secs_f64());
+    }
+    Ok(Some(sample))
 }

@@ -34,7 +34,7 @@ impl Bounded {
 impl OneShotPool for Bounded {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        let queued = self.0.queue().task().wait_for_capacity().try_spawn(work);
+        let queued = self.0.queue.task().wait_for_capacity().try_spawn(work);
         assert!(queued.is_ok(), "the queue is open, and this thread runs no item of it");
     }
 }
@@ -59,21 +59,5 @@ impl OneShotPool for Permits {
             drop(permit);
             work();
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::workqueue::completion::Waiting;
-    use crate::bench::workqueue::subject::OneShot;
-    use crate::bench::workqueue::subject::tests::runs_lone_items_and_batches;
-
-    #[test]
-    fn early_producers_wait_and_every_item_runs() {
-        let topology = Topology::detect().unwrap();
-        let bounded = Bounded::start(&topology, 2).unwrap();
-        runs_lone_items_and_batches(&OneShot(bounded, Waiting::Parks));
-        runs_lone_items_and_batches(&OneShot(Permits::start(2).unwrap(), Waiting::Parks));
     }
 }

@@ -3,21 +3,19 @@
 //! waiter runs other work, it may run a later request, which waits for the lock that the same
 //! thread holds.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 
-use crate::bench::workqueue::peers::{self, Peer};
+use crate::bench::workqueue::peers::{Peer, Rayon};
 
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// The duration of the second half, during which the waiter has no work of its own.
 const HALF: Duration = Duration::from_millis(20);
 /// The number of threads of a pool: one for the second half, and one for the request that waits for
 /// it.
@@ -42,29 +40,23 @@ impl Splits for Workqueue {
     }
 }
 
-/// A rayon pool that is never dropped, because a deadlocked thread does not exit.
-#[derive(Clone, Debug)]
-pub struct Rayon(&'static rayon::ThreadPool);
-
-impl Rayon {
-    pub fn start() -> Result<Self, Stop> {
-        Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
-    }
-}
-
-impl Splits for Rayon {
+impl Splits for &'static rayon::ThreadPool {
     fn submit(&self, request: impl FnOnce() + Send + 'static) {
-        self.0.spawn(request);
+        self.spawn(request);
     }
 
     fn both(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send + 'static) {
-        self.0.join(first, second);
+        self.join(first, second);
     }
 }
 
+/// Starts a pool that is never dropped, because a deadlocked thread does not exit.
+pub fn theirs() -> Result<&'static rayon::ThreadPool, Stop> {
+    Ok(Box::leak(Box::new(Rayon::start(THREADS)?.0)))
+}
+
 pub fn ours() -> Result<Workqueue, Stop> {
-    let queue = Workqueue::builder("locked").max_active(THREADS as u32);
-    let queue = queue.build();
+    let queue = Workqueue::builder("locked").max_active(THREADS as u32).build();
     queue.map_err(Stop::because("cannot build our workqueue"))
 }
 
@@ -76,7 +68,6 @@ pub fn run(pool: &impl Splits) -> Option<Duration> {
     // The first barrier is for both halves and the thread that sends the requests.
     let (is_split, are_sent) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
     let (end, ends) = mpsc::channel();
-    let add = |lock: &Mutex<u64>| *lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     {
         let (lock, end, pool_) = (Arc::clone(&lock), end.clone(), pool.clone());
         let (split, sent) = (Arc::clone(&is_split), Arc::clone(&are_sent));
@@ -98,16 +89,13 @@ pub fn run(pool: &impl Splits) -> Option<Duration> {
     for _ in 1..REQUESTS {
         let (lock, end) = (Arc::clone(&lock), end.clone());
         pool.submit(move || {
-            add(&lock);
+            *lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             _ = end.send(());
         });
     }
     are_sent.wait();
     for _ in 0..REQUESTS {
-        match ends.recv_timeout(PATIENCE) {
-            Ok(()) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
-        }
+        ends.recv_timeout(PATIENCE).ok()?;
     }
     Some(begun.elapsed())
 }
@@ -119,6 +107,6 @@ mod tests {
     #[test]
     fn ours_ends_and_rayon_deadlocks() {
         assert!(run(&ours().unwrap()).is_some());
-        assert!(run(&Rayon::start().unwrap()).is_none());
+        assert!(run(&theirs().unwrap()).is_none());
     }
 }

@@ -22,7 +22,6 @@ pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     (is_right_warm && are_right).then(|| begun.elapsed() / TIMES)
 }
 
-/// Sums the slice in pieces, which the queue splits off while workers are idle.
 pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
     let sum_of = |range: std::ops::Range<usize>| numbers[range].iter().sum();
     let sum = queue.map_reduce(0..numbers.len(), sum_of, |left: u64, right| left + right);

@@ -43,7 +43,6 @@ impl Sleepers {
     }
 }
 
-/// Lets `count` tasks sleep for one to two times `shortest`.
 pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Sample, Stop> {
     let none = || AtomicU64::new(0);
     let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));
@@ -63,8 +62,8 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
             let ours = Ours::build(&topology, Params::default(), |builder| builder)?;
             measured(count, sleepers, |index| {
                 let due = due();
-                let sleep = ours.registry().sleep_until(due);
-                drop(ours.queue().spawn_async(async move {
+                let sleep = ours.pools.sleep_until(due);
+                drop(ours.queue.spawn_async(async move {
                     sleep.await;
                     sleepers.woke(index, due);
                 }));

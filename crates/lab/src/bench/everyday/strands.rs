@@ -6,15 +6,13 @@ use std::time::Instant;
 use afterwork::workqueue::{Registry, Strand, Workqueue};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
-use top::exit::Stop;
 
 use super::cases::{BYTES_MADE, BYTES_USED, DROP, MAKE};
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
-use crate::harness::case::Sample;
+use crate::harness::case::{Ran, Sample};
 
-/// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
 
 pub trait Serial: Sized {
@@ -76,15 +74,12 @@ impl Serial for Locked {
     }
 
     fn add(&self, runtime: &Runtime, _: usize, latch: &'static Latch) {
-        runtime.spawn(in_turn(self.0.clone(), latch));
+        let state = self.0.clone();
+        runtime.spawn(async move { count(&mut *state.lock().await, usize::MAX, latch) });
     }
 }
 
-async fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) {
-    count(&mut *state.lock().await, usize::MAX, latch);
-}
-
-pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Option<Sample>, Stop> {
+pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Ran {
     let latch: &'static Latch = Box::leak(Box::default());
     let mut states = Vec::with_capacity(nr_states);
     let before = Size::now()?.resident;

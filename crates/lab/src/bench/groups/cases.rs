@@ -7,7 +7,7 @@ use afterwork::workqueue::{Group, GroupBuilder, MAX_GROUP_ACTIVE};
 use top::exit::Stop;
 
 use super::tenants::{self, NR_TENANTS, PoolEach, Queues, Semaphores, Tenants};
-use crate::bench::settings::{Entry, Menu, Settings, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, names};
 use crate::bench::workqueue::metrics::{self, ITEMS_PER_S};
 use crate::bench::workqueue::ours::{Ours, Reusable};
 use crate::bench::workqueue::peers::{Peer, Rayon, Tokio};
@@ -36,11 +36,9 @@ const IN_GROUP: &str = "group";
 const IN_SHARES: &str = "group with shares";
 const FAR_CEILING: &str = "group with a far ceiling";
 
-/// The distance of the tenant that is farthest from its due share, divided by this share.
 const WORST: Metric = lower("worst", "share", ("% of due", "worst off"), PERCENT);
 const PARTS_METRICS: &[Metric] = &[
     WORST,
-    // Each tenant's part of the CPU time, divided by its due part.
     higher("of_due_1", "share", ("% of due", "1"), PERCENT),
     higher("of_due_2", "share", ("% of due", "2"), PERCENT),
     higher("of_due_3", "share", ("% of due", "3"), PERCENT),
@@ -56,40 +54,32 @@ const FLOODED_P50: Metric = lower("flooded_p50", "ns", ("flooded us", "p50"), NS
 const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS_PER_US);
 
 /// The duration of a run of `parts`. The longest item takes 10 ms.
-const TIME: Duration = Duration::from_secs(2);
-const TIME_QUICK: Duration = Duration::from_millis(200);
-const REQUESTS: Duration = Duration::from_millis(500);
-const REQUESTS_QUICK: Duration = Duration::from_millis(50);
-/// The numbers of items of the single producer, one at a time and in batches.
-const LONE_ITEMS: usize = 20_000;
-const LONE_ITEMS_QUICK: usize = 4_000;
+const TIME_MS: Sizes<u64> = [2000, 200];
+const REQUESTS_MS: Sizes<u64> = [500, 50];
+const LONE_ITEMS: Sizes = [20_000, 4_000];
 const BATCH_SIZE: usize = 1000;
-const BATCHES: usize = 300;
-const BATCHES_QUICK: usize = 60;
-
-/// Claimed ratios of a queue in a group to a queue without a group: an item that its waiter runs,
-/// or a batch, acquires and releases one more seat.
-const HELPED_CLAIM: f64 = 0.75;
-const BATCH_CLAIM: f64 = 0.9;
+const BATCHES: Sizes = [300, 60];
 
 pub fn cases(settings: &Settings) -> Vec<Case> {
     settings.make(MENU, &CASES, settings)
 }
 
 fn one_at_a_time(settings: &Settings, name: Text) -> Case {
-    let items = settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
+    let items = settings.sized(LONE_ITEMS, 10);
     let about = format!("a producer queues {items} items, waiting for every one");
-    cost(settings, name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
+    // An item that its waiter runs acquires and releases one more seat.
+    cost(settings, name, about, Task::one_at_a_time(1, items), 0.75)
 }
 
 fn batch(settings: &Settings, name: Text) -> Case {
-    let rounds = settings.sized(BATCHES, BATCHES_QUICK, 1);
+    let rounds = settings.sized(BATCHES, 1);
     let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
-    cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
+    // A batch acquires and releases one more seat.
+    cost(settings, name, about, Task::batches(1, BATCH_SIZE, rounds), 0.9)
 }
 
 fn parts(settings: &Settings, name: Text) -> Case {
-    let time = settings.sized(TIME, TIME_QUICK, Duration::from_millis(20));
+    let time = Duration::from_millis(settings.sized(TIME_MS, 20));
     let least = 4 + 2 * settings.cpus.len();
     Case {
         about: format!(
@@ -104,7 +94,7 @@ fn parts(settings: &Settings, name: Text) -> Case {
 }
 
 fn flood(settings: &Settings, name: Text) -> Case {
-    let time = settings.sized(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
+    let time = Duration::from_millis(settings.sized(REQUESTS_MS, 4));
     Case {
         about: format!(
             "one tenant floods with items of 1 ms; the others get an item of 10 us every 0.5 ms for {} ms",
@@ -194,16 +184,5 @@ impl Scene {
                     .with_percentiles(flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)])
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::harness::case::tests::{has_headline, run_each};
-
-    #[test]
-    fn every_variant_of_every_case_is_measured() {
-        run_each(cases(&Settings::of_tests(&[])), has_headline);
     }
 }

@@ -1,6 +1,5 @@
 //! `afterwork-lab bench groups`: tenants that share one machine, and the cost of groups.
-//!
-//! [tenants] contains the scenarios. `docs/bench-method.md` defines the cases and figures.
+//! `docs/bench-method.md` defines the cases and figures.
 
 mod cases;
 pub mod tenants;

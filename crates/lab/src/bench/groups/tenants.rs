@@ -22,14 +22,11 @@ use crate::harness::latency::Latencies;
 /// The number of tenants. Tenant `t`, counted from 0, has `t + 1` shares.
 pub const NR_TENANTS: usize = 8;
 
-/// The length of each tenant's items, which does not depend on the tenant's shares.
 const LENGTHS_US: [u64; NR_TENANTS] = [1000, 10, 3000, 100, 30, 10_000, 300, 50];
 
-/// The tenant that floods, and the number of its items in flight.
 const FLOODER: usize = 0;
 const FLOOD: usize = 128;
 
-/// The length and the interval of the items that are timed.
 const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
@@ -41,7 +38,6 @@ pub trait Tenants: Send + Sync + 'static {
     fn send(&self, tenant: usize, work: impl FnOnce() + Send + 'static);
 }
 
-/// Queues on the pools of one registry, two for each tenant.
 pub struct Queues {
     // The queues are declared before the pools, so that they are dropped first.
     queues: Vec<[Workqueue; 2]>,
@@ -76,7 +72,6 @@ impl Tenants for Queues {
     }
 }
 
-/// Tasks of one runtime. Each tenant has a semaphore with a permit for each share.
 pub struct Semaphores {
     runtime: Runtime,
     permits: Vec<Arc<Semaphore>>,
@@ -137,11 +132,9 @@ pub fn compute(us: u64) {
     rounds(us * per_us);
 }
 
-/// Items that queue their successors until a run ends.
 struct Arena<T> {
     tenants: T,
     is_over: AtomicBool,
-    /// The number of completed items of each tenant.
     done: [AtomicU64; NR_TENANTS],
 }
 
@@ -177,6 +170,40 @@ impl<T: Tenants> Arena<T> {
 
     fn done(&self) -> [u64; NR_TENANTS] {
         self.done.each_ref().map(|it| it.load(Ordering::Relaxed))
+    }
+
+    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
+    /// the items. A thread that is woken late queues fewer items.
+    fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
+        let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
+        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();
+        let nr_left = InFlight::default();
+        let (start, mut count) = (Instant::now(), 0);
+        for nth in 0..most {
+            if nth > 0 && start.elapsed() >= time {
+                break;
+            }
+            sleep(REQUEST_EVERY);
+            count += 1;
+            nr_left.fetch_add(1, Ordering::Relaxed);
+            let (times, nr_left, in_flight) = (times.clone(), nr_left.clone(), in_flight.clone());
+            in_flight.fetch_add(1, Ordering::Relaxed);
+            times[nth].0.store(cycles(), Ordering::Relaxed);
+            self.tenants.send((FLOODER + 1 + nth % (NR_TENANTS - 1)) % NR_TENANTS, move || {
+                compute(REQUEST_US);
+                times[nth].1.store(cycles(), Ordering::Relaxed);
+                nr_left.fetch_sub(1, Ordering::Release);
+                in_flight.fetch_sub(1, Ordering::Release);
+            });
+        }
+        while nr_left.load(Ordering::Acquire) > 0 {
+            sleep(Duration::from_micros(100));
+        }
+        let mut latencies = Latencies::with_capacity_for(count);
+        for (start, end) in &times[..count] {
+            latencies.push(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        }
+        latencies
     }
 
     fn end(self: Arc<Self>, in_flight: &InFlight) {
@@ -216,42 +243,6 @@ pub fn flood<T: Tenants>(tenants: T, time: Duration) -> [Latencies; 2] {
     let flooded = arena.time(time, &in_flight);
     arena.end(&in_flight);
     [alone, flooded]
-}
-
-impl<T: Tenants> Arena<T> {
-    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
-    /// the items. A thread that is woken late queues fewer items.
-    fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
-        let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
-        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();
-        let nr_left = InFlight::default();
-        let (start, mut count) = (Instant::now(), 0);
-        for nth in 0..most {
-            if nth > 0 && start.elapsed() >= time {
-                break;
-            }
-            sleep(REQUEST_EVERY);
-            count += 1;
-            nr_left.fetch_add(1, Ordering::Relaxed);
-            let (times, nr_left, in_flight) = (times.clone(), nr_left.clone(), in_flight.clone());
-            in_flight.fetch_add(1, Ordering::Relaxed);
-            times[nth].0.store(cycles(), Ordering::Relaxed);
-            self.tenants.send((FLOODER + 1 + nth % (NR_TENANTS - 1)) % NR_TENANTS, move || {
-                compute(REQUEST_US);
-                times[nth].1.store(cycles(), Ordering::Relaxed);
-                nr_left.fetch_sub(1, Ordering::Release);
-                in_flight.fetch_sub(1, Ordering::Release);
-            });
-        }
-        while nr_left.load(Ordering::Acquire) > 0 {
-            sleep(Duration::from_micros(100));
-        }
-        let mut latencies = Latencies::with_capacity_for(count);
-        for (start, end) in &times[..count] {
-            latencies.push(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
-        }
-        latencies
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use topology::AffinityScope;
 use super::drive::{Body, Crew, Drive, burn, crew};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, ITEMS, LATENCY_P99, MEMORY, THREADS};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::bench::workqueue::peers::{Peer, Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Variant};
@@ -31,7 +31,6 @@ const THREADS_8: &str = "threadpool-8";
 const THREADS_768: &str = "threadpool-768";
 const BLOCKING_768: &str = "spawn_blocking-768";
 const THREADS_EACH: &str = "threadpool each";
-/// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.
 const BLOCKING: &str = "spawn_blocking";
 const RAYON_EACH: &str = "rayon each";
 
@@ -48,16 +47,13 @@ pub struct MaxActiveArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// The names of our variants: the scope of the limit (system or CPU) and its value.
 const SYSTEM_8: &str = "system-8";
 const SYSTEM_16: &str = "system-16";
-/// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
-/// all CPUs.
+/// The per-CPU limit of 8 on 96 CPUs of the kernel's measurement, spread over all CPUs.
 const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 const OURS: &str = "afterwork";
 const SHARING: &str = "afterwork shares";
-/// One queue in its own registry for each subsystem, so that each has its own pool.
 const POOL_EACH: &str = "afterwork pool each";
 
 const MANY: usize = 768;
@@ -65,9 +61,7 @@ const MANY: usize = 768;
 /// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// The number of joins in a run, many of which are in progress most of the time.
-const NR_JOINS: usize = 1024;
-const NR_JOINS_QUICK: usize = 512;
+const NR_JOINS: Sizes = [1024, 512];
 
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
@@ -75,17 +69,12 @@ const LIMIT: usize = 16;
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
 /// The number of items of each subsystem in a run, which takes a few tenths of a second.
-const NR_ITEMS: usize = 1500;
-const NR_ITEMS_QUICK: usize = 600;
+const NR_ITEMS: Sizes = [1500, 600];
 
-/// The number of items of each subsystem that does not flood, their interval, and the number of
-/// items that the flood keeps in flight.
-const NR_REQUESTS: usize = 300;
-const NR_REQUESTS_QUICK: usize = 100;
+const NR_REQUESTS: Sizes = [300, 100];
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// The computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
@@ -103,11 +92,8 @@ struct Setting {
 type Crews = Result<Vec<Crew>, Stop>;
 
 impl Setting {
-    fn items(&self, default: usize, quick: usize) -> usize {
-        self.settings.size(self.args.items, default, quick)
-    }
-
-    fn drive(&self, items: usize, on_their_way: usize, every: Option<Duration>) -> Drive {
+    fn drive(&self, items: Sizes, on_their_way: usize, every: Option<Duration>) -> Drive {
+        let items = self.settings.size(self.args.items, items);
         Drive { items, on_their_way, every, interrupt: self.settings.interrupt.clone() }
     }
 
@@ -130,8 +116,7 @@ impl Setting {
     }
 
     fn joins(&self, case: Text) -> Case {
-        let items = self.items(NR_JOINS, NR_JOINS_QUICK);
-        let drive = self.drive(items, ON_THEIR_WAY, None);
+        let drive = self.drive(NR_JOINS, ON_THEIR_WAY, None);
         let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
         // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
@@ -145,12 +130,11 @@ impl Setting {
             Ok(Arc::new(move |number| pool.join(number)))
         };
         let about = format!(
-            "{items} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
+            "{} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
              pool; {ON_THEIR_WAY} on their way",
+            drive.items,
             joins::BLOCK / 1024
         );
-        // Our variants have a system-wide limit or a limit per CPU. The pools of the peers have 8
-        // or 768 threads.
         let limited = |name, max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             let hire = move || alone(queue(&registry()?, max, |it| it.max_active_scope(meant_for)));
@@ -176,8 +160,7 @@ impl Setting {
     }
 
     fn subsystems(&self, case: Text) -> Case {
-        let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
-        let drive = self.drive(items, ITEMS_ON_THEIR_WAY, None);
+        let drive = self.drive(NR_ITEMS, ITEMS_ON_THEIR_WAY, None);
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
@@ -189,8 +172,9 @@ impl Setting {
             peer(RAYON_EACH, || each(|| Rayon::start(LIMIT))),
         ];
         let about = format!(
-            "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
+            "{NR_SUBSYSTEMS} subsystems of {} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
              each, one in {WAITS} waits {} ms",
+            drive.items,
             DEVICE.as_millis()
         );
         let claims = vec![
@@ -202,8 +186,7 @@ impl Setting {
     }
 
     fn shares(&self, case: Text) -> Case {
-        let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
-        let drive = self.drive(items, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
+        let drive = self.drive(NR_REQUESTS, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
         let compute = || -> Result<Body, Stop> {
             Ok(Arc::new(|_| {
                 burn(COMPUTE_US);
@@ -222,8 +205,9 @@ impl Setting {
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
-            flight, each other one queues one every {} ms, {items} in total, which are timed",
-            REQUEST_EVERY.as_millis()
+            flight, each other one queues one every {} ms, {} in total, which are timed",
+            REQUEST_EVERY.as_millis(),
+            drive.items
         );
         let claims = vec![
             Claim::at_most(SHARING, LATENCY_P99, OURS, 0.5),

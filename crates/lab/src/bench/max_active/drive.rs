@@ -12,15 +12,15 @@ use top::interrupt::Interrupt;
 
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
+use crate::bench::workqueue::producers::{joined, spawn};
 use crate::bench::workqueue::subject::OneShotPool;
-use crate::harness::case::Sample;
+use crate::harness::case::{Ran, Sample};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A crew: a function that submits a job to threads. The limit of a crew is the number of jobs that
-/// may run at the same time.
+/// A function that submits a job to threads, a limited number of which may run at once.
 pub type Crew = Arc<dyn Fn(Job) + Send + Sync>;
 
 pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Crew, Stop> {
@@ -28,8 +28,7 @@ pub fn crew<P: OneShotPool + Send + 'static>(pool: Result<P, Stop>) -> Result<Cr
     Ok(Arc::new(move |job| pool.submit(job)))
 }
 
-/// The body of an item, which is called with the item's number. After a failure, the crew gets no
-/// more items.
+/// The body of the item with a number. After a failure, the crew gets no more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
 #[derive(Clone, Debug)]
@@ -64,11 +63,7 @@ struct Item {
 
 impl Drive {
     /// Runs all items on the crews that `hire` creates. Each crew has its own driver thread.
-    pub fn run(
-        &self,
-        hire: impl FnOnce() -> Result<Vec<Crew>, Stop>,
-        body: &Body,
-    ) -> Result<Option<Sample>, Stop> {
+    pub fn run(&self, hire: impl FnOnce() -> Result<Vec<Crew>, Stop>, body: &Body) -> Ran {
         let gauge = Gauge::start()?;
         let crews = hire()?;
         let usage = Usage::now();
@@ -78,14 +73,14 @@ impl Drive {
         let traffic: Vec<_> = thread::scope(|scope| {
             let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
             let over = &is_over;
-            let flood = |crew| started(scope, move || self.flood(crew, body, over));
-            let drive = |crew| started(scope, move || self.drive(crew, body));
+            let flood = |crew| spawn(scope, "flood", None, move || self.flood(crew, body, over));
+            let drive = |crew| spawn(scope, "driver", None, move || self.drive(crew, body));
             let flooders: Vec<_> = flooded.iter().map(flood).collect();
             let drivers: Vec<_> = paced.iter().map(drive).collect();
-            let joined: Vec<_> = drivers.into_iter().map(join).collect();
+            let driven: Vec<_> = drivers.into_iter().map(joined).collect();
             is_over.store(true, Ordering::Relaxed);
-            nr_flooded = flooders.into_iter().map(join).sum::<Result<u64, _>>()?;
-            joined.into_iter().collect::<Result<_, _>>()
+            nr_flooded = flooders.into_iter().map(joined).sum::<Result<u64, _>>()?;
+            driven.into_iter().collect::<Result<_, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
         let spent = Usage::now().since(usage);
@@ -97,9 +92,7 @@ impl Drive {
         }
         let items = (self.items as u64 * traffic.len() as u64 + nr_flooded) as f64;
         let mut latencies = Latencies::default();
-        for one in &traffic {
-            latencies.absorb(one);
-        }
+        traffic.iter().for_each(|one| latencies.absorb(one));
         Ok(Some(
             Sample::of([
                 (ITEMS, items / seconds),
@@ -117,7 +110,6 @@ impl Drive {
         self.send(crew, body, numbers)
     }
 
-    /// Keeps items in flight until `is_over` is set. Returns the number of items sent.
     fn flood(&self, crew: &Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
@@ -206,21 +198,6 @@ impl Traffic {
             None => Ok(std::mem::take(&mut state.latencies)),
         }
     }
-}
-
-type Driver<'scope, T> = Result<thread::ScopedJoinHandle<'scope, Result<T, Stop>>, Stop>;
-
-fn started<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
-) -> Driver<'scope, T> {
-    let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(Stop::because("cannot start a driver thread"))
-}
-
-fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
-    let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
-    driver?.join().unwrap_or_else(panicked)
 }
 
 pub fn burn(us: u64) {

@@ -34,13 +34,6 @@ impl Size {
             .map_err(Stop::because("cannot read /proc/self/status"))?;
         Ok(Self { threads: field(&status, "Threads:"), resident: field(&status, "VmRSS:") * KIB })
     }
-
-    fn max(self, other: Self) -> Self {
-        Self {
-            threads: self.threads.max(other.threads),
-            resident: self.resident.max(other.resident),
-        }
-    }
 }
 
 fn field(status: &str, name: &str) -> u64 {
@@ -49,7 +42,6 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until the number of threads is at most that of the first call, or [`GOING`] has passed.
 fn settled() -> Result<Size, Stop> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let mut now = Size::now()?;
@@ -72,7 +64,9 @@ impl Gauge {
             .spawn(move || {
                 let mut most = Size::default();
                 while !stopped.load(Ordering::Relaxed) {
-                    most = most.max(Size::now().unwrap_or_default());
+                    let now = Size::now().unwrap_or_default();
+                    most.threads = most.threads.max(now.threads);
+                    most.resident = most.resident.max(now.resident);
                     thread::park_timeout(PERIOD);
                 }
                 most

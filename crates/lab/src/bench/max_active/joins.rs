@@ -1,10 +1,7 @@
-//! Joins that read through one buffer pool, which thrashes if too many joins run at once. For each
-//! outer block, a join reads all of its inner blocks from a file, bypassing the page cache, into a
-//! pool of fixed size that all joins share. The blocks of a few joins fit into the pool, so each
-//! block is read once. The blocks of many joins do not fit, so each is read [`NR_OUTER`] times.
-//! These reads keep the device busy and the CPUs idle, and a worker pool that starts more work when
-//! CPUs are idle starts even more joins. Only a limit set by the program helps, and it must apply
-//! to the whole program. On a file system in memory, most of the effect disappears.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once. The
+//! blocks of a few joins fit into the pool, so each block is read once. The blocks of many joins do
+//! not fit, so each is read [`NR_OUTER`] times. Only a limit for the whole program helps, because a
+//! pool that starts more work while CPUs are idle starts even more joins.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,8 +15,7 @@ use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
 use top::exit::Stop;
 
-/// The size of a block in bytes. A block is larger than a database page, so that the device is
-/// limited by its throughput.
+/// The bytes of a block, which are so many that the throughput of the device is the limit.
 pub const BLOCK: usize = 64 * 1024;
 
 /// The number of inner blocks of a join. [`NR_OUTER`] is the number of passes over them.
@@ -30,8 +26,7 @@ pub const NR_OUTER: usize = 4;
 /// the pool holds blocks of finished joins.
 const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
 
-/// The number of joins whose blocks the file contains. Later joins reuse blocks that the pool has
-/// evicted.
+/// The joins whose blocks the file contains. Later ones reuse blocks that the pool has evicted.
 const NR_JOINS: usize = 512;
 
 const ALIGN: usize = 4096;
@@ -64,8 +59,7 @@ impl Table {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Some file systems do not support direct I/O. On these, the ratio only shows the cost of
-        // copying.
+        // Without support for direct I/O, the ratio only shows the cost of copying.
         let _ = fcntl_setfl(&file, OFlags::DIRECT);
         Ok(Self { file, nr_joins })
     }

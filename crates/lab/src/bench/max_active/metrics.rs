@@ -3,7 +3,6 @@
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
 pub const ITEMS: Metric = higher("items_per_s", "1/s", ("", "items/s"), 1.0);
-/// The time from just before an item is queued until it completes.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_MS);
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_MS);
 pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);

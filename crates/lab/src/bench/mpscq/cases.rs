@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use afterwork::mailbox::Mailbox;
 use clap::Args;
 
 use super::fifo::Fifo;
@@ -11,8 +12,8 @@ use super::item::{self, Item, Tag};
 use super::metrics::{ALL, MAX_PRODUCERS, flows};
 use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
-use super::stock::{Layout, Stock};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use super::stock::{ITEMS, Layout, Stock};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Against, Claim};
 use crate::harness::metric::{Metric, Text};
@@ -40,21 +41,13 @@ const LIFO: &str = "lifo";
 const MAIL: &str = "mailbox";
 
 /// The number of items of a figure, which gives enough time slices if threads share CPUs.
-const NR_ITEMS: usize = 400_000;
-const NR_ITEMS_QUICK: usize = 100_000;
+const NR_ITEMS: Sizes = [400_000, 100_000];
 
-/// The number of stocks of each kind of item, used in turn. The pages and cache sets of a single
-/// stock would change the figures by 10 %.
+/// The stocks of a kind of item, used in turn: the pages of one would change figures by 10 %.
 const PLACES: usize = 4;
 
-/// The bound for the most similar peer. It allows 2 %, the tolerance of two medians.
-const NO_SLOWER: f64 = 1.02;
-
-/// The bound for mailboxes, which recycle blocks, and whose posters share no cache lines.
-const MAIL_BOUND: f64 = 0.8;
-
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
-    let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
+    let items = settings.size(args.items, NR_ITEMS);
     settings.make(MENU, &CASES, &Setting { settings: settings.clone(), items })
 }
 
@@ -81,17 +74,19 @@ impl Setting {
         ];
         variants.extend(self.channels(&boxed));
         let about = format!("intrusive items, {how} in memory");
-        let claim = |it: &Metric| Claim::at_most(SINGLE, *it, peers::CORDYCEPS, NO_SLOWER);
+        // The most similar peer: 2 % is the tolerance of two medians.
+        let claim = |it: &Metric| Claim::at_most(SINGLE, *it, peers::CORDYCEPS, 1.02);
         self.described(name, about, variants, claim)
     }
 
     fn owned(&self, name: Text) -> Case {
         let values: Shared<Tag> = (Layout::Contiguous, Rc::default());
-        let mail = || Mail::for_producers(MAX_PRODUCERS);
+        let mail = || Mail(Mailbox::builder().keep(MAX_PRODUCERS * ITEMS).build());
         let mut variants = vec![self.queue(MAIL, &values, mail)];
         variants.extend(self.channels(&values));
         let about = "messages of 8 bytes by value".into();
-        let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, MAIL_BOUND);
+        // Mailboxes recycle blocks, and their posters share no cache lines.
+        let claim = |it: &Metric| Claim::at_most(MAIL, *it, Against::BestPeer, 0.8);
         self.described(name, about, variants, claim)
     }
 
@@ -166,24 +161,16 @@ mod tests {
     /// A number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
 
-    /// Runs every queue of `case`. A debug build checks the order of all items.
-    fn every_queue_keeps_every_item_in_order(case: &str) {
+    /// A debug build checks the order of all items.
+    #[test]
+    fn every_queue_keeps_every_item_in_order() {
         let args = MpscqArgs { items: Some(FEW) };
-        run_each(cases(&args, &Settings::of_tests(&[case])), |_, variant, sample| {
+        let cases = cases(&args, &Settings::of_tests(&["push-pop", "owned"]));
+        run_each(cases, |_, variant, sample| {
             for metric in ALL {
                 let ns = sample.value(metric.name);
                 assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
             }
         });
-    }
-
-    #[test]
-    fn every_intrusive_queue_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order("push-pop");
-    }
-
-    #[test]
-    fn every_queue_of_values_keeps_every_item_in_order() {
-        every_queue_keeps_every_item_in_order("owned");
     }
 }

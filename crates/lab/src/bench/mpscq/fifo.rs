@@ -2,7 +2,6 @@
 //!
 //! All calls in timed loops are static, because each case is compiled once for each queue.
 
-/// The number of items that a producer links before it publishes them.
 pub const BURST: usize = 32;
 
 /// A queue that is measured, in one particular way of using it.

@@ -25,7 +25,7 @@ use super::fifo::{Fifo, Popper, Pusher};
 use super::item::Item;
 use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
-use crate::bench::workqueue::producers::{WARM_UP_SHARE, spawn};
+use crate::bench::workqueue::producers::{WARM_UP_SHARE, joined, spawn};
 
 /// The number of items that the consumer collects before it returns them. With fewer items, the
 /// mutex of the home would affect the figure. With more, producers would run out of items.
@@ -39,9 +39,7 @@ pub struct Flow {
     /// The number of timed items of all producers together.
     pub items: usize,
     pub polling: Polling,
-    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
@@ -90,7 +88,7 @@ impl Flow {
             ground.pop_the_rest(&mut popper, &mut returns);
             let mut items = returns.left();
             for handle in handles {
-                items.extend(handle.join().expect("a panic has ended the process"));
+                items.extend(joined(handle));
             }
             (items, ns_per_item)
         });

@@ -45,7 +45,6 @@ impl Tag {
 pub trait Item: Send + 'static {
     fn make() -> Self;
 
-    /// Returns the tag. The consumer reads nothing else of the item.
     fn tag(&self) -> Tag;
 
     fn set_tag(&mut self, tag: Tag);

@@ -1,7 +1,4 @@
 //! `afterwork-lab bench mpscq`: items from several producers to one consumer.
-//!
-//! A queue is a [`Fifo`](fifo::Fifo). Each item belongs to a producer and returns to that producer
-//! after the pop ([`flow`]), so that only the queue itself allocates memory during a run.
 //! `docs/bench-method.md` defines the cases and figures.
 
 mod cases;

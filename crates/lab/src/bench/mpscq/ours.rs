@@ -7,18 +7,15 @@ use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
 
 use super::fifo::{BURST, Fifo, Popper, Pusher, fifo, one_by_one, popper, pusher};
 use super::item::{self, Tag};
-use super::stock;
 
 type Hung = Node<Cell<Tag>>;
 
 #[derive(Debug, Default)]
 pub struct Single(Queue<Hung>);
 
-/// A queue that is pushed to one item at a time, and popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Drained(Queue<Hung>);
 
-/// A queue to which chains of [`BURST`] items are pushed, and which is popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Chained(Queue<Hung>);
 
@@ -27,7 +24,7 @@ pub struct Chained(Queue<Hung>);
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
-pub struct Mail(Mailbox<Tag>);
+pub struct Mail(pub Mailbox<Tag>);
 
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
@@ -36,8 +33,6 @@ pub struct ChainPusher<'q> {
 
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
-/// A consumer's end that pops from the reversed list, and takes the next list when that one is
-/// empty.
 pub struct LifoPopper<'q> {
     list: &'q Stack<Hung>,
     taken: Chain<Hung>,
@@ -83,12 +78,6 @@ impl Pusher<item::Ours> for ChainPusher<'_> {
     #[inline(always)]
     fn flush(&mut self) {
         self.queue.push_chain(std::mem::take(&mut self.chain));
-    }
-}
-
-impl Mail {
-    pub fn for_producers(producers: usize) -> Self {
-        Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
     }
 }
 

@@ -14,9 +14,7 @@ use super::item::{self, Tag};
 
 pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
 
-/// An intrusive queue, the peer most similar to ours.
 pub const CORDYCEPS: &str = "cordyceps";
-/// crossbeam's unbounded queue without a channel.
 pub const SEG_QUEUE: &str = "segqueue";
 pub const CROSSBEAM: &str = "crossbeam";
 pub const STD: &str = "std";

@@ -7,10 +7,8 @@ use sync::time::{cycles, cycles_per_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// The consumer polls again at once. Each poll takes the cache line that a producer is about to
-    /// write.
+    /// The consumer polls at once, and takes the cache line that a producer is about to write.
     Tight,
-    /// The consumer pauses for a moment, in which items accumulate.
     Paused,
 }
 

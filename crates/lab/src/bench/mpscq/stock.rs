@@ -16,8 +16,7 @@ const SHUFFLE_SEED: u64 = 0x5ca7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// The items are next to each other, in push order. Items share cache lines, and so do producer
-    /// and consumer.
+    /// The items are next to each other, in push order, and share cache lines.
     Contiguous,
     /// The items are on separate cache lines, in an order that no prefetcher predicts.
     Scattered,
@@ -43,8 +42,7 @@ impl<I: Item> Stock<I> {
                         spacers.push(item);
                     }
                 }
-                // Items are shuffled only within a producer, because an order across all memory
-                // would measure the TLB.
+                // An order across all memory would measure the TLB.
                 let mut rng = fastrand::Rng::with_seed(SHUFFLE_SEED);
                 used.chunks_mut(ITEMS).for_each(|home| rng.shuffle(home));
                 (used, spacers)

@@ -24,13 +24,10 @@ const OPERATION_US: u64 = 30;
 /// owner at work.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// The load in addition to the owner and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Quiet,
-    /// A thread keeps each CPU busy.
     Load,
-    /// The caller is a real-time thread.
     FifoCaller,
 }
 
@@ -116,10 +113,8 @@ impl Beside {
                 stop.store(true, Ordering::Relaxed);
                 (waits, nr_calls, start.elapsed(), cpu_ns)
             });
-            let (waits, nr_calls, took, cpu_ns) =
-                caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let nr_operations =
-                owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (waits, nr_calls, took, cpu_ns) = caller.join().expect("no call panics");
+            let nr_operations = owner.join().expect("no operation panics");
             Sample::of([
                 (CALLS, nr_calls as f64 / took.as_secs_f64()),
                 (OPERATIONS, nr_operations as f64 / took.as_secs_f64()),

@@ -5,7 +5,6 @@ const PER_SLAB: usize = 4096 / size_of::<Object>();
 
 const NONE: u32 = u32::MAX;
 
-/// An object, with the index of the next free object in its first word.
 #[repr(align(64))]
 struct Object {
     next: u32,

@@ -6,20 +6,18 @@ use std::time::Duration;
 
 use afterwork::percpu::Qpw;
 use clap::Args;
-use top::exit::Stop;
 
 use super::busy::{self, Beside};
 use super::isolation::{self, Way};
 use super::metrics::{ALLOC, BUSY, CALLS, CYCLES, DRAIN_P50, INTERRUPTS, ISOLATION, SWITCHES};
 use super::turns::Turns;
-use crate::bench::settings::{Entry, Menu, Settings, count, may_set_fifo, names};
-use crate::harness::case::{Case, Sample, Variant};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, may_set_fifo, names};
+use crate::harness::case::{Case, Ran, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::handover::ends;
 use crate::harness::metric::Text;
 
 const BENCH: &str = "percpu";
-/// The settings, and the number of drains.
 type Setting = (Settings, usize);
 const CASES: [Entry<Setting, Option<Case>>; 5] = [
     ("alloc-warm", |(settings, _), name| Some(alloc(name, settings))),
@@ -54,8 +52,7 @@ const QUEUED: &str = "queued to a worker";
 const PARKED: &str = "parked";
 const QUIET: &str = "quiet";
 
-/// The variants: a drain as programs implement it today, and then the guards of a list, with ours
-/// last.
+/// The variants: a drain as programs implement it today, and the guards of a list.
 const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,
@@ -86,20 +83,15 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
     (EVERY_OP, Some(Qpw::EveryOp)),
 ];
 
-const NR_DRAINS: usize = 2_000;
-const NR_DRAINS_QUICK: usize = 400;
+const NR_DRAINS: Sizes = [2_000, 400];
+const BUSY_MS: Sizes<u64> = [2_000, 500];
 
-const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
-const BUSY_MS_QUICK: usize = 500;
-
-/// Creates the cases that `args` select. `isolation` needs two CPUs.
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
-    let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
+    let nr_drains = settings.size(args.drains, NR_DRAINS);
     settings.make(MENU, &CASES, &(settings.clone(), nr_drains))
 }
 
-/// Creates a variant, which is a peer if its name is in `PEERS`.
-fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static) -> Variant {
+fn variant(name: &str, run: impl FnMut() -> Ran + 'static) -> Variant {
     let variant = Variant::ours(name, run);
     let peer = PEERS.contains(&name);
     Variant { peer, ..variant }
@@ -164,7 +156,7 @@ fn isolated(&(ref settings, nr_drains): &Setting, name: Text) -> Option<Case> {
 }
 
 fn busy(name: Text, beside: Beside, more: &str, (settings, _): &Setting) -> Option<Case> {
-    let span = Duration::from_millis(settings.size(None, BUSY_MS, BUSY_MS_QUICK) as u64);
+    let span = Duration::from_millis(settings.sized(BUSY_MS, 10));
     let guard = |(name, qpw): (&'static str, Option<Qpw>)| {
         let interrupt = settings.interrupt.clone();
         let run = move || {

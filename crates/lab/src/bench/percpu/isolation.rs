@@ -2,7 +2,6 @@
 //! its longest pause. A thread on another CPU requests drains at a fixed pace. A quiet run has no
 //! drains, and shows how much the host of a virtual machine disturbs the victim.
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,35 +20,28 @@ use super::metrics::{
     CALL, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, RESCHED, SWITCHES, TIMER,
     WAITED,
 };
-use crate::bench::workqueue::producers::pin_to;
+use crate::bench::workqueue::producers::{on_own_thread, pin_to};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
-/// drains take 0.4 s.
+/// The time between drains. This is a guess: it disturbs a victim noticeably.
 const PACE_US: u64 = 200;
 
-/// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
-/// per second of CPU time. A run takes less than half a second.
+/// The pause before a run: the kernel throttles real-time threads for 50 ms in each second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// The worker's priority, which is higher than the victim's, so that the victim does not starve the
-/// worker.
+/// Higher than the victim's priority, so that the victim does not starve the worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Quiet,
-    /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
-    /// The drainer drains after the victim has handed over the slot.
     OnDemand,
-    /// The drainer drains between two operations of the victim.
     EveryOp,
-    /// The drainer drains while the victim's slot is parked.
     Parked,
 }
 
@@ -85,17 +77,13 @@ pub fn run(
         (Usage::of_thread().since(before), waited_ns)
     };
     let done = beside(1, suffering, || {
-        let drain = || {
-            pin_to(drainer);
+        on_own_thread(Some(drainer), || {
             let before = Interrupts::now(victim);
             let drains = drain(way, &slots, victim, nr_drains, interrupt);
             (drains, Interrupts::now(victim).since(before))
-        };
-        // A thread that is pinned to a CPU stays pinned, so another thread is used.
-        thread::scope(|scope| scope.spawn(drain).join())
+        })
     });
-    Ok(done.map(|(drained, victims)| {
-        let (drains, interrupts) = drained.unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(done.map(|((drains, interrupts), victims)| {
         let [((usage, waited_ns), attended)] = victims[..] else { unreachable!("one victim") };
         let Interrupts([timer, resched, call, _]) = interrupts;
         let percentiles = [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)];
@@ -219,8 +207,7 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the time for which this thread has waited for a CPU, in nanoseconds, or 0 if the system
-/// does not count it.
+/// Returns the time for which this thread has waited for a CPU, or 0 if it is not counted.
 fn waited_ns() -> u64 {
     // Fields: time on a CPU, time waiting for a CPU, number of time slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -18,8 +18,7 @@ use super::cases::{
     UNPROTECTED,
 };
 
-/// One turn of a guard. It takes objects, stores their indexes, and returns the number of cycles
-/// used.
+/// A turn of a guard: it takes objects, stores their indexes, and returns the cycles used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
 pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> Result<R, Stop> {

@@ -9,13 +9,10 @@ pub const DRAIN_MAX: Metric = lower("drain_max", "ns", (DRAIN, "max"), NS_PER_US
 pub const GAP: Metric = lower("victim_gap_max", "ns", (VICTIM, "gap us"), NS_PER_US);
 pub const SWITCHES: Metric = lower("victim_switches", "1", (VICTIM, "switches"), 1.0);
 pub const INVOLUNTARY: Metric = lower("victim_involuntary", "1", (VICTIM, "involuntary"), 1.0);
-/// The time that the victim waited for its CPU, as counted by the scheduler.
 pub const WAITED: Metric = lower("victim_waited", "ns", (VICTIM, "waited us"), NS_PER_US);
 pub const INTERRUPTS: Metric = lower("victim_interrupts", "1", (VICTIM, "interrupts"), 1.0);
 pub const TIMER: Metric = lower("victim_interrupts_timer", "1", (OF_THESE, "timer"), 1.0);
-/// The number of requests by another CPU to schedule a different thread, among them.
 pub const RESCHED: Metric = lower("victim_interrupts_resched", "1", (OF_THESE, "resched"), 1.0);
-/// The number of requests by another CPU to call a function, among them.
 pub const CALL: Metric = lower("victim_interrupts_call", "1", (OF_THESE, "call"), 1.0);
 
 pub const ALLOC: &[Metric] = &[CYCLES];

@@ -2,15 +2,13 @@
 //! shuffled each round. The cost of a cache miss varies more between pieces of memory, and from one
 //! half second to the next, than between guards. The result of a guard is the median of its turns.
 
-use std::thread;
-
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::cache::Cache;
 use super::list::with_all;
-use crate::bench::workqueue::producers::pin_to;
+use crate::bench::workqueue::producers::on_own_thread;
 use crate::harness::stats::Spread;
 
 /// The number of objects in the ring. They take 16 KiB, and the list of their indexes takes 8 KiB.
@@ -25,7 +23,6 @@ const NR_TURNS: usize = 1000;
 
 type Cycles = Vec<(&'static str, f64)>;
 
-/// The results of all guards in one repetition. Each variant takes its own.
 pub struct Turns {
     cpu: Option<CpuId>,
     interrupt: Interrupt,
@@ -55,15 +52,7 @@ impl Turns {
 
     fn run(&mut self) -> Result<Option<Cycles>, Stop> {
         let cache = self.cache.get_or_insert_with(|| Cache::new(LEN));
-        let (cpu, interrupt) = (self.cpu, &self.interrupt);
-        thread::scope(|scope| {
-            // A thread that is pinned to a CPU stays pinned, so another thread is used.
-            let measured = scope.spawn(move || {
-                cpu.into_iter().for_each(pin_to);
-                all_by_turns(cache, interrupt)
-            });
-            measured.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        on_own_thread(self.cpu, || all_by_turns(cache, &self.interrupt))
     }
 }
 

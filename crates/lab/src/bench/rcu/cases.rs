@@ -55,7 +55,6 @@ pub struct RcuArgs {
 }
 
 const NR_CALLS: usize = 100;
-/// The number of replacements with readers that keep their CPU, in which a cache line moves.
 const NR_CALLS_BUSY: usize = 20_000;
 /// The pause between replacements with preempted readers, which last longer than a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -74,8 +73,6 @@ const QUICK_SHARE: u32 = 10;
 const LIMIT: Duration = Duration::from_secs(1);
 /// The maximum duration if `--calls` is given. A thousand replacements may take 20 ms each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
-
-type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
@@ -160,8 +157,7 @@ impl Setting {
         case((name, about), metrics, &ours, first, run, claims::bridge())
     }
 
-    /// Returns the maximum duration of the runs of a variant. `--quick` shortens those of the
-    /// kernel's methods, which mostly sleep.
+    /// Returns the maximum duration of runs. `--quick` shortens the kernel's methods, which sleep.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {
@@ -207,22 +203,19 @@ fn case<T: Value>(
     claims: Vec<Claim>,
 ) -> Case {
     let run = Rc::new(run);
-    let once = |name: &'static str, make: Make<T>| {
-        let run = run.clone();
-        move || Ok(run(&*make(), name))
+    let flavor = move |name| match reclaim::NAMES.contains(&name) {
+        true => reclaim::flavor(name, first()),
+        false => Some(ours::flavor(name, first())),
     };
-    let mut variants = Vec::new();
-    for &name in ours {
-        let make = Rc::new(move || ours::flavor(name, first()));
-        variants.push(Variant::ours(name, once(name, make)));
-    }
-    for name in reclaim::NAMES {
-        // If liburcu is missing, `about` reports it.
-        if reclaim::flavor(name, first()).is_some() {
-            let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
-            variants.push(Variant::peer(name, once(name, Rc::new(make))));
-        }
-    }
+    let variant = |name: &'static str| {
+        let run = run.clone();
+        let run = move || Ok(run(&*flavor(name).expect("it was there a moment ago"), name));
+        Variant::ours(name, run)
+    };
+    // If liburcu is missing, `about` reports it.
+    let peers = reclaim::NAMES.into_iter().filter(|name| flavor(name).is_some());
+    let peers = peers.map(|name| variant(name).into_peer());
+    let variants = ours.iter().map(|name| variant(name)).chain(peers).collect();
     let without = if reclaim::has_liburcu() {
         ""
     } else {
@@ -257,10 +250,12 @@ fn latency(latencies: Latencies) -> Option<Sample> {
 }
 
 fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
-    let Some(calls) = flavor.calls() else { return Some(Sample::default()) };
-    let many = Sample::of([(CALLS, scene::call_many(calls, count, interrupt)?)]);
-    let singly = many.with_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
-    Some(singly.with_percentiles(scene::barriers(calls), [(50.0, BARRIER)]))
+    if !flavor.call(scene::counter(), 0) {
+        return Some(Sample::default());
+    }
+    let many = Sample::of([(CALLS, scene::call_many(flavor, count, interrupt)?)]);
+    let singly = many.with_percentiles(scene::call_singly(flavor), [(50.0, CALL_TO_RUN)]);
+    Some(singly.with_percentiles(scene::barriers(flavor), [(50.0, BARRIER)]))
 }
 
 fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {

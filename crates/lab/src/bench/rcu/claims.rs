@@ -14,27 +14,8 @@ use crate::harness::metric::Metric;
 const MEMB: &str = "urcu-memb";
 const EPOCH: &str = "crossbeam-epoch";
 
-/// The bound for the comparison with a flavor whose read side is also inlined: at most its cost.
-const NOT_DEARER: f64 = 1.0;
-/// The bound for a read. A pin of crossbeam-epoch costs a store, a full fence and two branches.
-const FIFTH: f64 = 0.2;
-/// The bound for a replacement. Others always pay for two barriers and a wake-up.
-const TENTH: f64 = 0.1;
-/// The bound if preempted readers are boosted until the end of their section.
-const BOOSTED: f64 = 0.05;
 /// The bound if preempted readers wait for their CPU in the usual order.
 const PREEMPTED: f64 = 0.8;
-/// The bound for many updaters, which share one grace period.
-const SHARED: f64 = 10.0;
-/// The bound for callbacks. afterwork does not poll every 10 ms.
-const NO_POLL: f64 = 0.01;
-/// The kernel's ratio for reporting the driver's quiescent state at once: 6.04 to 9.75 ms.
-const ONE_WAIT_LESS: f64 = 0.62;
-/// The bound for doing without fixed waits, which last milliseconds.
-const NO_WAIT: f64 = 0.01;
-/// The kernel's ratio for adding `wake_from_gp`, in the set-up loop: 15.9 to 20.8 s.
-const WAKE_UPS_LESS: f64 = 0.77;
-const NOT_SLOWER: f64 = 1.0;
 
 /// Returns the claims that can be judged: those against liburcu need its headers.
 fn judged<const N: usize>(claims: [Claim; N]) -> Vec<Claim> {
@@ -43,23 +24,33 @@ fn judged<const N: usize>(claims: [Claim; N]) -> Vec<Claim> {
 }
 
 pub fn read() -> Vec<Claim> {
-    judged([Claim::at_most(RCU, READ, MEMB, NOT_DEARER), Claim::at_most(RCU, READ, EPOCH, FIFTH)])
+    judged([
+        // The read side of this flavor is also inlined.
+        Claim::at_most(RCU, READ, MEMB, 1.0),
+        // A pin of crossbeam-epoch costs a store, a full fence and two branches.
+        Claim::at_most(RCU, READ, EPOCH, 0.2),
+    ])
 }
 
 fn kernel_ways(metric: Metric) -> Vec<Claim> {
     judged([
-        Claim::at_most(EARLY_QS, metric, WAITS, ONE_WAIT_LESS),
-        Claim::at_most(RCU, metric, BOTH, NO_WAIT),
-        Claim::at_most(RCU, metric, BY_CALLBACK, WAKE_UPS_LESS),
+        // The kernel's ratio for reporting the driver's quiescent state at once: 6.04 to 9.75 ms.
+        Claim::at_most(EARLY_QS, metric, WAITS, 0.62),
+        // The fixed waits last milliseconds.
+        Claim::at_most(RCU, metric, BOTH, 0.01),
+        // The kernel's ratio for adding `wake_from_gp`, in the set-up loop: 15.9 to 20.8 s.
+        Claim::at_most(RCU, metric, BY_CALLBACK, 0.77),
     ])
 }
 
 pub fn replace(case: &str) -> Vec<Claim> {
     let mut all = match case {
-        "replace-32-idle" | ONE_BUSY => judged([Claim::at_most(RCU, REPLACE_P50, MEMB, TENTH)]),
+        // Others always pay for two barriers and a wake-up.
+        "replace-32-idle" | ONE_BUSY => judged([Claim::at_most(RCU, REPLACE_P50, MEMB, 0.1)]),
         EIGHT_BUSY => {
-            // Readers are boosted to a real-time priority, if this process may do that.
-            let bound = if may_set_fifo() { BOOSTED } else { PREEMPTED };
+            // Preempted readers are boosted to a real-time priority until the end of their section,
+            // if this process may do that.
+            let bound = if may_set_fifo() { 0.05 } else { PREEMPTED };
             judged([
                 Claim::at_most(RCU, REPLACE_P95, MEMB, bound),
                 Claim::at_most(NOT_BOOSTED, REPLACE_P95, MEMB, PREEMPTED),
@@ -80,15 +71,17 @@ pub fn replace(case: &str) -> Vec<Claim> {
 }
 
 pub fn updaters() -> Vec<Claim> {
-    judged([Claim::at_least(RCU, REPLACES, MEMB, SHARED)])
+    // Many updaters share one grace period.
+    judged([Claim::at_least(RCU, REPLACES, MEMB, 10.0)])
 }
 
 pub fn call() -> Vec<Claim> {
     judged([
-        Claim::at_least(RCU, CALLS, MEMB, NOT_SLOWER),
-        Claim::at_most(RCU, CALL_TO_RUN, MEMB, NO_POLL),
-        Claim::at_most(RCU, BARRIER, MEMB, NO_POLL),
-        Claim::at_least(RCU, CALLS, EPOCH, NOT_SLOWER),
+        Claim::at_least(RCU, CALLS, MEMB, 1.0),
+        // afterwork does not poll every 10 ms.
+        Claim::at_most(RCU, CALL_TO_RUN, MEMB, 0.01),
+        Claim::at_most(RCU, BARRIER, MEMB, 0.01),
+        Claim::at_least(RCU, CALLS, EPOCH, 1.0),
     ])
 }
 

@@ -1,12 +1,8 @@
 //! `afterwork-lab bench rcu`: a value that readers use while updaters replace it.
 //! `docs/bench-method.md` defines the cases and figures.
 //!
-//! `replace-…` and `bridge` also measure the kernel's methods: fixed waits of three jiffies, alone
-//! (`waits`) and with the changes that shortened them, `early_qs` and `wake_from_gp`.
-//!
 //! Each variant is a [`Flavor`](lab_peers::reclaim::Flavor). The flavors of afterwork are in
-//! [`ours`]. The others are in `lab-peers`, which may contain unsafe code. liburcu is included if
-//! it was installed when the lab was built.
+//! [`ours`]. The others are in `lab-peers`, which may contain unsafe code.
 
 mod cases;
 mod claims;

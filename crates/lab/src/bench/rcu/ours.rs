@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use afterwork::rcu::srcu::Domain;
 use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr};
-use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
+use lab_peers::reclaim::{Flavor, Reader, Value};
 
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
 pub const RCU: &str = "rcu";
@@ -117,29 +117,13 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
         self.cell.replace_sync(value);
     }
 
-    fn calls(&self) -> Option<&dyn Calls> {
-        Some(self)
-    }
-}
-
-impl<T: Value, F: rcu::Flavor> Reader for &Ours<T, F> {
-    fn read(&mut self, count: usize) -> u64 {
-        let mut sum = 0;
-        for turn in 0..count {
-            let guard = self.cell.read();
-            sum += self.cell.load(&guard).look(turn);
-        }
-        sum
-    }
-}
-
-impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
-    fn call(&self, counter: &'static AtomicU64, count: usize) {
+    fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         for _ in 0..count {
             self.flavor.call(move || {
                 counter.fetch_add(1, Ordering::Release);
             });
         }
+        true
     }
 
     fn barrier(&self) -> Option<()> {
@@ -148,13 +132,16 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
     }
 }
 
+impl<T: Value, F: rcu::Flavor> Reader for &Ours<T, F> {
+    fn read(&mut self, count: usize) -> u64 {
+        (0..count).map(|turn| self.cell.load(&self.cell.read()).look(turn)).sum()
+    }
+}
+
 impl<T: Value> Reader for Loop<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
         let reader = self.online.get_or_insert_with(qsbr::Reader::new);
-        let mut sum = 0;
-        for turn in 0..count {
-            sum += self.cell.load(reader).look(turn);
-        }
+        let sum = (0..count).map(|turn| self.cell.load(reader).look(turn)).sum();
         reader.quiescent();
         sum
     }

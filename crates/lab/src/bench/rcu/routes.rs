@@ -4,7 +4,6 @@ use lab_peers::reclaim::Value;
 
 const NR_RESIDENT: u32 = 256;
 const NR_BRIDGED: u32 = 16;
-/// The port of an address whose bridge is not configured.
 const DOWN: u32 = 0;
 
 #[derive(Clone, Debug)]
@@ -20,16 +19,12 @@ struct Route {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Adds its addresses, without a port.
     Add,
-    /// Sets the port of its addresses.
     Configure,
     Delete,
 }
 
-impl Step {
-    pub const ALL: [Self; 3] = [Self::Add, Self::Configure, Self::Delete];
-}
+pub const STEPS: [Step; 3] = [Step::Add, Step::Configure, Step::Delete];
 
 impl Routes {
     pub fn resident() -> Self {
@@ -88,7 +83,7 @@ mod tests {
         let nr_resident = routes.routes.len();
         let bridged = spread(NR_RESIDENT + 7 * NR_BRIDGED);
         let mut seen = Vec::new();
-        for step in Step::ALL {
+        for step in STEPS {
             routes = routes.after(step, 7);
             seen.push(routes.port(bridged));
             assert!((0..1000).all(|turn| routes.look(turn) > 0));

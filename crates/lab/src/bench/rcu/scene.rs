@@ -6,16 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use lab_peers::reclaim::{Calls, Flavor, Value};
+use lab_peers::reclaim::{Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
 
-use super::routes::{Routes, Step};
+use super::routes::{Routes, STEPS};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
-/// The number of sections between two checks for the end of the run, and between two quiescent
-/// states.
+/// The number of sections between two checks for the end, and between two quiescent states.
 const BATCH: usize = 64;
 
 /// The sleep of readers in bursts. The system rounds it up to its shortest sleep.
@@ -46,12 +45,28 @@ pub struct Read {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// The minimum number of replacements.
     pub calls: usize,
     pub least: Duration,
     /// The maximum duration, which overrides the minimums.
     pub limit: Duration,
     pub pause: Duration,
+}
+
+impl Scope {
+    /// Calls `turn` with its number until there are enough turns. Returns their number.
+    fn repeat(&self, interrupt: &Interrupt, mut turn: impl FnMut(usize)) -> usize {
+        let (begun, mut nr_done) = (Instant::now(), 0);
+        loop {
+            let spent = begun.elapsed();
+            let is_enough = nr_done >= self.calls && spent >= self.least;
+            let is_late = nr_done >= LEAST_CALLS && spent > self.limit;
+            if is_enough || is_late || interrupt.requested() {
+                return nr_done;
+            }
+            turn(nr_done);
+            nr_done += 1;
+        }
+    }
 }
 
 /// Replaces the value repeatedly and times each replacement. Returns `None` if interrupted, and
@@ -62,31 +77,21 @@ pub fn replace_one_by_one(
     scope: Scope,
     interrupt: &Interrupt,
 ) -> Beside<Option<Latencies>> {
-    let Scope { calls, least, limit, pause } = scope;
     let (latencies, _) = among(flavor, readers, || {
-        let mut latencies = Latencies::with_capacity_for(calls);
-        let begun = Instant::now();
-        for value in 0.. {
-            let spent = begun.elapsed();
-            let is_enough = value >= calls && spent >= least;
-            let is_late = value >= LEAST_CALLS && spent > limit;
-            if is_enough || is_late || interrupt.requested() {
-                break;
-            }
+        let mut latencies = Latencies::with_capacity_for(scope.calls);
+        scope.repeat(interrupt, |value| {
             let start = cycles();
             flavor.replace(value as u64);
             latencies.push(start, cycles());
-            if !pause.is_zero() {
-                thread::sleep(pause);
+            if !scope.pause.is_zero() {
+                thread::sleep(scope.pause);
             }
-        }
+        });
         latencies
     })?;
     Ok((!interrupt.requested()).then_some(latencies))
 }
 
-/// Lets `updaters` threads replace the value for `span`. Returns their rate and the work of the
-/// readers.
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -113,29 +118,27 @@ pub fn replace_together(
     Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
-/// Queues `count` callbacks, waits for the last one, and returns the callbacks per second.
-pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
+pub fn call_many(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
     let start = Instant::now();
-    calls.call(counter, count);
+    flavor.call(counter, count);
     while counter.load(Ordering::Acquire) < count as u64 {
         if interrupt.requested() {
             return None;
         }
         // This makes progress in flavors without a callback thread, and does nothing in others.
-        calls.call(counter, 0);
+        flavor.call(counter, 0);
         thread::yield_now();
     }
     Some(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Times callbacks one by one, from queueing to completion. The result is empty if they do not run
-/// by themselves.
-pub fn call_singly(calls: &dyn Calls) -> Latencies {
+/// Times callbacks one by one. The result is empty if they do not run by themselves.
+pub fn call_singly(flavor: &dyn Flavor) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
         let (counter, begun, start) = (counter(), Instant::now(), cycles());
-        calls.call(counter, 1);
+        flavor.call(counter, 1);
         while counter.load(Ordering::Acquire) == 0 {
             if begun.elapsed() > PATIENCE {
                 return latencies;
@@ -148,11 +151,11 @@ pub fn call_singly(calls: &dyn Calls) -> Latencies {
 }
 
 /// Times barriers without pending callbacks. The result is empty if the flavor has no barrier.
-pub fn barriers(calls: &dyn Calls) -> Latencies {
+pub fn barriers(flavor: &dyn Flavor) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..NR_SINGLES {
         let start = cycles();
-        if calls.barrier().is_none() {
+        if flavor.barrier().is_none() {
             break;
         }
         latencies.push(start, cycles());
@@ -160,8 +163,6 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Adds, configures and deletes bridges. After each step, waits until no reader uses the previous
-/// table. Returns the nanoseconds per bridge.
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
@@ -169,32 +170,25 @@ pub fn bridges(
     interrupt: &Interrupt,
 ) -> Beside<Option<(f64, Latencies, Read)>> {
     let ((nr_done, latencies), read) = among(flavor, readers, || {
-        let mut latencies = Latencies::with_capacity_for(Step::ALL.len() * scope.calls);
-        let (begun, mut routes) = (Instant::now(), Routes::resident());
-        let is_enough = |nr_done: usize| {
-            let spent = begun.elapsed();
-            (nr_done >= scope.calls && spent >= scope.least) || spent >= scope.limit
-        };
-        let mut nr_done = 0;
-        while !is_enough(nr_done) && !interrupt.requested() {
-            for step in Step::ALL {
-                routes = routes.after(step, nr_done as u32);
+        let mut latencies = Latencies::with_capacity_for(STEPS.len() * scope.calls);
+        let mut routes = Routes::resident();
+        let nr_done = scope.repeat(interrupt, |bridge| {
+            for step in STEPS {
+                routes = routes.after(step, bridge as u32);
                 let next = routes.clone();
                 let start = cycles();
                 flavor.replace(next);
                 latencies.push(start, cycles());
             }
-            nr_done += 1;
-        }
+        });
         (nr_done, latencies)
     })?;
     let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
     Ok((!interrupt.requested()).then_some((ns, latencies, read)))
 }
 
-/// Returns a counter. It is leaked, because a callback may run after the measurement. No thread
-/// writes to memory next to it.
-fn counter() -> &'static AtomicU64 {
+/// Returns a padded counter. It is leaked, because callbacks may run after the measurement.
+pub fn counter() -> &'static AtomicU64 {
     Box::leak(Box::<CachePadded<AtomicU64>>::default())
 }
 

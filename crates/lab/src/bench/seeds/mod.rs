@@ -9,7 +9,7 @@ use topology::AffinityScope;
 
 use super::args::Which;
 use super::questions::find;
-use super::settings::{Menu, Settings, count, names};
+use super::settings::{Menu, Settings, Sizes, count, names};
 use super::{max_active, percpu, rcu, task_work, workqueue};
 use crate::harness::case::{Case, Variant};
 use crate::harness::metric::Text;
@@ -19,30 +19,25 @@ mod tables;
 
 pub use tables::SOURCES;
 
-/// The time limit of a run in seconds, unless another one is requested.
 pub const SECONDS: usize = 300;
 
-/// The number of items of each producer in the source's test of workqueues, and the number with
-/// `--quick`.
-const ITEMS: usize = 200_000;
-const ITEMS_QUICK: usize = 2_000;
+/// The number of items of each producer in the source's test of workqueues.
+const ITEMS: Sizes = [200_000, 2_000];
 const PRODUCERS: usize = 8;
 
-/// The number of calls in each run of the source's test of RCU, and the number with `--quick`.
-const CALLS: usize = 100;
-const CALLS_QUICK: usize = 10;
+/// The number of calls in each run of the source's test of RCU.
+const CALLS: Sizes = [100, 10];
 
-/// The cases, each with its number of repetitions and its weight.
-const PARTS: [(Text, (usize, u32)); 9] = [
-    ("lock-hold", (5, 200)),
-    ("replace-idle", (10, 15)),
-    ("replace-8-busy", (5, 30)),
-    ("bridge", (3, 25)),
-    ("joins", (5, 20)),
-    ("service-8", (5, 15)),
-    ("service-1024", (5, 15)),
-    ("alloc-warm", (5, 5)),
-    ("isolation", (5, 30)),
+const PARTS: [(Text, Part); 9] = [
+    ("lock-hold", Part { repeat: 5, weight: 200 }),
+    ("replace-idle", Part { repeat: 10, weight: 15 }),
+    ("replace-8-busy", Part { repeat: 5, weight: 30 }),
+    ("bridge", Part { repeat: 3, weight: 25 }),
+    ("joins", Part { repeat: 5, weight: 20 }),
+    ("service-8", Part { repeat: 5, weight: 15 }),
+    ("service-1024", Part { repeat: 5, weight: 15 }),
+    ("alloc-warm", Part { repeat: 5, weight: 5 }),
+    ("isolation", Part { repeat: 5, weight: 30 }),
 ];
 
 pub const MENU: Menu = Menu { cases: &names(&PARTS), peers: &[] };
@@ -70,16 +65,13 @@ pub struct SeedsArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub repeat: usize,
-    /// The share of the time, relative to the shares of the other cases. It is about the number of
-    /// seconds that the repetitions take on two CPUs, so that no case prevents another one from
-    /// running.
+    /// The share of the time. It is about the number of seconds that the repetitions take on two
+    /// CPUs, so that no case prevents another one from running.
     pub weight: u32,
 }
 
 pub fn part(case: &Case) -> Part {
-    let part = PARTS.iter().find(|(name, _)| *name == case.name);
-    let &(_, (repeat, weight)) = part.expect("the menu has all cases");
-    Part { repeat, weight }
+    PARTS.iter().find(|(name, _)| *name == case.name).expect("the menu has all cases").1
 }
 
 pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
@@ -87,11 +79,11 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
     let benches = [
         Which::Workqueue(workqueue::WorkqueueArgs {
             producers: Some(PRODUCERS),
-            items: Some(settings.size(args.items, ITEMS, ITEMS_QUICK)),
+            items: Some(settings.size(args.items, ITEMS)),
             scope: scopes,
             workers: None,
         }),
-        Which::Rcu(rcu::RcuArgs { calls: Some(settings.size(None, CALLS, CALLS_QUICK)) }),
+        Which::Rcu(rcu::RcuArgs { calls: Some(settings.size(None, CALLS)) }),
         Which::MaxActive(max_active::MaxActiveArgs { items: None, dir: args.dir.clone() }),
         Which::TaskWork(task_work::TaskWorkArgs::default()),
         Which::Percpu(percpu::PercpuArgs::default()),
@@ -154,11 +146,6 @@ mod tests {
                     let has = case.metrics.iter().any(|it| it.name == metric);
                     assert!(has, "{metric} of {}", case.name);
                 }
-                let has_index = |show| match show {
-                    Show::Value(index, ..) => index < row.variants.len(),
-                    _ => true,
-                };
-                assert!(block.columns.iter().all(|it| has_index(it.show)));
             }
         }
     }

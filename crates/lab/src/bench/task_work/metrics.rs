@@ -3,17 +3,14 @@
 use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
 pub const WAKEUPS: Metric = lower("wakeups_per_1000", "1/1000 items", ("", "wakes/1000"), 1.0);
-/// The time from just before the post until the owner has the item.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_US);
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_US);
 pub const OWNER_CPU: Metric = lower("owner_cpu_per_item", "ns/item", ("", "owner ns/item"), 1.0);
 pub const POST: Metric = lower("post_mean", "ns", ("", "ns/post"), 1.0);
 
 pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"), 1.0);
-/// The bytes of received requests. Responses have the same size.
 pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
 pub const SHARE: Metric = lower("task_work_share", "share", ("task work", "% of CPU"), PERCENT);
-/// The time of the workers' posts, relative to the owner's CPU time.
 pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
 pub const TASK_WORK: Metric = lower("task_work_per_item", "ns/item", ("task work", "ns/item"), 1.0);
 pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);

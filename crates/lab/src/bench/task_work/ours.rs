@@ -19,15 +19,12 @@ pub struct Owner {
     wait: Wait,
 }
 
-/// A poster's end. It posts lazily if the owner waits for several items, and eagerly if it waits
-/// for one.
 pub struct MailPost {
     poster: Poster<u64>,
     lazy: bool,
 }
 
 impl Wait {
-    /// Returns both ends of a path through the mailbox, whose owner waits in this way.
     pub fn open(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {
         let post = MailPost { poster: mailbox.poster(), lazy: self.count > 1 };
         (post, Owner { mailbox, wait: self })

@@ -1,7 +1,5 @@
-//! Posts items at a steady pace to an owner that waits for them. The poster busy-waits between
-//! posts, so that its pace does not depend on the owner. Both are pinned to different CPUs if there
-//! are two: a wake-up on the poster's CPU costs a fifth as much, but delays the poster, and the
-//! scheduler's choice would affect the result more than the path does.
+//! Posts items at a steady pace to an owner that waits for them. Both are pinned to different CPUs
+//! if there are two: the scheduler's choice would affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
@@ -13,12 +11,11 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
-use crate::bench::workqueue::producers::{WARM_UP_SHARE, spawn};
+use crate::bench::workqueue::producers::{WARM_UP_SHARE, joined, spawn};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The number of spins before a poster that waits for the owner yields its CPU, which both may
-/// share.
+/// The number of spins before a poster yields its CPU, which the owner may share.
 const SPINS_PER_YIELD: u32 = 1024;
 
 /// The poster's end of a path of items to a sleeping owner. The path ends when it is dropped. An
@@ -45,7 +42,6 @@ pub struct Wake {
     pub gap: Duration,
     /// The CPUs of poster and owner, or `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
-    /// The interrupt flag, checked before each burst.
     pub interrupt: Interrupt,
 }
 
@@ -70,11 +66,10 @@ impl Wake {
             let poster = spawn(scope, "poster", self.pins.map(|(cpu, _)| cpu), move || {
                 self.post_all(post, warm_up, is_warm)
             });
-            (poster.join(), owner.join())
+            (joined(poster), joined(owner))
         });
-        let ended = "a panic has ended the process";
-        let Some(post_cycles) = post_cycles.expect(ended) else { return Ok(None) };
-        let (owner, latencies) = received.expect(ended)?;
+        let Some(post_cycles) = post_cycles else { return Ok(None) };
+        let (owner, latencies) = received?;
         Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }
 
@@ -106,8 +101,7 @@ impl Wake {
         Ok((after.since(before), latencies))
     }
 
-    /// Posts the warm-up items, waits for the owner, and posts the timed items. Returns the cycles
-    /// spent in timed posts.
+    /// Posts the warm-up items and the timed items. Returns the cycles spent in timed posts.
     fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
         self.post_at_pace(warm_up - 1, &mut post)?;
         post.post_urgent(cycles());
@@ -147,8 +141,7 @@ impl Wake {
     }
 }
 
-/// Returns the time of the next burst after `due`. A poster that was preempted does not catch up,
-/// because catching up would create a larger burst.
+/// Returns the time of the next burst. Catching up after a preemption would create a larger one.
 fn next_due(due: u64, gap: u64, now: u64) -> u64 {
     let next = due + gap;
     if next < now { now + gap } else { next }
@@ -160,10 +153,10 @@ mod tests {
 
     use super::*;
 
-    fn wake(burst: usize) -> Wake {
+    fn wake(items: usize) -> Wake {
         Wake {
-            items: 100,
-            burst,
+            items,
+            burst: 1,
             gap: Duration::from_micros(10),
             pins: None,
             interrupt: Interrupt::default(),
@@ -186,27 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn every_timed_item_has_a_latency_and_the_owner_slept() {
-        for burst in [1, 32] {
-            let woken = wake(burst).run(mpsc::channel()).unwrap().unwrap();
-            assert!(woken.latencies.percentiles_ns([50.0]).unwrap()[0] > 0.0);
-            assert!(woken.post_cycles > 0 && woken.owner.cpu_ns > 0);
-            assert_eq!(woken.items, 100);
-        }
-    }
-
-    #[test]
     fn lost_item_is_reported() {
         let (sender, receiver) = mpsc::channel();
         // The last of the nine timed items is lost.
-        let few = Wake { items: 9, ..wake(1) };
-        let lossy = few.run((Lossy(sender, 1), receiver));
+        let lossy = wake(9).run((Lossy(sender, 1), receiver));
         assert!(lossy.is_err());
     }
 
     #[test]
     fn an_interrupted_run_yields_nothing() {
-        let wake = wake(1);
+        let wake = wake(100);
         wake.interrupt.request();
         assert!(wake.run(mpsc::channel()).unwrap().is_none());
     }

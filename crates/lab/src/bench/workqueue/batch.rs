@@ -95,7 +95,10 @@ impl Batch {
         stop: impl Fn() -> bool,
         enqueue: &mut Latencies,
     ) -> bool {
-        self.arm();
+        self.latch.arm(self.groups.len());
+        for group in self.groups {
+            group.missing.store(group.items, Ordering::Relaxed);
+        }
         let mut next = 0;
         for (group, members) in self.groups.iter().enumerate() {
             if stop() {
@@ -104,8 +107,7 @@ impl Batch {
             }
             let end = group * GROUP + members.items;
             while next < end {
-                // Only multiples of `SAMPLE_EVERY` are sampled, so the inner loop has no sampled
-                // item.
+                // Only multiples of `SAMPLE_EVERY` are sampled, so the inner loop has none.
                 let run_end = (next + 1).next_multiple_of(SAMPLE_EVERY).min(end);
                 if let Some(probe) = self.items[next].probe {
                     let start = cycles();
@@ -131,13 +133,6 @@ impl Batch {
         for probe in self.probes {
             completion
                 .push(probe.queued.load(Ordering::Relaxed), probe.ran.load(Ordering::Relaxed));
-        }
-    }
-
-    fn arm(&self) {
-        self.latch.arm(self.groups.len());
-        for group in self.groups {
-            group.missing.store(group.items, Ordering::Relaxed);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::peers::{Crossbeam, Peer, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, Subject};
 use super::{claims, metrics};
-use crate::bench::settings::{Entry, Menu, Settings, count, names};
+use crate::bench::settings::{Entry, Menu, Settings, Sizes, count, names};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::Claim;
@@ -52,30 +52,21 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// The default number of producers, as in the kernel's test.
 const PRODUCERS: usize = 8;
 
 const BATCH_SIZE: usize = 1000;
 
 /// The number of items of each producer in one-at-a-time, for at most 0.6 s.
-const LONE_ITEMS: usize = 20_000;
-const LONE_ITEMS_QUICK: usize = 2_000;
+const LONE_ITEMS: Sizes = [20_000, 2_000];
 
-const BATCH_ITEMS: usize = 100_000;
-const BATCH_ITEMS_QUICK: usize = 25_000;
+const BATCH_ITEMS: Sizes = [100_000, 25_000];
 
 /// The number of fan-out items, even with `--quick`: the case tests a long queue.
-const FAN_OUT_ITEMS: usize = 1_000_000;
+const FAN_OUT_ITEMS: Sizes = [1_000_000; 2];
 
 /// The scopes with `--quick`: the finest, the default and the coarsest.
 const SCOPES_QUICK: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
-
-const BATCH_CLAIM: f64 = 1.3;
-const FAN_OUT_CLAIM: f64 = 1.5;
-
-/// The claimed ratio of pool-lock hold times, of deferred wake-ups to wake-ups under the lock.
-const LOCK_CLAIM: f64 = 0.02;
 
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
@@ -98,7 +89,7 @@ struct Setting {
 
 impl Setting {
     fn one_at_a_time(&self, name: Text) -> Case {
-        let (producers, items) = (self.producers, self.items(LONE_ITEMS, LONE_ITEMS_QUICK));
+        let (producers, items) = (self.producers, self.items(LONE_ITEMS));
         let ways = |way: Way| {
             let helped = way.helped();
             vec![way, way.under_lock(), helped, way.spawned(), helped.spawned()]
@@ -116,15 +107,15 @@ impl Setting {
 
     fn batch(&self, name: Text) -> Case {
         let producers = self.producers;
-        let rounds = self.items(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
+        let rounds = self.items(BATCH_ITEMS).div_ceil(BATCH_SIZE);
         let about = format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each");
-        self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), BATCH_CLAIM)
+        self.many((name, about), Task::batches(producers, BATCH_SIZE, rounds), 1.3)
     }
 
     fn fan_out(&self, name: Text) -> Case {
-        let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
+        let items = self.items(FAN_OUT_ITEMS);
         let about = format!("one producer queues {items} items at once");
-        self.many((name, about), Task::batches(1, items, 1), FAN_OUT_CLAIM)
+        self.many((name, about), Task::batches(1, items, 1), 1.5)
     }
 
     fn many(&self, name_and_about: (Text, String), task: Task, reusable: f64) -> Case {
@@ -153,8 +144,7 @@ impl Setting {
         }
     }
 
-    /// Returns variants of the system scope that wait as the peers do, on a word that each item
-    /// writes.
+    /// Returns variants of the system scope that wait as peers do, on a word that items write.
     fn by_one_word(&self, shape: &Shape) -> Vec<Variant> {
         if !self.scopes.contains(&AffinityScope::System) {
             return Vec::new();
@@ -169,7 +159,7 @@ impl Setting {
     }
 
     fn lock_hold(&self, name: Text) -> Case {
-        let (items, workers) = (self.items(LONE_ITEMS, LONE_ITEMS_QUICK), self.workers);
+        let (items, workers) = (self.items(LONE_ITEMS), self.workers);
         let requested = match self.args.scope.is_empty() {
             true => "system scope",
             false => "the requested scopes",
@@ -178,10 +168,8 @@ impl Setting {
             "as one-at-a-time, {items} each, pinned; {requested}; {workers} workers, which do not spin"
         );
         let (mut variants, mut claims) = (Vec::new(), Vec::new());
-        let mut counts = vec![1];
-        if self.producers > 1 {
-            counts.push(self.producers);
-        }
+        let mut counts = vec![1, self.producers];
+        counts.dedup();
         // The names of the variants contain the scope only if scopes were requested.
         let system = [(AffinityScope::System, String::new())];
         let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
@@ -204,7 +192,7 @@ impl Setting {
             for (of, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
                 variants.push(self.lock_hold_variant(of, way, &shape, producers * items));
             }
-            claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, LOCK_CLAIM));
+            claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, 0.02));
         }
         Case {
             about,
@@ -219,7 +207,7 @@ impl Setting {
         let run = move || {
             let subject = Reusable(start()?);
             let Some(mut sample) = shape.run(&subject)? else { return Ok(None) };
-            metrics::add_lock_hold(&mut sample, &subject.0.lock_hold(), items);
+            metrics::add_lock_hold(&mut sample, &subject.0.pools.lock_hold(), items);
             // Without wake-ups, neither variant wakes under the lock.
             if sample.value(metrics::WAKEUPS) == Some(0.0) {
                 sample = Sample::thrown_away(Absent("no worker was woken".into()));
@@ -244,12 +232,11 @@ impl Setting {
         move || Ours::start(&topology, way, workers, lock_stat)
     }
 
-    fn items(&self, long: usize, short: usize) -> usize {
-        self.settings.size(self.args.items, long, short)
+    fn items(&self, sizes: Sizes) -> usize {
+        self.settings.size(self.args.items, sizes)
     }
 }
 
-/// Returns every peer with every [`Waiting`], and also with its own way to wait if it has one.
 fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let waits = Waiting::ALL.into_iter();
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();

@@ -102,7 +102,6 @@ impl Completion {
         self.state.word().load(Ordering::Acquire) == DONE
     }
 
-    /// Waits until the completion is done.
     #[inline]
     pub fn wait(&self) {
         let word = self.state.word();

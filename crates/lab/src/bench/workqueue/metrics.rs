@@ -31,13 +31,11 @@ pub const LOCK_MEAN: &str = "lock_hold_mean";
 
 pub const LOCK: &[Metric] = &[
     lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
-    // This is not in the table, which would be too wide.
     lower("lock_hold_p50", "ns", ("", ""), 1.0),
     lower("lock_hold_p99", "ns", ("lock held, ns", "p99"), 1.0),
     lower("lock_hold_p999", "ns", ("lock held, ns", "p99.9"), 1.0),
     lower("lock_holds_per_item", "1/item", ("per item", "holds"), 1.0),
     ALL[8],
-    // This is not in the table, which would be too wide.
     lower("lock_wait_share", "share", ("", ""), 1.0),
     ALL[0],
     ALL[1],

@@ -1,7 +1,5 @@
 //! `afterwork-lab bench workqueue`: small items on a pool of workers.
-//!
-//! A pool is a [`Subject`](subject::Subject). [`OneShot`](subject::OneShot) adapts every pool that
-//! runs closures. `docs/bench-method.md` defines the cases and figures.
+//! `docs/bench-method.md` defines the cases and figures.
 
 pub mod batch;
 mod cases;

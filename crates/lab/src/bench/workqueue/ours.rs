@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use afterwork::params::{Params, WakeMode};
 use afterwork::workqueue::{
-    BuildError, Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
+    BuildError, Builder, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
 };
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
@@ -20,13 +20,11 @@ use super::subject::{Joins, OneShotPool, Subject};
 pub struct Way {
     pub scope: AffinityScope,
     pub wake: WakeMode,
-    /// `true` if the waiter may run its own item.
     pub help: bool,
     pub spawn: bool,
 }
 
 impl Way {
-    /// Returns the plain variant: reusable items, deferred wake-ups and no helping.
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
@@ -57,8 +55,8 @@ impl fmt::Display for Way {
 
 pub struct Ours {
     // The queue is declared before the pools, so that it is dropped before them.
-    queue: Workqueue,
-    pools: Pools,
+    pub queue: Workqueue,
+    pub pools: Pools,
 }
 
 /// Joins the workers when dropped, so that no worker runs during the next variant.
@@ -127,23 +125,10 @@ impl Ours {
         Ok(Self { queue, pools })
     }
 
-    pub fn registry(&self) -> &Registry {
-        &self.pools
-    }
-
-    pub fn lock_hold(&self) -> Histogram {
-        self.registry().lock_hold()
-    }
-
-    pub fn queue(&self) -> &Workqueue {
-        &self.queue
-    }
-
     fn count(&self) -> Option<Counts> {
-        let registry = self.registry();
         Some(Counts {
-            wakeups: registry.pool_stats().iter().map(|pool| pool.kicks).sum(),
-            lock_wait_ns: registry.lock_wait_ns(),
+            wakeups: self.pools.pool_stats().iter().map(|pool| pool.kicks).sum(),
+            lock_wait_ns: self.pools.lock_wait_ns(),
         })
     }
 }
@@ -180,7 +165,6 @@ impl Joins for Ours {
     }
 }
 
-/// A subject whose items are created once, queued repeatedly, and waited for with `flush`.
 pub struct Reusable(pub Ours);
 
 // If an item is rejected or panics, the bench ends here, because the case would wait forever.
@@ -245,6 +229,6 @@ mod tests {
         let way = Way::plain(AffinityScope::System);
         let subject = Reusable(Ours::start(&topology, way, 2, true).unwrap());
         runs_lone_items_and_batches(&subject);
-        assert!(subject.0.lock_hold().count > 0);
+        assert!(subject.0.pools.lock_hold().count > 0);
     }
 }

@@ -7,7 +7,6 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
-/// A pool with a number of workers, and its name in tables.
 pub trait Peer: OneShotPool + Sized + 'static {
     const NAME: &str;
 
@@ -16,10 +15,8 @@ pub trait Peer: OneShotPool + Sized + 'static {
 
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
-/// tokio's multi-threaded runtime. Each item is a spawned task.
 pub struct Tokio(pub tokio::runtime::Runtime);
 
-/// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
 pub struct Rayon(pub rayon::ThreadPool);
@@ -28,8 +25,7 @@ pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A typical hand-written pool, which receives boxed closures through an unbounded crossbeam
-/// channel.
+/// A typical hand-written pool, which receives boxed closures through an unbounded channel.
 pub struct Crossbeam {
     /// `None` only during `drop`.
     sender: Option<Sender<Job>>,
@@ -40,11 +36,8 @@ impl Peer for Tokio {
     const NAME: &str = "tokio";
 
     fn start(workers: usize) -> Result<Self, Stop> {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start tokio"))
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -74,11 +67,9 @@ impl Peer for SpawnBlocking {
     const NAME: &str = "spawn_blocking";
 
     fn start(most: usize) -> Result<Self, Stop> {
-        tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(most)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start tokio"))
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.max_blocking_threads(most).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
     }
 }
 
@@ -92,11 +83,8 @@ impl Peer for Rayon {
     const NAME: &str = "rayon";
 
     fn start(workers: usize) -> Result<Self, Stop> {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .build()
-            .map(Self)
-            .map_err(Stop::because("cannot start rayon"))
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
+        pool.map(Self).map_err(Stop::because("cannot start rayon"))
     }
 }
 
@@ -137,8 +125,7 @@ impl OneShotPool for ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        // The crate does not join its threads, so they would otherwise exit during the next
-        // variant.
+        // The crate does not join its threads, which would then exit during the next variant.
         self.0.join();
         self.0.set_num_threads(1);
     }

@@ -10,8 +10,7 @@ use topology::{CpuId, CpuSet};
 
 use crate::harness::switches::Usage;
 
-/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
-/// awake and caches are warm.
+/// The timed items for each warm-up item, which ensures awake threads and warm caches.
 pub const WARM_UP_SHARE: usize = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +74,7 @@ pub fn run<T: Send>(
         let mut results = Vec::with_capacity(producers);
         let (mut first, mut last) = (u64::MAX, 0);
         for handle in handles {
-            let (result, stretch) = handle.join().expect("a panic has ended the process");
+            let (result, stretch) = joined(handle);
             first = first.min(stretch.start);
             last = last.max(stretch.end);
             results.push(result);
@@ -92,8 +91,7 @@ pub fn run<T: Send>(
     })
 }
 
-/// Starts a thread, on `cpu` if one is given. Ends the process if that fails, because other threads
-/// are already waiting for this one.
+/// Starts a thread, on `cpu` if given. Ends the process on failure, because others wait for it.
 pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,
@@ -107,6 +105,19 @@ pub(in crate::bench) fn spawn<'s, T: Send + 's>(
     };
     let thread = thread::Builder::new().name(name.into()).spawn_scoped(scope, body);
     thread.unwrap_or_else(|error| die(&format!("cannot start the thread {name}: {error}")))
+}
+
+/// Runs `body` on a thread of its own, on `cpu` if one is given: a pinned thread stays pinned.
+pub(in crate::bench) fn on_own_thread<T: Send>(
+    cpu: Option<CpuId>,
+    body: impl FnOnce() -> T + Send,
+) -> T {
+    thread::scope(|scope| joined(spawn(scope, "pinned", cpu, body)))
+}
+
+/// Returns the result of a thread that [`spawn`] started.
+pub(in crate::bench) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().expect("a panic has ended the process")
 }
 
 pub(in crate::bench) fn pin_to(cpu: CpuId) {

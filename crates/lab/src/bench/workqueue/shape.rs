@@ -1,6 +1,5 @@
 //! Runs a case in the same way for all of its variants.
 
-use top::exit::Stop;
 use top::interrupt::Interrupt;
 use topology::CpuId;
 
@@ -10,7 +9,7 @@ use super::metrics;
 use super::producers::{self, WARM_UP_SHARE, Window};
 use super::subject::Subject;
 use crate::bench::settings::Settings;
-use crate::harness::case::Sample;
+use crate::harness::case::{Ran, Sample};
 use crate::harness::latency::Latencies;
 
 /// The sampling interval of one-at-a-time: reading the clock costs as much as an item.
@@ -18,22 +17,17 @@ const LONE_SAMPLE_EVERY: usize = 8;
 
 #[derive(Clone)]
 pub struct Shape {
-    /// The task of each producer.
     pub task: Task,
-    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
 /// The task of each producer. Its completions and batches are created once for all runs.
 #[derive(Clone)]
 pub enum Task {
-    /// Each producer queues `items` items one at a time and waits for each. There is one producer
-    /// per completion.
+    /// Each producer, one per completion, queues items one at a time and waits for each.
     OneAtATime { items: usize, completions: Vec<&'static Completion> },
-    /// Each producer repeatedly queues a batch and waits for all of its items. There is one
-    /// producer per batch.
+    /// Each producer, one per batch, repeatedly queues its batch and waits for all items.
     Batches { rounds: usize, batches: Vec<&'static Batch> },
 }
 
@@ -60,8 +54,7 @@ impl Shape {
         Self { task, pins: pins.clone(), interrupt: interrupt.clone() }
     }
 
-    /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
-    pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
+    pub fn run<S: Subject>(&self, subject: &S) -> Ran {
         let counts = || subject.counts();
         let (harvests, window) = match &self.task {
             Task::OneAtATime { items, completions } => {
@@ -75,8 +68,7 @@ impl Shape {
                 producers::run(batches.len(), &self.pins, counts, |index, gate| {
                     let batch = batches[index];
                     let mut load = subject.load(batch.items());
-                    // This runs at least one whole batch, so that pools that grow on demand have
-                    // grown.
+                    // At least one whole batch, so that pools that grow on demand have grown.
                     self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
                     gate.pass(|| self.batches(batch, &mut load, *rounds))
                 })

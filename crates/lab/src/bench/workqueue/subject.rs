@@ -47,7 +47,6 @@ pub trait Joins: OneShotPool {
 /// given way.
 pub struct OneShot<P>(pub P, pub Waiting);
 
-/// A subject that uses one-shot closures on a pool, and waits with the pool's own method.
 pub struct Joined<P>(pub P);
 
 impl<P: OneShotPool> Subject for OneShot<P> {

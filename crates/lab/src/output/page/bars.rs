@@ -8,16 +8,13 @@ use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 
-/// The ratio of the longest to the shortest bar above which the axis is logarithmic. On a linear
-/// axis, the short bars would be invisible.
+/// The ratio of bars above which a linear axis would hide the short ones.
 const LINEAR_UP_TO: f64 = 50.0;
 
-/// The length of the shortest bar, as a percentage of the axis. It is chosen so that the bar is
-/// visible.
+/// The length of the shortest bar that is visible, as a percentage of the axis.
 const SHORTEST: f64 = 1.0;
 
-/// The length of the longest bar, as a percentage of the axis. It is chosen so that the whisker
-/// fits.
+/// The length of the longest bar whose whisker fits, as a percentage of the axis.
 const LONGEST: f64 = 90.0;
 
 fn is_limit(variant: &str) -> bool {
@@ -44,6 +41,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 }
             }
             @for record in records {
+                @let side = if scale.is_log { "left" } else { "width" };
                 @let length = scale.percent(record.median);
                 @let (from, to) = (
                     scale.percent(record.median - record.mad),
@@ -52,11 +50,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 div.bar {
                     span.name { (breakable(&record.variant)) }
                     span.track {
-                        span.fill.peer[record.peer].bound[is_limit(&record.variant)] style=(if scale.is_log {
-                            format!("left:{length:.2}%")
-                        } else {
-                            format!("width:{length:.2}%")
-                        }) {}
+                        span.fill.peer[record.peer].bound[is_limit(&record.variant)] style=(format!("{side}:{length:.2}%")) {}
                         @if record.mad > 0.0 {
                             span.whisker style=(format!("left:{from:.2}%;width:{:.2}%", to - from)) {}
                         }
@@ -102,7 +96,6 @@ fn label(tick: f64, unit: &str) -> String {
     format!("{digits}{}", rest.trim_end())
 }
 
-/// Returns a name that narrow screens break at its joints, not within a word.
 pub fn breakable(name: &str) -> Markup {
     html! {
         @for part in name.split_inclusive(['+', '_']) { (part) wbr; }
@@ -136,8 +129,7 @@ impl Scale {
         let share = if self.most <= 0.0 || value <= 0.0 {
             0.0
         } else if self.is_log {
-            // The axis starts a tenth of its length below the smallest value, so that this value
-            // has a bar.
+            // The axis starts below the smallest value, so that this value has a bar.
             let floor = self.least.ln() - 0.1 * (self.most / self.least).ln();
             (value.ln() - floor) / (self.most.ln() - floor)
         } else {
@@ -146,8 +138,7 @@ impl Scale {
         (share * LONGEST).clamp(if value > 0.0 { SHORTEST } else { 0.0 }, 100.0)
     }
 
-    /// Returns at most three round values, so that labels do not overlap. Narrow screens show only
-    /// two.
+    /// Returns at most three round values, so that labels do not overlap.
     fn ticks(&self) -> Vec<f64> {
         if self.most <= 0.0 {
             return Vec::new();

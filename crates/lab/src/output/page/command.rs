@@ -33,7 +33,6 @@ pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     write(path, &one::page(&run))
 }
 
-/// Checks that the page can be written. It is called before the measurement.
 pub fn may_write(path: &Path) -> Result<(), Stop> {
     if path.as_os_str() == "-" {
         return Ok(());

@@ -1,7 +1,5 @@
 //! The parts that every page has: head, style and raw numbers.
 
-use std::fmt::Write;
-
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::output::record::{self, Line};
@@ -46,10 +44,7 @@ fn push_encoded(url: &mut String, text: &str) {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b',' => {
                 url.push(char::from(byte));
             }
-            // Writing to a `String` cannot fail.
-            _ => {
-                let _ = write!(url, "%{byte:02X}");
-            }
+            _ => url.push_str(&format!("%{byte:02X}")),
         }
     }
 }

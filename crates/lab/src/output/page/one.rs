@@ -7,10 +7,11 @@ use super::standings::standings;
 use super::{frame, number};
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
-use crate::output::record::{Claimed, Head, MetricHead, Record, Why};
+use crate::output::record::{Claimed, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
+use crate::output::table;
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::{table, words};
+use crate::output::words::{self, distinct};
 
 /// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
@@ -18,7 +19,8 @@ const BARS: usize = 3;
 const RAW: &str = "afterwork-run.jsonl";
 
 pub fn page(run: &Run) -> String {
-    let title = title(&run.head);
+    let cpu = run.head.fingerprint.cpu.as_deref().unwrap_or("an unnamed CPU");
+    let title = format!("Deferred work on {cpu}");
     let body = html! {
         h1 { (title) }
         p.quiet {
@@ -49,12 +51,6 @@ pub fn page(run: &Run) -> String {
     frame::page(&title, &body)
 }
 
-fn title(head: &Head) -> String {
-    let cpu = head.fingerprint.cpu.as_deref().unwrap_or("an unnamed CPU");
-    format!("Deferred work on {cpu}")
-}
-
-/// Returns each warning once, with the cases to which it applies.
 fn warnings(run: &Run) -> Markup {
     let of_cases = run.cases.iter().flat_map(|case| {
         case.head.warnings.iter().map(move |warning| (warning.as_str(), Some(case)))
@@ -92,14 +88,10 @@ pub(super) fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-fn claims_of(run: &Run) -> impl Iterator<Item = (&CaseRun, &Claimed)> {
-    run.cases.iter().flat_map(|case| case.claims.iter().map(move |claim| (case, claim)))
-}
-
-/// Returns all claims, in one section per outcome. All sections are folded except that of the
-/// claims that do not hold.
+/// Returns all claims by outcome, folded except those that do not hold.
 fn claims(run: &Run) -> Markup {
-    let of = |verdict| claims_of(run).filter(move |(_, claim)| claim.verdict == verdict);
+    let all = || run.cases.iter().flat_map(|case| case.claims.iter().map(move |it| (case, it)));
+    let of = |verdict| all().filter(move |(_, claim)| claim.verdict == verdict);
     html! {
         h2 id="claims" { "All claims" }
         p { b { (Totals::of(&run.cases).in_words()) } "." }
@@ -179,16 +171,9 @@ fn question(case: &CaseRun) -> Markup {
 
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
-    let claimed = case.claims.iter().map(|claim| &claim.metric);
-    let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline).chain(claimed) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let metrics = names
-        .into_iter()
-        .filter_map(|name| head.metrics.iter().find(|metric| metric.metric == *name));
+    let claimed = case.claims.iter().map(|claim| claim.metric.as_str());
+    let names = distinct([head.headline.as_str()].into_iter().chain(claimed)).into_iter();
+    let metrics = names.filter_map(|name| head.metrics.iter().find(|it| it.metric == name));
     metrics.take(BARS).collect()
 }
 
@@ -203,7 +188,7 @@ fn table(case: &CaseRun) -> Markup {
                     @for metric in &metrics { th.n { (metric_of(case, metric)) } }
                 } }
                 tbody {
-                    @for (variant, _) in case.variants() {
+                    @for variant in distinct(case.records.iter().map(|it| it.variant.as_str())) {
                         tr {
                             td { (variant) }
                             @for metric in &metrics { td.n { (cell(case, variant, metric)) } }

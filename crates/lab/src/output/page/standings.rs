@@ -14,8 +14,7 @@ const ENDS: [f64; 3] = [2.0, 10.0, 100.0];
 
 type Row<'a> = (&'a CaseRun, Standing<'a>);
 
-/// Draws the standings of all cases that have a peer. The greatest factor is first. Undecided cases
-/// are folded.
+/// Draws the standings of all cases with a peer, the greatest factor first.
 pub fn standings(run: &Run) -> Markup {
     let standing = |case| Some((case, Standing::of(case)?));
     let mut all: Vec<Row<'_>> = run.cases.iter().filter_map(standing).collect();

@@ -5,19 +5,18 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
 
 use rustix::event::epoll;
+use rustix::time::Timespec;
 
 use super::worker::answer;
 use crate::harness::beside::{Attendant, Attended};
 
 /// The maximum wait for a response. After that, the service is considered to be hung.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// The maximum wait for space in a buffer. It is short, so that a client shows that it gets its
-/// CPU.
-const FULL: Duration = Duration::from_millis(5);
+/// The maximum wait for space in a buffer, so short that a client shows that it gets its CPU.
+const FULL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 const NR_EVENTS: usize = 128;
 
@@ -37,7 +36,7 @@ pub fn stream(
     let bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
     while attendant.goes_on() {
-        let ready = match wait(&epoll, &mut events, FULL) {
+        let ready = match wait(&epoll, &mut events, &FULL) {
             // All buffers are full, because the service is slower.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,
             ready => ready?,
@@ -66,15 +65,11 @@ fn watched(streams: &[TcpStream], flags: epoll::EventFlags) -> io::Result<OwnedF
 fn wait<'e>(
     epoll: &impl AsFd,
     events: &'e mut Vec<epoll::Event>,
-    limit: Duration,
+    limit: &Timespec,
 ) -> io::Result<impl Iterator<Item = usize> + 'e> {
-    let limit = rustix::time::Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: limit.subsec_nanos().into(),
-    };
     events.clear();
     let spare = rustix::buffer::spare_capacity(events);
-    match epoll::wait(epoll, spare, Some(&limit)) {
+    match epoll::wait(epoll, spare, Some(limit)) {
         Err(rustix::io::Errno::INTR) => {}
         Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no response")),
         waited => {
@@ -104,7 +99,7 @@ pub fn ask(
     let mut bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
     while open > 0 {
-        for index in wait(&epoll, &mut events, PATIENCE)? {
+        for index in wait(&epoll, &mut events, &PATIENCE)? {
             let Some(client) = &mut clients[index] else { continue };
             if !client.receive(&mut bytes, index as u8)? {
                 continue;
@@ -122,8 +117,7 @@ pub fn ask(
 }
 
 impl Client {
-    /// Sends a request. It is the only one in progress, so the socket buffer has space, or will
-    /// have space after the service has read more.
+    /// Sends the only request in progress, for which the socket buffer has, or will have, space.
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -159,8 +153,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Checks only the first and the last byte, because checking all bytes would take as long as the
-/// service.
+/// Checks only two bytes, because checking all would take as long as the service.
 fn check(bytes: &[u8], asked: u8) -> io::Result<()> {
     let mut wanted = asked;
     answer(&mut wanted);

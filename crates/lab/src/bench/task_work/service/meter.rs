@@ -46,8 +46,7 @@ impl Meter {
         self.lost += other.lost;
     }
 
-    /// Returns the nanoseconds of all sections. The result is not finite if all sections were
-    /// preempted.
+    /// Returns the nanoseconds of all sections, which are not finite if all were preempted.
     pub fn ns(&self) -> f64 {
         let mean = self.cycles as f64 / self.sections as f64;
         let cycles = mean * (self.sections + self.lost) as f64;

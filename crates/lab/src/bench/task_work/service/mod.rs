@@ -5,10 +5,6 @@
 //!    ▲                │  ▲                  │
 //!    └────response────┘  └────task work─────┘
 //! ```
-//!
-//! Only the owner accesses sockets, through a [`ring`]. [Workers](worker) process the requests, and
-//! return them to the owner as task work. [`clients`] keep one request in progress on each
-//! connection. [`owner`] is the loop of the owner, and [`run`] is one measurement.
 
 pub mod clients;
 pub mod meter;

@@ -8,7 +8,7 @@ use sync::atomic::{AtomicU8, Ordering};
 use sync::time::now_ns;
 
 use super::meter::Meter;
-use super::ring::{Event, Ring};
+use super::ring::{Event, Kind, Ring};
 use super::worker::Message;
 use crate::harness::switches::Usage;
 
@@ -21,7 +21,6 @@ pub const ENDING: u8 = 2;
 /// The owner's results between [`MEASURING`] and [`ENDING`].
 #[derive(Clone, Copy, Default)]
 pub struct Served {
-    /// The number of requests whose responses were passed to the ring.
     pub requests: u64,
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
@@ -43,7 +42,7 @@ pub fn serve(
     let mut open = streams.len();
     let mut ring = Ring::new(streams)?;
     for connection in 0..open {
-        ring.receive(connection, vec![0; size].into())?;
+        ring.begin(connection, Kind::Receive, vec![0; size].into())?;
     }
     ring.watch(&home)?;
     let mut counts = Served::default();
@@ -74,9 +73,10 @@ pub fn serve(
                 Event::Received(connection, bytes) => {
                     let worker = &workers[connection % workers.len()];
                     let request = Message { connection, bytes };
-                    worker.post(request).map_err(|_| worker_gone())?;
+                    let gone = |_| io::Error::other("a worker ended before its requests did");
+                    worker.post(request).map_err(gone)?;
                 }
-                Event::Sent(connection, buffer) => ring.receive(connection, buffer)?,
+                Event::Sent(connection, buffer) => ring.begin(connection, Kind::Receive, buffer)?,
                 Event::Ended => open -= 1,
                 Event::Bell { over: true } => ring.watch(&home)?,
                 Event::Bell { over: false } => {}
@@ -89,15 +89,8 @@ pub fn serve(
         counts.drains += u64::from(!finished.is_empty());
         counts.requests += finished.len() as u64;
         for Message { connection, bytes } in finished.drain(..) {
-            match answers {
-                true => ring.send(connection, bytes)?,
-                false => ring.receive(connection, bytes)?,
-            }
+            ring.begin(connection, if answers { Kind::Send } else { Kind::Receive }, bytes)?;
         }
     }
     Ok(served)
-}
-
-fn worker_gone() -> io::Error {
-    io::Error::other("a worker ended before its requests did")
 }

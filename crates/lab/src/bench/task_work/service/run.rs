@@ -20,7 +20,6 @@ use crate::harness::beside::{Beside, Span};
 
 const NR_WORKERS: usize = 2;
 
-/// The number of client threads, which share the CPUs with the service.
 const NR_CLIENT_THREADS: usize = 2;
 
 /// The number of messages that the buffers of a connection without responses hold at each end.
@@ -28,8 +27,7 @@ const BUFFERED: usize = 4;
 
 const STEP: Duration = Duration::from_millis(50);
 
-/// The number of descriptors in addition to two per connection: rings, epoll sets, eventfds,
-/// standard streams.
+/// The descriptors besides two per connection: rings, epoll sets, eventfds, standard streams.
 const SPARE_FDS: u64 = 64;
 
 #[derive(Clone, Debug)]
@@ -42,7 +40,6 @@ pub struct Service {
     pub size: usize,
     pub warm_up: Duration,
     pub measured: Duration,
-    /// The interrupt flag, checked regularly.
     pub interrupt: Interrupt,
 }
 

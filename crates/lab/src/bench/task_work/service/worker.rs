@@ -5,7 +5,6 @@ use afterwork::mailbox::{Mailbox, Poster};
 use super::meter::Meter;
 use super::ring::Buffer;
 
-/// A message of a connection, which is sent to a worker or to the owner.
 pub struct Message {
     pub connection: usize,
     pub bytes: Buffer,
