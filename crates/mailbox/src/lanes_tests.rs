@@ -8,17 +8,9 @@ use std::thread;
 use super::tests::*;
 use super::*;
 
-fn all<T>() -> [Mailbox<T>; 3] {
-    [
-        Mailbox::new(),
-        Mailbox::builder().keep(0).capacity(1 << 20).build(),
-        Mailbox::builder().backlog(Backlog::Lifo).build(),
-    ]
-}
-
 #[test]
 fn urgent_items_precede_waiting_ones_and_keep_their_order() {
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let ordinary = mailbox.poster();
         (0..20).for_each(|number| ordinary.post_lazy(number).unwrap());
         assert!(mailbox.drain(3).eq(0..3));
@@ -44,7 +36,7 @@ fn urgent_items_precede_waiting_ones_and_keep_their_order() {
 #[test]
 fn every_tenth_receipt_is_an_ordinary_one_while_both_wait() {
     let nr_posts: usize = miri_or(30, 100);
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();
         for number in 0..nr_posts {
@@ -62,7 +54,7 @@ fn every_tenth_receipt_is_an_ordinary_one_while_both_wait() {
 
 #[test]
 fn an_urgent_item_counts_as_any_other_for_the_owners_sleep() {
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();
         let cx = &mut Context::from_waker(Waker::noop());
@@ -80,7 +72,7 @@ fn an_urgent_item_counts_as_any_other_for_the_owners_sleep() {
 #[test]
 fn a_sleeping_owner_is_woken_by_urgent_posts() {
     let nr_items = miri_or(30, 200);
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let urgent = mailbox.poster().urgent();
         let thread = thread::spawn(move || {
             for number in 0..nr_items {
@@ -152,7 +144,7 @@ fn a_call_by_an_urgent_poster_is_answered_first() {
 
 #[test]
 fn closed_mailbox_rejects_both_lanes_and_yields_its_items() {
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();
         ordinary.post(1).unwrap();
@@ -171,7 +163,7 @@ fn closed_mailbox_rejects_both_lanes_and_yields_its_items() {
 
 #[test]
 fn the_last_urgent_poster_ends_the_wait_as_any_other() {
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let urgent = mailbox.poster().urgent();
         let thread = thread::spawn(move || urgent.post_lazy(1).unwrap());
         mailbox.wait(2).unwrap();
@@ -183,7 +175,7 @@ fn the_last_urgent_poster_ends_the_wait_as_any_other() {
 
 #[test]
 fn items_of_both_lanes_are_dropped_with_the_mailbox() {
-    for mut mailbox in all() {
+    for mut mailbox in mailboxes() {
         let item = Arc::new(());
         let ordinary = mailbox.poster();
         let urgent = ordinary.urgent();

@@ -148,7 +148,7 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 }
 
 #[test]
-fn wake_up_uses_no_capacity() {
+fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let set = LocalSet::new(&mailbox);
     let poster = mailbox.poster();
@@ -156,15 +156,21 @@ fn wake_up_uses_no_capacity() {
     let mut handle = set.spawn_local(probe.clone().wait_for(2));
     serve(&mut mailbox, &set);
     poster.post(Mail::Number(1)).unwrap();
+    let mut send = poster.send(Mail::Number(2));
+    assert!(poll(&mut send).is_pending());
     probe.waker().wake();
     assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
-    assert!(matches!(poster.post(Mail::Number(2)), Err(PostError::Full(_))));
+    assert!(matches!(poster.post(Mail::Number(3)), Err(PostError::Full(_))));
     assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
-    assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
-    poster.post(Mail::Number(2)).unwrap();
-    serve(&mut mailbox, &set);
+    assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)), "the sender is admitted");
+    let Ok(Mail::Woken(woken)) = mailbox.try_recv() else {
+        panic!("the wake-up is before the item of the sender");
+    };
+    assert!(set.poll(woken));
     assert_eq!(handle.try_join().unwrap().unwrap(), 2);
-    assert_eq!(poster.nr_inside(), Some(0));
+    assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(2))));
+    assert!(matches!(poll(&mut send), Poll::Ready(Ok(()))));
+    assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
 }
 
 #[test]
@@ -300,31 +306,6 @@ fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
     drop(mailbox);
     assert_eq!(DEPTHS.get(), (0, 1));
     assert_eq!(set.len(), nr_items);
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let set = LocalSet::new(&mailbox);
-    let poster = mailbox.poster();
-    let probe = Probe::default();
-    let handle = set.spawn_local(probe.clone().wait_for(2));
-    serve(&mut mailbox, &set);
-    poster.post(Mail::Number(1)).unwrap();
-    let mut send = poster.send(Mail::Number(2));
-    assert!(poll(&mut send).is_pending());
-    probe.waker().wake();
-    let mut numbers = Vec::new();
-    while let Ok(mail) = mailbox.try_recv() {
-        match mail {
-            Mail::Number(number) => numbers.push(number),
-            Mail::Woken(woken) => assert!(set.poll(woken)),
-        }
-    }
-    assert_eq!(numbers, [1, 2]);
-    assert!(handle.is_finished());
-    assert!(matches!(poll(&mut send), Poll::Ready(Ok(()))));
 }
 
 #[test]

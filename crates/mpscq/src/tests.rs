@@ -38,20 +38,6 @@ fn chain_of<T>(values: impl IntoIterator<Item = T>) -> Chain<Node<T>> {
 }
 
 #[test]
-fn items_come_out_in_the_order_of_their_pushes() {
-    let queue = Queue::<Node<_>>::new();
-    for number in 0..5 {
-        queue.push(Node::new(number));
-    }
-    let mut consumer = queue.try_consumer().unwrap();
-    for number in 0..5 {
-        assert_eq!(take(consumer.pop()), number);
-    }
-    assert!(matches!(consumer.pop(), Pop::Empty));
-    assert!(matches!(consumer.pop(), Pop::Empty));
-}
-
-#[test]
 fn push_returns_whether_the_queue_was_empty() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
@@ -63,19 +49,6 @@ fn push_returns_whether_the_queue_was_empty() {
         take(consumer.pop());
         take(consumer.pop());
     }
-}
-
-#[test]
-fn emptied_is_known_without_another_pop() {
-    let queue = Queue::<Node<_>>::new();
-    let mut consumer = queue.try_consumer().unwrap();
-    queue.push(Node::new(1));
-    queue.push(Node::new(2));
-    take(consumer.pop());
-    assert!(!consumer.emptied());
-    take(consumer.pop());
-    assert!(consumer.emptied());
-    assert!(queue.is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::{io, ptr};
 use topology::Topology;
 use topology::{CpuId, CpuSet};
 
+use crate::checked;
 #[cfg(feature = "machine")]
 use crate::set_once::SetOnce;
 use crate::thread::ThreadId;
@@ -21,20 +22,15 @@ pub(crate) fn mask_of(thread: u32) -> io::Result<Mask> {
     let mut mask = Mask::default();
     let place = (&raw mut mask).cast();
     // SAFETY: the call writes the mask, and `size_of` is its length.
-    match unsafe { libc::sched_getaffinity(thread as _, size_of::<Mask>(), place) } {
-        0 => Ok(mask),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::sched_getaffinity(thread as _, size_of::<Mask>(), place) })?;
+    Ok(mask)
 }
 
 /// Binds `thread` to the CPUs of `mask`, where 0 means this thread.
 pub(crate) fn set_mask(thread: u32, mask: &Mask) -> io::Result<()> {
     let mask = ptr::from_ref(mask).cast();
     // SAFETY: the call reads the mask, whose length is the second argument.
-    match unsafe { libc::sched_setaffinity(thread as _, size_of::<Mask>(), mask) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::sched_setaffinity(thread as _, size_of::<Mask>(), mask) })
 }
 
 /// Returns the CPU on which this thread runs. The thread may move to another CPU at any moment.

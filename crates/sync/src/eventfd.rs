@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::fault;
+use crate::{checked, fault};
 
 /// The number of different tags, which are the real-time signals from 33 on.
 const NR_TAGS: u32 = 32;
@@ -36,9 +36,7 @@ impl EventFd {
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
         // SAFETY: the call accesses no memory of the process.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(fd)?;
         // SAFETY: the call opened the descriptor, and no other thread uses it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;

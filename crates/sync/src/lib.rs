@@ -104,6 +104,8 @@ mod simulated;
 #[cfg_attr(not(all(feature = "std", not(any(loom, shuttle, sim, miri)))), path = "no_slice.rs")]
 pub mod slice;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+mod stack;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;
 #[cfg(feature = "std")]
 pub mod thread;
@@ -138,6 +140,12 @@ pub use std::sync::OnceLock;
 
 #[cfg(sim)]
 pub use crate::sim::once::OnceLock;
+
+/// Returns the system's error if a call has returned a negative number.
+#[cfg(feature = "std")]
+fn checked(result: libc::c_int) -> std::io::Result<()> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
 
 /// Declares functions that are `const` on the real machine and plain in a model.
 ///

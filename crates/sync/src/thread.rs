@@ -105,7 +105,7 @@ pub fn stack_size() -> usize {
 pub fn give_stack_back() {
     #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
-        crate::pages::discard_stack();
+        crate::stack::discard();
     }
 }
 
@@ -212,10 +212,10 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 /// Returns `PermissionDenied` if the process lacks the permission, or `InvalidInput` if the
 /// priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
-    match !IS_REAL || policy::set(0, libc::SCHED_FIFO, priority.into()) {
-        true => Ok(()),
-        false => Err(io::Error::last_os_error()),
+    if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
+        return Err(io::Error::last_os_error());
     }
+    Ok(())
 }
 
 /// Checks that this process may set the nice value `nice` for its threads. To check a value below
@@ -283,6 +283,8 @@ pub(crate) mod policy {
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use crate::checked;
+
     /// The flag with which threads and processes that a thread starts do not inherit its policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
@@ -318,19 +320,13 @@ pub(crate) mod policy {
         // The C library's function returns -1 also for a nice value of -1.
         // SAFETY: the call changes nothing, and accesses no memory of the process.
         let from_20 = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
-        match from_20 {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(20 - from_20 as i32),
-        }
+        checked(from_20 as i32).map(|()| 20 - from_20 as i32)
     }
 
     /// Sets the nice value of `thread`, where 0 means this thread.
     pub fn set_nice(thread: u32, nice: i32) -> io::Result<()> {
         // SAFETY: the call accesses no memory of the process.
-        match unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        checked(unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) })
     }
 
     /// Returns the policy of `thread`, where 0 means this thread, if the thread exists.

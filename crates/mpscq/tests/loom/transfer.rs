@@ -68,15 +68,8 @@ fn chains(other: usize) {
 models! {
     fn two_producers_of_two_items_lose_nothing() = bounded(3, || singles(&[2, 2], 2));
     fn three_producers_of_one_item_lose_nothing() = bounded(3, || singles(&[1, 1, 1], 1));
-}
-
-#[test]
-fn three_producers_and_an_eager_consumer_lose_nothing() {
-    // The model is bounded, because every known failure of this queue needs at most 2 preemptions.
-    bounded(2, || singles(&[1, 1, 1], 3));
-}
-
-models! {
+    // Every known failure of this queue needs at most 2 preemptions.
+    fn three_producers_and_an_eager_consumer_lose_nothing() = bounded(2, || singles(&[1, 1, 1], 3));
     fn three_producers_of_two_items_lose_nothing() = bounded(2, || singles(&[2, 2, 2], 3));
     fn chain_is_published_whole_next_to_a_single_item() = exhaustive(|| chains(1));
     fn two_chains_do_not_mix() = bounded(3, || chains(3));
