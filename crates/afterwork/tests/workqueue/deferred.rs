@@ -85,3 +85,23 @@ fn it_has_no_seat_in_the_group() {
     plug.release();
     assert_eq!(later.join().unwrap(), 2);
 }
+
+/// Inside a run of an item that is also queued on `ordered`, waits for that queue are rejected, and
+/// its last handle may be dropped.
+#[test]
+fn its_run_does_not_wait_for_the_queue() {
+    let [first, ordered] = two_queues();
+    let ours = Arc::new(Mutex::new(Some(ordered.clone())));
+    let waits = move || {
+        let ordered = ours.lock().unwrap().take().unwrap();
+        let error = ordered.flush().unwrap_err();
+        assert_eq!(error.queue(), "ordered");
+        assert_eq!(ordered.drain_timeout(Duration::MAX), Err(error.into()));
+        let changed = ordered.set_attrs(|attrs| attrs.nice = 1);
+        assert!(matches!(changed, Err(BuildError::OwnQueue)));
+    };
+    let Deferred { plug, runs, later, .. } = deferred(&first, &ordered, waits);
+    drop(ordered);
+    plug.release_and_drain(&first);
+    assert_eq!((later.join().unwrap(), runs.get()), (2, 2));
+}

@@ -10,7 +10,7 @@ use base::internal::panics::{Foreign, contain};
 use base::internal::trace;
 use item::internal::cleanups;
 use item::internal::deferred_drops::{DeferredDrops, deferred_drop};
-use item::internal::head::{Dead, Ending, Head, Pop, Popped, State, VTable};
+use item::internal::head::{Dead, Ending, Head, Home, Pop, Popped, State, VTable};
 use item::internal::list::{self, Color};
 use item::internal::revival::Revivable;
 use item::internal::token::Token;
@@ -683,6 +683,13 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
 /// items that is in flight. The queue is not destroyed until the run or the freeing has ended.
 pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     runs_from(|home| Arc::ptr_eq(&home.core, core))
+}
+
+/// Returns the homes, for comparison only, of the items that this thread runs and that are queued
+/// again. They start only after these runs.
+pub(crate) fn homes_of_next_runs() -> impl Iterator<Item = *mut Home> {
+    let queued = frames().filter_map(Frame::item).filter(|head| head.load().is_pending());
+    queued.map(|head| head.home.load(Ordering::Relaxed))
 }
 
 /// Returns `true` if this thread has a seat in the queue `core`, which it may lend while it waits.

@@ -168,7 +168,7 @@ impl Inner {
     /// Checks, before any change, that a task may await the queue. Panics in a child of `fork`.
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
-        if self.runs_here() {
+        if self.waits_for_this_thread() {
             let error = OwnQueueError::new(&self.core.name, Refusal::OwnQueue);
             return Err(reported(error));
         }

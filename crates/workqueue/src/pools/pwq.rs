@@ -183,6 +183,12 @@ impl Pwq {
         ptr::from_ref(self).cast_mut().cast()
     }
 
+    /// Returns `true` if `home` is the home of its items in one of the lanes.
+    pub(crate) fn has_home(&self, home: *mut Home) -> bool {
+        let urgent = self.urgent.get().map(|it| it.as_home());
+        [Some(self.as_home()), urgent].contains(&Some(home))
+    }
+
     /// Returns the pwq for the items of `lane`. `self` is the pwq for ordinary items.
     #[inline]
     pub(crate) fn in_lane(&self, lane: Lane) -> &Pwq {

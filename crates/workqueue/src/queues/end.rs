@@ -267,7 +267,7 @@ impl Inner {
         let others_depend = || cleanups::others_depend(depth() > 0);
         let others_depend = || trace::is_emitting() || others_depend();
         let may_wait = || report::may_wait_for_users() && !others_depend();
-        !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
+        !self.waits_for_this_thread() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 }
 

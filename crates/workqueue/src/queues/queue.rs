@@ -13,7 +13,7 @@ use super::end::{Lease, Visits, WeakQueue};
 use super::group::GroupInner;
 use super::registry::Registry;
 use super::timers::OwnTimers;
-use crate::execute::run::is_inside;
+use crate::execute::run::{homes_of_next_runs, is_inside};
 use crate::pools::manager::Manager;
 use crate::pools::rescuer::Rescuer;
 use crate::route::attrs::{BuildError, MAX_ACTIVE, check_shares};
@@ -385,6 +385,13 @@ impl Inner {
     /// Returns `true` if this thread is inside an item of this queue, or is freeing one.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
+    }
+
+    /// Returns `true` if the queue's items wait for this thread: it is inside an item of this
+    /// queue, or inside an item that is also queued here and starts only after its present run.
+    pub(crate) fn waits_for_this_thread(&self) -> bool {
+        let is_ours = |home| self.plan.lock().pwqs.iter().any(|pwq| pwq.has_home(home));
+        self.runs_here() || homes_of_next_runs().any(is_ours)
     }
 
     /// Returns `true` if the queue's workers are in this process.
