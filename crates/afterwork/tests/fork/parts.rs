@@ -4,7 +4,7 @@ use afterwork::mailbox::{PostError, ReplyError, TryRecvError};
 use afterwork::workqueue::TaskSet;
 use topology::CpuId;
 
-use crate::children::succeeds_in_child as in_child;
+use crate::children::{message_of, succeeds_in_child as in_child};
 use crate::*;
 
 fn use_rcu() {
@@ -42,12 +42,6 @@ fn use_srcu(domain: &Domain) {
     domain.call(move || sender.send(()).unwrap());
     domain.barrier();
     receiver.try_recv().unwrap();
-}
-
-fn message_of(body: impl FnOnce()) -> String {
-    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it did not panic");
-    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
 fn panics_with(part: &str, body: impl FnOnce()) {

@@ -11,17 +11,6 @@ const NR_CLOSURES: usize = 15 * MARK;
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// Does the same as `run_alone!`, and asserts the number of flood reports.
-macro_rules! run_alone_reporting {
-    ($tunables:expr, $nr_reports:expr) => {
-        if let Some(output) = alone!($tunables) {
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(stderr.matches(REPORT).count(), $nr_reports, "{stderr}");
-            return;
-        }
-    };
-}
-
 /// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_here() {
     // SAFETY: the structure consists of integers. The calls affect only this thread.
@@ -62,7 +51,7 @@ fn call_head() {
 
 #[test]
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let dropped = Run::default();
     let count = |_| rcu::call_drop(Counted(dropped.clone()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
@@ -75,7 +64,7 @@ fn a_flood_of_callbacks_is_slowed_down_and_reported() {
 
 #[test]
 fn a_flood_of_a_domain_is_slowed_down_and_reported() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let domain = Domain::new();
     let guard = domain.read();
     let start = Instant::now();
@@ -87,7 +76,7 @@ fn a_flood_of_a_domain_is_slowed_down_and_reported() {
 
 #[test]
 fn a_flood_does_not_block_threads_that_must_not_wait() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let run = Run::default();
     let flood = |run: &Run| (0..100 * MARK).for_each(|_| rcu::call(run.callback()));
     // A wait for the thread's own section would take seconds at each of a hundred marks.
@@ -175,7 +164,7 @@ fn a_domain_adds_no_callback_to_a_full_list() {
 
 #[test]
 fn high_mark_of_zero_disables_the_slowdown() {
-    run_alone_reporting!("rcu.qhimark=0", 0);
+    run_alone!("rcu.qhimark=0", REPORT, 0);
     assert_eq!(rcu::tunables().qhimark, 0);
     let guard = rcu::read();
     let flood = || (0..100_000).for_each(|_| call_head());
@@ -187,7 +176,7 @@ fn high_mark_of_zero_disables_the_slowdown() {
 
 #[test]
 fn threads_that_call_once_each_are_no_flood() {
-    run_alone_reporting!(TUNED, 0);
+    run_alone!(TUNED, REPORT, 0);
     let run = Run::default();
     let count = || rcu::call(run.callback());
     let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());

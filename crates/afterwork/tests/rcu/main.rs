@@ -8,10 +8,17 @@ macro_rules! alone {
     }};
 }
 
-/// Continues the test in its own process with these tunables, and returns in this one.
+/// Continues the test in its own process with these tunables, and returns in this one, after an
+/// optional check that the other process has printed a text a number of times.
 macro_rules! run_alone {
     ($tunables:expr) => {
         if alone!($tunables).is_some() {
+            return;
+        }
+    };
+    ($tunables:expr, $text:expr, $nr_times:expr) => {
+        if let Some(stderr) = alone!($tunables) {
+            assert_eq!(stderr.matches($text).count(), $nr_times, "{stderr}");
             return;
         }
     };
@@ -37,8 +44,9 @@ mod stall;
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::*;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock};
@@ -52,6 +60,7 @@ use afterwork::rcu::srcu::{Domain, OwnedGuard};
 use afterwork::rcu::{self, Batch, Full, Head, Rcu, Stall, Tunables};
 use afterwork::wake::Parker;
 use afterwork::workqueue::Workqueue;
+use children::{message_of, number_in};
 
 /// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
