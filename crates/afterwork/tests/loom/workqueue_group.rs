@@ -22,11 +22,6 @@ fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
     (machine, group, queues)
 }
 
-fn end([first, second]: [Workqueue; 2]) {
-    wind_up(first);
-    drop(second);
-}
-
 /// A queue with three pwqs and then one with a single pwq wait for a group. They take turns.
 fn take_turns() {
     let group = Gates::new(1);
@@ -67,7 +62,7 @@ fn both_climb() {
     first.resume();
     of_second.join().unwrap();
     of_first.join().unwrap();
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// Returns an item that opens the first gate, and ends once the second one is opened.
@@ -115,8 +110,7 @@ fn drained_in_a_full_group(is_paused: bool) {
     }
     drainer.join().unwrap();
     may_end.open();
-    end([first, second]);
-    drop(outside);
+    wind_up([first, second, outside]);
 }
 
 /// A queue waits for a seat of its full group. The ceiling is raised and lowered again, and a
@@ -137,8 +131,7 @@ fn passed_seat_and_a_lower_ceiling() {
     may_end.open();
     waits.join().unwrap();
     assert_eq!(group.stats().nr_over, 0);
-    end([first, second]);
-    drop(outside);
+    wind_up([first, second, outside]);
 }
 
 /// A group passes its only seat to a queue in a pool without workers. A queue with a rescuer waits
@@ -196,7 +189,7 @@ fn second_seat_is_free() {
     loom::explore();
     assert_eq!(second.spawn(|| 7).join().unwrap(), 7);
     may_end.open();
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
@@ -210,7 +203,7 @@ fn refused_helper() {
     let handle = narrow.spawn(|| 7);
     other.spawn_detached(move || may_end.open()).unwrap();
     assert_eq!(handle.join().unwrap(), 7);
-    end([narrow, other]);
+    wind_up([narrow, other]);
 }
 
 /// An item waits for one of another queue. A third item then gets the only seat, and blocks until
@@ -286,7 +279,7 @@ fn drain_of_a_chain() {
     second.spawn_detached(outer).unwrap();
     group.drain_timeout(Duration::MAX).unwrap();
     assert_eq!(plain.get(), 1);
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// The destructor of a cancelled closure waits for a cancelled item of another queue.
@@ -304,64 +297,46 @@ fn cancel_with_a_destructor_that_waits() {
     let joins = Joins(Some(queues[1].spawn(|| ())));
     queues[0].spawn_detached(move || drop(joins)).unwrap();
     assert_eq!(group.cancel_all(), 2);
-    end(queues);
+    wind_up(queues);
 }
 
 models! {
-    fn a_seat_must_be_requested_when_the_turn_comes() =
-        must_fail("group: a seat is held while the pwq waits for its turn",
-            || bounded(1, second_seat_is_free));
-    fn queues_of_a_full_group_take_turns() = exhaustive(take_turns);
+    fn queues_of_a_full_group_take_turns() =
+        exhaustive(take_turns).detects(["group: pwqs take turns"]);
     fn turns_in_a_full_group_follow_shares() =
-        exhaustive(turns_by_shares),
-        must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
-    fn turns_of_pwqs_instead_of_queues_are_found() =
-        must_fail("group: pwqs take turns", || exhaustive(take_turns));
-    fn items_of_two_queues_share_one_seat_and_both_run() = bounded(1, both_climb);
-    fn a_seat_that_is_passed_on_must_climb() =
-        must_fail("group: a passed seat does not climb", || bounded(1, both_climb));
-    fn waiting_for_a_seat_of_a_group_needs_a_second_check() =
-        must_fail("active: no second check", || bounded(1, both_climb));
+        exhaustive(turns_by_shares).detects(["group: turns overlook shares"]);
+    fn items_of_two_queues_share_one_seat_and_both_run() =
+        bounded(1, both_climb)
+            .detects(["group: a passed seat does not climb", "active: no second check"]);
     fn queue_without_items_leaves_the_wait_for_its_group() =
-        bounded(1, || drained_in_a_full_group(false)), bounded(1, || drained_in_a_full_group(true));
-    fn an_emptied_queue_must_return_its_own_seat() = must_fail("seats: an emptied pwq keeps them",
-        || bounded(1, || drained_in_a_full_group(false)));
-    fn an_emptied_queue_must_not_climb() =
-        must_fail("group: an emptied pwq climbs", || bounded(1, || drained_in_a_full_group(true)));
-    fn lower_ceiling_holds_for_a_passed_seat() = bounded(1, passed_seat_and_a_lower_ceiling);
-    fn a_passed_seat_must_be_checked_before_its_use() =
-        must_fail("group: a passed seat overlooks the ceiling",
-            || bounded(1, passed_seat_and_a_lower_ceiling));
-    fn pool_without_workers_returns_its_seats() = bounded(1, passed_seat_without_a_worker);
-    fn a_pool_without_workers_must_return_its_seats() =
-        must_fail("mayday: a pool without workers keeps its seats",
-            || bounded(1, passed_seat_without_a_worker));
-    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() = bounded(1, second_seat_is_free);
-    fn helper_that_is_refused_keeps_no_seat_of_the_group() = bounded(1, refused_helper);
-    fn a_refused_helper_must_leave_the_group() =
-        must_fail("group: a refused helper keeps its seat", || bounded(1, refused_helper));
-    fn waiting_item_lends_its_seat_and_goes_on_at_once() = bounded(1, lends_and_comes_back);
-    fn a_waiting_item_must_lend_its_seat() =
-        must_fail("group: a waiter keeps its seats", || bounded(1, lends_and_comes_back));
-    fn a_returning_item_must_not_wait_for_a_seat() =
-        must_fail("group: a returning thread asks", || bounded(1, lends_and_comes_back));
-    fn a_returning_item_must_count_once() =
-        must_fail("group: a returning thread counts twice", || bounded(1, lends_and_comes_back));
-    fn pause_holds_for_a_queue_that_joins() = bounded(2, joins_beside_a_pause);
-    fn a_pause_must_reach_joining_queues() =
-        must_fail("group: a pause overlooks who joins", || bounded(2, joins_beside_a_pause));
-    fn new_shares_hold_for_a_queue_that_joins() = bounded(2, joins_beside_new_shares);
-    fn new_shares_must_reach_joining_queues() =
-        must_fail("group: shares overlook who joins", || bounded(2, joins_beside_new_shares));
-    fn drain_closes_a_queue_that_joins() = bounded(2, joins_beside_a_drain);
-    fn a_drain_must_close_joining_queues() =
-        must_fail("group drain: overlooks who joins", || bounded(2, joins_beside_a_drain));
-    fn drain_waits_for_items_that_pass_between_queues() = bounded(1, drain_of_a_chain);
-    fn a_drain_must_check_all_queues_again() =
-        must_fail("group drain: checks each queue once", || bounded(1, drain_of_a_chain));
+        bounded(1, || drained_in_a_full_group(false)).detects(["seats: an emptied pwq keeps them"]),
+        bounded(1, || drained_in_a_full_group(true)).detects(["group: an emptied pwq climbs"]);
+    fn lower_ceiling_holds_for_a_passed_seat() =
+        bounded(1, passed_seat_and_a_lower_ceiling)
+            .detects(["group: a passed seat overlooks the ceiling"]);
+    fn pool_without_workers_returns_its_seats() =
+        bounded(1, passed_seat_without_a_worker)
+            .detects(["mayday: a pool without workers keeps its seats"]);
+    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() =
+        bounded(1, second_seat_is_free)
+            .detects(["group: a seat is held while the pwq waits for its turn"]);
+    fn helper_that_is_refused_keeps_no_seat_of_the_group() =
+        bounded(1, refused_helper).detects(["group: a refused helper keeps its seat"]);
+    fn waiting_item_lends_its_seat_and_goes_on_at_once() =
+        bounded(1, lends_and_comes_back).detects([
+            "group: a waiter keeps its seats",
+            "group: a returning thread asks",
+            "group: a returning thread counts twice",
+        ]);
+    fn pause_holds_for_a_queue_that_joins() =
+        bounded(2, joins_beside_a_pause).detects(["group: a pause overlooks who joins"]);
+    fn new_shares_hold_for_a_queue_that_joins() =
+        bounded(2, joins_beside_new_shares).detects(["group: shares overlook who joins"]);
+    fn drain_closes_a_queue_that_joins() =
+        bounded(2, joins_beside_a_drain).detects(["group drain: overlooks who joins"]);
+    fn drain_waits_for_items_that_pass_between_queues() =
+        bounded(1, drain_of_a_chain).detects(["group drain: checks each queue once"]);
     fn cancel_ends_the_items_of_all_queues_before_it_drops_one() =
-        bounded(1, cancel_with_a_destructor_that_waits);
-    fn a_cancel_must_take_the_items_of_all_queues_first() =
-        must_fail("group cancel: notifies before all are taken",
-            || bounded(1, cancel_with_a_destructor_that_waits));
+        bounded(1, cancel_with_a_destructor_that_waits)
+            .detects(["group cancel: notifies before all are taken"]);
 }

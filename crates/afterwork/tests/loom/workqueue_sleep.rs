@@ -2,10 +2,6 @@
 
 use crate::support::*;
 
-/// The clock of a model stays at zero until the model advances it.
-const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(100);
-
 struct Task(Parker);
 
 impl Task {
@@ -27,7 +23,6 @@ fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
     spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON))
 }
 
-/// The timer fires while the sleep is polled with another waker.
 fn poll_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (first, mut last) = (Task::new(), Task::new());
@@ -109,23 +104,16 @@ fn cancel_all_races_with_the_end_of_a_run() {
 }
 
 models! {
-    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_races_with_firing);
-    fn poll_must_register_its_own_waker() =
-        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_races_with_firing));
-    fn sleep_dropped_early_wakes_no_task() = bounded(3, drop_races_with_firing);
-    fn drop_must_remove_the_timer() =
-        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_races_with_firing));
-    fn expiry_must_publish_the_removal_of_the_timer() =
-        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
+    fn a_sleep_wakes_the_last_poll_or_that_is_ready() =
+        bounded(3, poll_races_with_firing).detects(["sleep: a poll keeps the first waker"]);
+    fn sleep_dropped_early_wakes_no_task() =
+        bounded(3, drop_races_with_firing)
+            .detects(["sleep: a drop leaves the timer", "sleep: an expiry publishes nothing"]);
     fn manager_is_notified_of_the_first_sleep_and_ends_it() =
-        bounded(3, block_on_races_with_the_manager);
-    fn manager_must_be_notified_of_the_first_sleep() = must_fail("sleep: the first wakes no thread",
-        || bounded(3, block_on_races_with_the_manager));
-    fn dropped_periodic_work_does_not_run_again() = bounded(2, drop_races_with_the_end_of_a_run);
-    fn end_of_a_run_must_check_whether_the_work_was_dropped() =
-        must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
+        bounded(3, block_on_races_with_the_manager).detects(["sleep: the first wakes no thread"]);
+    fn dropped_periodic_work_does_not_run_again() =
+        bounded(2, drop_races_with_the_end_of_a_run).detects(["every: arms a disabled item"]);
     fn cancelled_periodic_work_does_not_run_again() =
-        bounded(2, cancel_all_races_with_the_end_of_a_run);
-    fn the_end_of_a_run_must_check_for_a_cancel_all() = must_fail("every: arms a cancelled item",
-        || bounded(2, cancel_all_races_with_the_end_of_a_run));
+        bounded(2, cancel_all_races_with_the_end_of_a_run)
+            .detects(["every: arms a cancelled item"]);
 }

@@ -1,6 +1,5 @@
 //! A cell that several threads update and read.
 
-use crate::workqueue::explore;
 use crate::*;
 
 /// A version that counts how many versions are alive.

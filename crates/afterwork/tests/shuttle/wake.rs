@@ -1,6 +1,5 @@
 //! Many wakers and many waiters.
 
-use crate::workqueue::explore;
 use crate::*;
 
 /// Eight threads each wait for their own number. Four others raise the count and wake them.
