@@ -111,7 +111,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("raw/runs.rs", "table", Tests),
 ];
 
-/// Returns a row for each variable of the list.
 fn rows() -> impl Iterator<Item = (&'static str, &'static str, Over)> {
     LIST.iter().flat_map(|&(file, names, over)| names.split(' ').map(move |it| (file, it, over)))
 }

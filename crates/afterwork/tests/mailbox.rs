@@ -2,6 +2,8 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+mod children;
+
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::*;
@@ -153,14 +155,8 @@ fn each_arming_is_notified_at_most_once() {
     assert!(nr_rings <= nr_armed, "{nr_rings} rings for {nr_armed} armings");
 }
 
-/// Returns the number of times that this thread has slept.
-fn nr_sleeps() -> i64 {
-    // SAFETY: a zeroed `rusage` is valid, and outlives the call that writes to it.
-    unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
-        usage.ru_nvcsw
-    }
+fn nr_sleeps() -> usize {
+    children::number_in("/proc/thread-self/status", "voluntary_ctxt_switches:").unwrap()
 }
 
 /// With a timer of 1 ms the owner would sleep about a hundred times.

@@ -22,7 +22,7 @@ use afterwork::rcu;
 use afterwork::rcu::srcu::Domain;
 use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, sleep};
 // The tests measure the memory of the whole process.
-use children::alone;
+use children::{alone, number_in};
 use raw::{RawDelayed, RawWork};
 use topology::Topology;
 
@@ -40,7 +40,6 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The system allocator, with counters.
 struct Counting;
 
 impl Counting {
@@ -75,7 +74,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Returns the threads of this process, by ID.
 fn threads() -> BTreeSet<OsString> {
     fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().file_name()).collect()
 }
@@ -89,10 +87,8 @@ fn is_ours(id: &OsString) -> bool {
 
 /// Returns the bytes that the process has allocated, and its resident memory without code.
 fn in_use() -> [isize; 2] {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let kib: isize = line.trim_end_matches("kB").trim().parse().unwrap();
-    [NR_BYTES.load(Ordering::Relaxed), kib << 10]
+    let kib = number_in("/proc/self/status", "RssAnon:").unwrap();
+    [NR_BYTES.load(Ordering::Relaxed), (kib << 10) as isize]
 }
 
 /// Creates objects of at most `limit` bytes. Returns them, so that no other reuses their memory.

@@ -135,11 +135,16 @@ pub fn message_of(body: impl FnOnce()) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
-/// Returns the number in a line of a `status` file of procfs.
+/// Returns a field of a `status` file of procfs.
+pub fn field_of(status: impl AsRef<Path>, name: &str) -> io::Result<String> {
+    let text = std::fs::read_to_string(status)?;
+    let field = text.lines().find_map(|line| line.strip_prefix(name));
+    Ok(field.expect("a field of this kernel").trim().to_owned())
+}
+
+/// Returns a number in a `status` file of procfs, without its unit.
 pub fn number_in(status: impl AsRef<Path>, name: &str) -> Option<usize> {
-    let text = std::fs::read_to_string(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    field_of(status, name).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 pub fn until(is_so: impl Fn() -> bool) {

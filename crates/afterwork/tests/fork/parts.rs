@@ -378,21 +378,6 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
-fn join_timeout_in_a_child_does_not_wait_for_a_parents_item() {
-    let _alone = alone();
-    let queue = Workqueue::builder("paused").build().unwrap();
-    queue.pause();
-    let mut spawned = queue.spawn(|| 7);
-    in_child(|| {
-        // The child has workers, but none of them can run the item.
-        use_queue(&Workqueue::builder("own").build().unwrap());
-        refused(|| drop(spawned.join_timeout(HOUR)));
-    });
-    queue.resume();
-    assert_eq!(spawned.join().unwrap(), 7);
-}
-
-#[test]
 fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
     fn sum(queue: &Workqueue, depth: u32) -> u32 {
         if depth == 0 {
@@ -473,6 +458,7 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
         assert!(!armed.cancel() && !armed.disable() && armed.is_pending(), "{armed:?}");
         refused(|| _ = made.enqueue_after(&armed, HOUR));
         assert_eq!((spawned.cancel(), spawned.is_finished()), (false, false));
+        refused(|| drop(spawned.join_timeout(HOUR)));
         refused(|| _ = spawned.join());
         // An item that was idle at the fork belongs to the child.
         assert!(made.enqueue_after(&idle, Duration::ZERO));
@@ -561,21 +547,6 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
     }
     is_over.store(true, Ordering::Relaxed);
     others.into_iter().for_each(|other| other.join().unwrap());
-}
-
-#[test]
-fn a_child_is_shown_by_a_page_of_its_own() {
-    let _alone = alone();
-    let path = observe::publish().unwrap();
-    in_child(|| {
-        let of_child = observe::publish().unwrap();
-        assert_ne!(of_child, path);
-        assert!(of_child.exists());
-        assert_eq!((observe::unpublish(), of_child.exists()), (true, false));
-        // The child cannot remove its parent's page.
-        assert_eq!((observe::unpublish(), path.exists()), (false, true));
-    });
-    assert_eq!((path.exists(), observe::unpublish()), (true, true));
 }
 
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.

@@ -28,7 +28,4 @@ use afterwork::workqueue::{
     self, DelayedWork, Registry, Topology, Workqueue, block_on, sleep, system,
 };
 use afterwork::{observe, rcu};
-use children::{
-    NoThreads, alone, exit, in_child, limit_time, mode, spawn, succeeds_in_child, this_test, until,
-    wait_for,
-};
+use children::*;

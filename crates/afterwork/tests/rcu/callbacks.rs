@@ -52,10 +52,8 @@ fn closures_and_heads_of_a_thread_run_in_call_order() {
         let node = unsafe { Box::from_raw(head.cast::<Node>()) };
         ORDER.lock().unwrap().push(node.1);
     }
-    // The thread stays on one CPU, because each CPU has a list of its own.
-    let cpu = sync::cpu::affinity().unwrap().iter().next().unwrap();
-    thread::spawn(move || {
-        sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+    thread::spawn(|| {
+        stay_on_one_cpu();
         for at in 0..1000 {
             if at % 7 == 3 {
                 let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));

@@ -74,7 +74,6 @@ fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     }
 }
 
-/// Returns a worker that runs `closure`.
 fn worker(closure: Callback) -> Worker {
     let worker = Worker::builder("dropped").build().unwrap();
     worker.spawn_detached(closure);

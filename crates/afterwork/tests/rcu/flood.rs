@@ -11,23 +11,12 @@ const NR_CLOSURES: usize = 15 * MARK;
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// Keeps this thread on one CPU, so that it adds to one list.
-fn stay_here() {
-    // SAFETY: the structure consists of integers. The calls affect only this thread.
-    unsafe {
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
-        let len = size_of_val(&cpus);
-        assert_eq!(libc::sched_setaffinity(0, len, &cpus), 0);
-    }
-}
-
 /// Calls `call` `nr` times on another thread while no callback may run. Returns the elapsed time.
 fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     let guard = rcu::read();
     let took = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            stay_here();
+            stay_on_one_cpu();
             let start = Instant::now();
             (0..nr).for_each(call);
             start.elapsed()
@@ -101,7 +90,7 @@ fn until_full<E>(try_call: impl Fn() -> Result<(), E> + Sync) {
     let guard = rcu::read();
     let added = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            stay_here();
+            stay_on_one_cpu();
             (nr_added(), try_call().is_err())
         });
         flood.join().unwrap()

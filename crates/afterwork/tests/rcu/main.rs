@@ -79,10 +79,15 @@ impl Run {
     }
 }
 
-/// Counts its drop.
 struct Counted(Run);
 
 sync::on_drop!(Counted, this => this.0.callback()());
+
+/// Keeps this thread on one CPU, so that it adds to one list.
+fn stay_on_one_cpu() {
+    let one = sync::cpu::affinity().unwrap().iter().take(1).collect();
+    sync::cpu::set_affinity(None, &one).unwrap();
+}
 
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {

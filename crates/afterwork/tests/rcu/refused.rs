@@ -80,15 +80,14 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
     let no_threads = NoThreads::begin();
     for domain in [None, Some(Domain::new())] {
         let run = Run::default();
-        let child = Arc::new(AtomicUsize::new(0));
+        let child = Arc::new(AtomicI32::new(0));
         let call = |callback: Box<dyn FnOnce() + Send>| match &domain {
             Some(domain) => domain.call(callback),
             None => rcu::call(callback),
         };
         let pid = child.clone();
         call(Box::new(move || {
-            // SAFETY: the child runs only code under test, and exits below.
-            pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
+            pid.store(fork().unwrap_or(0), Ordering::Relaxed);
         }));
         (0..100).for_each(|_| call(Box::new(run.callback())));
         // In the child, a domain of the parent rejects the call, but RCU does not.
@@ -96,7 +95,7 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
             Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
             None => catch_unwind(rcu::barrier),
         };
-        let pid = child.load(Ordering::Relaxed) as libc::pid_t;
+        let pid = child.load(Ordering::Relaxed);
         if pid == 0 {
             let is_right = run.nr() == 0 && waited.is_err() == domain.is_some();
             exit(i32::from(!is_right));
@@ -108,16 +107,10 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
 }
 
 /// Forks while the process can create no threads.
-///
-/// # Safety
-///
-/// 1. The same as for `libc::fork`.
-unsafe fn fork() -> libc::pid_t {
+fn fork() -> Option<libc::pid_t> {
     let before = set_thread_limit(None);
-    // SAFETY: (1).
-    let pid = unsafe { libc::fork() };
+    let pid = children::fork();
     set_thread_limit(before);
-    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     pid
 }
 

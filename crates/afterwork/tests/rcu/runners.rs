@@ -96,7 +96,6 @@ fn a_blocking_callback_does_not_stop_other_domains() {
     blocked.barrier();
 }
 
-/// Returns the total number of sleeps of the threads that run callbacks of domains.
 fn nr_sleeps() -> usize {
     threads().filter_map(|task| number_in(task.join("status"), "voluntary_ctxt_switches:")).sum()
 }
