@@ -157,7 +157,6 @@ fn idle_objects_take_little_memory() {
 #[test]
 fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     let _alone = alone();
-    const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
     // Each additional pool costs about 800 bytes per queue.
@@ -165,17 +164,14 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let machine = Topology::synthetic(machine).unwrap();
         let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
-        let mut queues = Vec::with_capacity(COUNT);
         let (before, bytes) = (threads(), NR_BYTES.load(Ordering::Relaxed));
+        let name = format!("queue of {} pools", registry.pool_stats().len());
         let build = || Workqueue::builder("idle").build_in(&registry).unwrap();
-        queues.extend(iter::repeat_with(build).take(COUNT));
-        let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
-        println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
+        let queues = weigh(&name, limit, 1000, build);
         // A reaper of the previous registry may still run. A thread of a queue would never exit.
         while threads().difference(&before).any(is_ours) {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(each <= limit, "{each} bytes each");
         drop(queues);
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(left < 1 << 16, "{left} bytes are left");

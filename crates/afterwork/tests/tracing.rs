@@ -69,14 +69,12 @@ fn nr_open(name: &str) -> i64 {
 /// A subscriber that records events, and queues work or panics if a test requests it.
 struct Scribe;
 
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
+impl Visit for Recorded {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), value.into());
+        self.fields.insert(field.name(), value.into());
     }
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
+        self.fields.insert(field.name(), format!("{value:?}"));
     }
 }
 
@@ -112,10 +110,9 @@ impl Subscriber for Scribe {
         assert_eq!(INSIDE.with_borrow_mut(Vec::pop).as_ref(), Some(id));
     }
     fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(BTreeMap::new());
-        event.record(&mut fields);
-        let recorded =
-            Recorded { name: event.metadata().name(), span: present(), fields: fields.0 };
+        let name = event.metadata().name();
+        let mut recorded = Recorded { name, span: present(), fields: BTreeMap::new() };
+        event.record(&mut recorded);
         let queue = recorded.fields.get("queue").cloned().unwrap_or_default();
         RECORDED.lock().unwrap().push(recorded);
         match queue.as_str() {
@@ -127,7 +124,7 @@ impl Subscriber for Scribe {
             "panics" => panic!("subscriber"),
             _ => {}
         }
-        let act = ACTS.lock().unwrap().remove(&(queue, event.metadata().name()));
+        let act = ACTS.lock().unwrap().remove(&(queue, name));
         if let Some(act) = act {
             act();
         }

@@ -247,8 +247,16 @@ fn domain_of_the_parent_panics_and_one_of_the_child_works() {
     in_child(|| {
         drop(domain.read());
         refused(|| domain.synchronize());
-        refused(|| domain.call(|| ()));
+        let version = Arc::new(());
+        let theirs = version.clone();
+        refused(|| domain.call(move || drop(theirs)));
+        assert_eq!(Arc::strong_count(&version), 2, "the callback was dropped");
         refused(|| domain.barrier());
+        let mut waiting = pin!(domain.synchronize_async());
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..2 {
+            refused(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
+        }
         use_srcu(&Domain::new());
     });
     use_srcu(&domain);
@@ -268,23 +276,6 @@ fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
         refused(|| drop(cell.compare_exchange(seen, Arc::new(()), &guard)));
         assert!(std::ptr::eq(cell.load(&guard), seen), "replaced all the same");
         assert_eq!(Arc::strong_count(&version), 2, "dropped under its reader");
-    });
-}
-
-#[test]
-fn rejected_callback_is_leaked_and_not_dropped() {
-    let _alone = alone();
-    let domain = Domain::new();
-    in_child(|| {
-        let version = Arc::new(());
-        let theirs = version.clone();
-        message_of(|| domain.call(move || drop(theirs)));
-        assert_eq!(Arc::strong_count(&version), 2);
-        let mut waiting = pin!(domain.synchronize_async());
-        let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..2 {
-            refused(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
-        }
     });
 }
 

@@ -41,6 +41,7 @@ mod runners;
 mod signal;
 mod stall;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};

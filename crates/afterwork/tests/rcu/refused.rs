@@ -47,7 +47,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
 fn waiter_runs_callbacks_if_no_thread_can_be_created() {
     run_alone!("");
     let run = Run::default();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     for _ in 0..1000 {
         let (now, then) = (run.callback(), run.callback());
         rcu::call(move || {
@@ -71,13 +71,12 @@ fn waiter_runs_callbacks_if_no_thread_can_be_created() {
     rcu::call(run.callback());
     assert!(message_of(rcu::barrier).contains("inside a read-side critical section"));
     assert_eq!(run.nr(), 2001);
-    drop(no_threads);
 }
 
 #[test]
 fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
     run_alone!("");
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     for domain in [None, Some(Domain::new())] {
         let run = Run::default();
         let child = Arc::new(AtomicI32::new(0));
@@ -103,7 +102,6 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
         assert!(waited.is_ok() && run.nr() == 100);
         assert!(wait_for(pid).success(), "the child ran callbacks of its parent's");
     }
-    drop(no_threads);
 }
 
 /// Forks while the process can create no threads.
@@ -118,7 +116,7 @@ fn fork() -> Option<libc::pid_t> {
 fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
     run_alone!("");
     let run = Run::default();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     let domain = Domain::new();
     domain.call(run.callback());
     domain.call(|| panic!("on purpose"));
@@ -131,7 +129,6 @@ fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
     domain.call(run.callback());
     drop(domain);
     assert_eq!(run.nr(), 2, "under a section that never ends");
-    drop(no_threads);
 }
 
 #[test]
@@ -179,11 +176,10 @@ fn a_barrier_in_a_callback_needs_no_second_thread() {
         theirs.barrier();
     });
     has_begun.recv().unwrap();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     begin.send(()).unwrap();
     domain.barrier();
     assert_eq!(run.nr(), 1);
-    drop(no_threads);
 }
 
 #[test]
