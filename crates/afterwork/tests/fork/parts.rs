@@ -171,26 +171,33 @@ fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     use_rcu();
 }
 
-#[test]
-fn fork_during_all_operations_leaves_a_sane_child() {
-    let _alone = alone();
-    let stop = AtomicBool::new(false);
+/// Forks children, which call `child`, while two threads repeat `act` with increasing numbers.
+fn fork_during(act: impl Fn(usize) + Sync, nr_forks: usize, child: impl Fn()) {
+    let (act, stop) = (&act, &AtomicBool::new(false));
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    drop(rcu::read());
-                    rcu::call(|| ());
-                    rcu::synchronize();
-                    scope.spawn(|| drop(rcu::read())).join().unwrap();
-                }
+        for first in 0..2 {
+            scope.spawn(move || {
+                let turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
+                turns.for_each(act);
             });
         }
-        let children = || (0..50).for_each(|_| _ = in_child(use_rcu));
-        let ended = catch_unwind(children);
+        let children = || (0..nr_forks).for_each(|_| _ = in_child(&child));
+        let ended = catch_unwind(AssertUnwindSafe(children));
         stop.store(true, Ordering::Relaxed);
         ended.unwrap();
     });
+}
+
+#[test]
+fn fork_during_all_operations_leaves_a_sane_child() {
+    let _alone = alone();
+    let all_operations = |_| {
+        drop(rcu::read());
+        rcu::call(|| ());
+        rcu::synchronize();
+        thread::spawn(|| drop(rcu::read())).join().unwrap();
+    };
+    fork_during(all_operations, 50, use_rcu);
     rcu::barrier();
 }
 
@@ -328,9 +335,16 @@ fn queue_of_the_parent_panics_and_one_of_the_child_works() {
     let (queue, system) = (made(), workqueue::system().unwrap());
     use_queue(&queue);
     use_queue(system);
+    let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
+    work.disable();
+    assert!(queue.enqueue_after(&delayed, HOUR));
     in_child(|| {
-        let work = Work::new(|| ());
+        assert!(work.enable());
         refused(|| assert!(queue.enqueue(&work)));
+        assert!(!work.busy().pending);
+        refused(|| _ = queue.reschedule(&delayed, Duration::ZERO));
+        refused(|| _ = delayed.flush());
+        assert!(delayed.is_pending());
         refused(|| drop(queue.spawn(|| ())));
         refused(|| drop(system.spawn_detached(|| ())));
         refused(|| queue.flush().unwrap());
@@ -395,23 +409,6 @@ fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
     );
 }
 
-#[test]
-fn rejected_call_in_a_child_changes_nothing() {
-    let _alone = alone();
-    let queue = Workqueue::builder("parent").build().unwrap();
-    let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
-    work.disable();
-    assert!(queue.enqueue_after(&delayed, Duration::from_secs(3600)));
-    in_child(|| {
-        assert!(work.enable());
-        refused(|| _ = queue.enqueue(&work));
-        assert!(!work.busy().pending);
-        refused(|| _ = queue.reschedule(&delayed, Duration::ZERO));
-        refused(|| _ = delayed.flush());
-        assert!(delayed.is_pending());
-    });
-}
-
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Calls `body`, which may panic in a child because an item was in use before the fork.
@@ -473,7 +470,6 @@ fn fork_during_queueing_and_cancelling_leaves_no_hanging_item() {
     for far in &far {
         plain.enqueue_after(far, HOUR);
     }
-    let stop = AtomicBool::new(false);
     let use_them = |at: usize, plain: &Workqueue, ordered: &Workqueue| {
         let (timed, work) = (&delayed[at % 4], &works[at % 4]);
         may_be_lost(|| _ = plain.enqueue_after(timed, Duration::from_micros(200)));
@@ -485,28 +481,13 @@ fn fork_during_queueing_and_cancelling_leaves_no_hanging_item() {
         }
         let _ = (timed.is_pending(), work.is_pending());
     };
-    thread::scope(|scope| {
-        for first in 0..2 {
-            let (plain, ordered, stop) = (&plain, &ordered, &stop);
-            scope.spawn(move || {
-                let turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
-                turns.for_each(|at| use_them(at, plain, ordered));
-            });
-        }
-        let children = || {
-            for _ in 0..20 {
-                in_child(|| {
-                    let made = Workqueue::builder("made").build().unwrap();
-                    let line = Workqueue::builder("line").ordered().build().unwrap();
-                    (0..8).for_each(|at| use_them(at, &made, &line));
-                    assert!(!far.iter().any(DelayedWork::cancel));
-                });
-            }
-        };
-        let ended = catch_unwind(AssertUnwindSafe(children));
-        stop.store(true, Ordering::Relaxed);
-        ended.unwrap();
-    });
+    let in_each_child = || {
+        let made = Workqueue::builder("made").build().unwrap();
+        let line = Workqueue::builder("line").ordered().build().unwrap();
+        (0..8).for_each(|at| use_them(at, &made, &line));
+        assert!(!far.iter().any(DelayedWork::cancel));
+    };
+    fork_during(|at| use_them(at, &plain, &ordered), 20, in_each_child);
     plain.drain().unwrap();
     ordered.drain().unwrap();
 }
@@ -517,27 +498,15 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
     let machine = Topology::synthetic("2 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
     let queue = Workqueue::builder("busy").build_in(&registry).unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let others = [(), ()].map(|()| {
-        let (queue, is_over) = (queue.clone(), is_over.clone());
-        // The call takes the locks of the plan and of a pool.
-        thread::spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                queue.stats();
-            }
-        })
-    });
-    for _ in 0..10 {
-        in_child(|| {
-            assert!(!format!("{queue:?} {registry:?}").is_empty());
-            refused(|| _ = queue.stats());
-            refused(|| _ = queue.task().urgent());
-            refused(|| _ = queue.resume());
-            refused(|| _ = registry.pool_stats());
-        });
-    }
-    is_over.store(true, Ordering::Relaxed);
-    others.into_iter().for_each(|other| other.join().unwrap());
+    let in_each_child = || {
+        assert!(!format!("{queue:?} {registry:?}").is_empty());
+        refused(|| _ = queue.stats());
+        refused(|| _ = queue.task().urgent());
+        refused(|| _ = queue.resume());
+        refused(|| _ = registry.pool_stats());
+    };
+    // The call takes the locks of the plan and of a pool.
+    fork_during(|_| _ = queue.stats(), 10, in_each_child);
 }
 
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.
