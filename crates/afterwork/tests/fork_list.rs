@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 enum Over {
     /// A lock that the forking thread holds during the fork: `held.lock(…)` with this expression.
     Held(&'static str),
-    /// The same as `Held`, but `sync::fork` itself takes the lock.
-    HeldFirst,
+    /// The same as `Held`, but `sync::fork` itself takes the lock, with this call.
+    HeldFirst(&'static str),
     /// Initialized once, before the fork, by this expression in a handler's `settle`.
     Settled(&'static str),
     /// Reset in the child by this expression in a handler's `child`.
@@ -48,7 +48,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "NEXT", Word),
-    ("sync/identity.rs", "SEATS", HeldFirst),
+    ("sync/identity.rs", "SEATS", HeldFirst("identity::hold()")),
     ("sync/newborn.rs", "POLICY SLACK_NS", Word),
     ("sync/newborn.rs", "RECORD", Constant),
     // This is the ID of the process that exits, and of a thread in it.
@@ -59,7 +59,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/thread.rs", "KEEPS_RESET", Word),
-    ("sync/thread.rs", "NAMES", HeldFirst),
+    ("sync/thread.rs", "NAMES", HeldFirst("thread::hold_names()")),
     ("sync/time.rs", "RATE", Word),
     ("sync/twin.rs", "ARMED MET NR_PASSED", Tests),
     // This is the ID of the process that owns the page.
@@ -230,17 +230,13 @@ fn all_state_of_a_process_is_on_the_list() {
 fn each_listed_static_is_handled_as_listed() {
     let sources = sources();
     let says = |file: &str, text: &str| sources[file].contains(text);
-    let held_first = |name: &str| {
-        let holders = [("SEATS", "identity::hold()"), ("NAMES", "thread::hold_names()")];
-        holders.iter().any(|&(lock, hold)| lock == name && says("sync/fork.rs", hold))
-    };
     for (file, name, over) in rows() {
         let folder = file.split('/').next().unwrap();
         let near: Vec<_> = sources.keys().filter(|other| other.starts_with(folder)).collect();
         let declares = |with: &str| sources[file].contains(&format!("static {name}: {with}"));
         let is_done = match over {
             Held(lock) => near.iter().any(|near| says(near, &format!("held.lock({lock})"))),
-            HeldFirst => held_first(name),
+            HeldFirst(hold) => says("sync/fork.rs", hold),
             Settled(call) => {
                 let settles = format!("{call};");
                 sources.values().any(|source| source.contains(&settles))
