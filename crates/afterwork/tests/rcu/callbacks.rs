@@ -45,22 +45,14 @@ fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
 fn closures_and_heads_of_a_thread_run_in_call_order() {
     let _alone = children::alone();
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    #[repr(C)]
-    struct Node(rcu::Head, usize);
-    unsafe extern "C-unwind" fn note(head: *mut rcu::Head) {
-        // SAFETY: the node was leaked for this callback.
-        let node = unsafe { Box::from_raw(head.cast::<Node>()) };
-        ORDER.lock().unwrap().push(node.1);
-    }
-    thread::spawn(|| {
+    let note = |at| ORDER.lock().unwrap().push(at);
+    thread::spawn(move || {
         stay_on_one_cpu();
         for at in 0..1000 {
             if at % 7 == 3 {
-                let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));
-                // SAFETY: the head is the first field of a box, and nothing else refers to the box.
-                unsafe { rcu::raw::call_c(node.cast(), note) };
+                call_head(Box::new(move || note(at)));
             } else {
-                rcu::call(move || ORDER.lock().unwrap().push(at));
+                rcu::call(move || note(at));
             }
         }
     })

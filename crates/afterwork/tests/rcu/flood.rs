@@ -28,16 +28,6 @@ fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     took
 }
 
-fn call_head() {
-    let head = Box::into_raw(Box::new(Head::new()));
-    unsafe extern "C-unwind" fn free(head: *mut Head) {
-        // SAFETY: the head was leaked below for this callback.
-        drop(unsafe { Box::from_raw(head) });
-    }
-    // SAFETY: only the callback uses the head.
-    unsafe { rcu::raw::call_c(head, free) };
-}
-
 #[test]
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
     run_alone!(TUNED, REPORT, 1);
@@ -45,7 +35,7 @@ fn a_flood_of_callbacks_is_slowed_down_and_reported() {
     let count = |_| rcu::call_drop(Counted(dropped.clone()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
     assert_eq!(dropped.nr(), NR_CLOSURES);
-    assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
+    assert!(under_a_reader(NR_HEADS, |_| call_head(Box::new(|| ()))) >= LEAST);
     let cell = Rcu::new(0);
     assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
     assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
@@ -156,7 +146,7 @@ fn high_mark_of_zero_disables_the_slowdown() {
     run_alone!("rcu.qhimark=0", REPORT, 0);
     assert_eq!(rcu::tunables().qhimark, 0);
     let guard = rcu::read();
-    let flood = || (0..100_000).for_each(|_| call_head());
+    let flood = || (0..100_000).for_each(|_| call_head(Box::new(|| ())));
     thread::scope(|scope| scope.spawn(flood).join().unwrap());
     drop(guard);
     rcu::set_tunables(Tunables::default());
@@ -174,7 +164,7 @@ fn threads_that_call_once_each_are_no_flood() {
     // Next to a head, each closure is also in its own bag.
     let call_both = |_| {
         count();
-        call_head();
+        call_head(Box::new(|| ()));
     };
     under_a_reader(MARK / 2 - 10, call_both);
     assert_eq!(run.nr(), MARK - 10 + MARK / 2 - 10);

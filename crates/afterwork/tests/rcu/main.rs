@@ -61,7 +61,7 @@ use afterwork::rcu::srcu::{Domain, OwnedGuard};
 use afterwork::rcu::{self, Batch, Full, Head, Rcu, Stall, Tunables};
 use afterwork::wake::Parker;
 use afterwork::workqueue::Workqueue;
-use children::{message_of, number_in};
+use children::{message_of, number_in, until};
 
 /// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,14 +84,23 @@ struct Counted(Run);
 
 sync::on_drop!(Counted, this => this.0.callback()());
 
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// Queues a callback by a head in its own memory.
+fn call_head(callback: Callback) {
+    #[repr(C)]
+    struct Node(Head, Callback);
+    let node = Box::into_raw(Box::new(Node(Head::new(), callback)));
+    unsafe extern "C-unwind" fn run(head: *mut Head) {
+        // SAFETY: the node was leaked for this callback.
+        unsafe { Box::from_raw(head.cast::<Node>()).1() };
+    }
+    // SAFETY: the head is the node's first field, and nothing else uses the node.
+    unsafe { rcu::raw::call_c(node.cast(), run) };
+}
+
 /// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_on_one_cpu() {
     let one = sync::cpu::affinity().unwrap().iter().take(1).collect();
     sync::cpu::set_affinity(None, &one).unwrap();
-}
-
-fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        thread::yield_now();
-    }
 }
