@@ -459,7 +459,7 @@ const PLAIN: (&str, Build) = ("plain", plain);
 const ORDERED: (&str, Build) = ("in order", ordered);
 
 #[test]
-fn a_subscriber_may_stop_the_queue_that_a_timer_or_a_flush_queues_on() {
+fn a_subscriber_may_stop_the_queue_of_a_timer_or_a_flush() {
     at_each_deed("by a timer", "queue_work", &[PLAIN, ORDERED], |queue, registry| {
         queue.enqueue_after(&DelayedWork::new(|| ()), Duration::from_millis(1));
         drop(queue);

@@ -4,8 +4,8 @@ use crate::*;
 
 const UNKNOWN: &str = "unknown key \"rcu.bost\"; did you mean rcu.boost?";
 
-/// Runs the test with the function path `inside` in its own process, and returns its stderr. Returns
-/// `None` there.
+/// Runs the test with the function path `inside` in its own process, and returns that process's
+/// stderr. Returns `None` there.
 pub fn alone(inside: &str, text: &str) -> Option<String> {
     if children::mode().is_some() {
         return None;
