@@ -121,7 +121,9 @@ impl Wake for ForksToWake {
 }
 
 /// Code of users that the library calls, and how it forks there.
-const PLACES: [(&str, fn(&Fork)); 17] = [
+type Place = (&'static str, fn(&Fork));
+
+const PLACES: [Place; 17] = [
     ("a detached item", |fork| {
         queue_with(fork, |queue| queue.spawn_detached(fork.work()).unwrap());
     }),
