@@ -20,7 +20,6 @@ fn add_one(slots: &Arc<Slots>) -> JoinHandle<()> {
     spawn_with(slots.clone(), |slots| slots.run_on(CPU, |data| *data += 1))
 }
 
-/// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
     let remote = add_one(&slots);
@@ -93,8 +92,7 @@ fn queued_calls_and_a_dropped_owner() {
 
 fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let theirs = slots.clone();
-    let remote = spawn(move || {
+    let remote = spawn_with(slots.clone(), move |theirs| {
         let (count, done) = counter();
         theirs.run_on(CPU, |data| {
             *data += 1;
@@ -168,8 +166,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
-    let theirs = slots.clone();
-    let first = spawn(move || {
+    let first = spawn_with(slots.clone(), |theirs| {
         let later = theirs.run_on(CPU, |data| {
             // If the owner was first, it does not wait.
             if *data > 0 {

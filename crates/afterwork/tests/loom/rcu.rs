@@ -67,23 +67,17 @@ pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
     reader.join().unwrap();
 }
 
-fn an_active_reader() {
-    replace_during(|versions| {
+/// The same with a reader that is not parked.
+pub fn beside(body: fn(&Versions)) {
+    replace_during(move |versions| {
         warm_up();
-        versions.read_in_section();
+        body(versions);
     });
 }
 
-fn a_parked_reader() {
-    replace_during(Versions::read_in_section);
-}
-
-fn an_active_reader_that_reads_twice() {
-    replace_during(|versions| {
-        warm_up();
-        versions.read_in_section();
-        versions.read_in_section();
-    });
+fn reads_twice(versions: &Versions) {
+    versions.read_in_section();
+    versions.read_in_section();
 }
 
 /// A first grace period parks the reader while it is about to read.
@@ -101,8 +95,7 @@ fn a_reader_that_is_being_parked() {
 fn a_cookie() {
     rcu::synchronize();
     let both: [Arc<Versions>; 2] = Default::default();
-    let theirs = both[0].clone();
-    let updater = spawn(move || {
+    let updater = spawn_with(both[0].clone(), |theirs| {
         theirs.remove();
         rcu::synchronize();
         theirs.free();
@@ -273,17 +266,18 @@ fn a_cookie_and_a_synchronize() {
 }
 
 models! {
-    fn answer_counts_as_a_quiescent_state() = bounded(3, an_active_reader_that_reads_twice);
+    fn answer_counts_as_a_quiescent_state() = bounded(3, || beside(reads_twice));
     fn threads_start_and_exit() = bounded(2, two_readers_start_and_exit);
     fn section_protects_the_version_it_read() =
-        bounded(4, an_active_reader).detects([
+        bounded(4, || beside(Versions::read_in_section)).detects([
             "rcu: no light barrier at lock",
             "rcu: no heavy barrier",
             "rcu: no light barrier at unlock",
             "rcu: relaxed answer",
         ]);
     fn parked_reader_resumes() =
-        bounded(4, a_parked_reader).detects(["rcu: no fence after parking"]);
+        bounded(4, || replace_during(Versions::read_in_section))
+            .detects(["rcu: no fence after parking"]);
     /// A section that begins during the grace period does not delay it, and reads the new version.
     fn a_section_that_begins_later_is_not_waited_for() =
         bounded(4, a_reader_that_is_being_parked).detects(["rcu: park is tested first"]);

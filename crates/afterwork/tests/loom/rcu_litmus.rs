@@ -1,15 +1,7 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use crate::rcu::{Versions, reader, replace_during, versions, warm_up};
+use crate::rcu::{Versions, beside, reader, versions, warm_up};
 use crate::support::*;
-
-/// Runs `body` as a reader at the same time as a grace period.
-fn beside(body: fn(&Versions)) {
-    replace_during(move |versions| {
-        warm_up();
-        body(versions);
-    });
-}
 
 fn removed_by_another(before: fn()) {
     let versions = versions();

@@ -45,8 +45,7 @@ impl Versions {
     }
 
     fn spawn_reader(&self) {
-        let theirs = self.clone();
-        spawn(move || theirs.read());
+        spawn_with(self.clone(), |theirs| theirs.read());
     }
 }
 
@@ -59,8 +58,7 @@ fn section() {
 /// Like [`section`], with a reader that is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         drop(theirs.domain.read());
         theirs.read();
     });
@@ -70,8 +68,7 @@ fn again() {
 /// Without light barriers, only answers and the unparking of a reader order memory accesses.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         for _ in 0..nr_sections {
             theirs.read();
         }
@@ -98,8 +95,7 @@ fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let before = spawn(move || theirs.domain.synchronize());
+    let before = spawn_with(versions.domain.clone(), |domain| domain.synchronize());
     // Both threads can begin here without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
@@ -117,11 +113,9 @@ fn pair() {
 
 fn polled() {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    let driver = spawn(move || theirs.domain.synchronize());
+    let driver = spawn_with(versions.domain.clone(), |domain| domain.synchronize());
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let updater = spawn(move || {
+    let updater = spawn_with(versions.clone(), move |theirs| {
         theirs.unlink();
         let cookie = theirs.domain.get_state();
         driver.join().unwrap();
@@ -134,8 +128,7 @@ fn polled() {
 
 fn shared() {
     let domain = Domain::new();
-    let theirs = domain.clone();
-    spawn(move || theirs.synchronize());
+    spawn_with(domain.clone(), |domain| domain.synchronize());
     let cookie = domain.get_state();
     domain.synchronize();
     assert!(domain.poll_state(cookie));
@@ -144,9 +137,8 @@ fn shared() {
 /// Two threads each queue a callback. The barrier must wait for the callback of its own thread.
 fn barrier() {
     let domain = Domain::new();
-    let theirs = domain.clone();
     let written = Arc::new(Plain::default());
-    spawn(move || theirs.call(|| ()));
+    spawn_with(domain.clone(), |domain| domain.call(|| ()));
     let ours = written.clone();
     domain.call(move || ours.set(1));
     domain.barrier();

@@ -27,11 +27,11 @@ pub use afterwork::workqueue::model::{
     on_turn_of_task, permits,
 };
 pub use afterwork::workqueue::{
-    self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Sleep,
-    Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
+    self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Strand,
+    TaskSet, Work, Workqueue, block_on, is_cancelled,
 };
 pub use loom::sync::{Condvar, Mutex};
-pub use loom::thread::{self, JoinHandle};
+pub use loom::thread::{self, JoinHandle, spawn};
 pub use raw::RawWork;
 pub use sync::atomic::*;
 pub use sync::cell::UnsafeCell;
@@ -67,10 +67,6 @@ fn builder() -> loom::model::Builder {
     // The lifetime of a pool takes more steps than loom's default of 1,000.
     builder.max_branches = 10_000;
     builder
-}
-
-pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
-    loom::thread::spawn(body)
 }
 
 /// Calls `body` on another thread with `shared`, which both threads use.
@@ -177,6 +173,27 @@ pub fn foreign_waker(unparker: Unparker) -> Waker {
         }
     }
     Waker::from(Arc::new(Foreign(unparker)))
+}
+
+/// A task that a model polls.
+pub struct Task(Parker);
+
+impl Task {
+    pub fn new() -> Self {
+        Self(Parker::with_spin_limit(0))
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker::from(self.0.unparker())
+    }
+
+    pub fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.waker()))
+    }
+
+    pub fn was_woken(&mut self) -> bool {
+        self.0.try_park()
+    }
 }
 
 /// A value that is leaked if a model unwinds, because no loom thread can take its locks then.

@@ -92,30 +92,30 @@ fn a_task_receives() {
 }
 
 fn posters_end(nr_posters: usize) {
-    let mut mailbox = Mailbox::builder().keep(0).build();
+    let mailbox = Mailbox::builder().keep(0).build();
     for from in 0..nr_posters {
         let poster = mailbox.poster();
         spawn(move || poster.post_lazy(from).unwrap());
     }
+    assert_eq!(nr_received_until_closed(mailbox), nr_posters, "closed with a post inside");
+}
+
+fn nr_received_until_closed(mut mailbox: Mailbox<usize>) -> usize {
     let mut nr_received = 0;
-    while let Ok(()) = mailbox.wait(2) {
+    while mailbox.wait(2).is_ok() {
         nr_received += mailbox.drain(2).count();
     }
-    assert_eq!(nr_received, nr_posters, "closed with a post inside");
+    nr_received
 }
 
 fn a_poster_closes() {
-    let mut mailbox = Mailbox::builder().keep(0).build();
+    let mailbox = Mailbox::builder().keep(0).build();
     let (poster, other) = (mailbox.poster(), mailbox.poster());
     spawn(move || {
         poster.post_lazy(1).unwrap();
         poster.close();
     });
-    let mut nr_received = 0;
-    while let Ok(()) = mailbox.wait(2) {
-        nr_received += mailbox.drain(2).count();
-    }
-    assert_eq!(nr_received, 1, "closed with a post inside");
+    assert_eq!(nr_received_until_closed(mailbox), 1, "closed with a post inside");
     assert_eq!(other.post(2), Err(PostError::Closed(2)));
 }
 

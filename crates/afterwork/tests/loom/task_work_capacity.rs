@@ -38,7 +38,6 @@ fn one_waits() {
     drop(sender.join().unwrap());
 }
 
-/// A thread joins the wait queue behind a task, while each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
     let mut first = poster.send(1);
@@ -87,7 +86,6 @@ fn post_races_with_a_waiter() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-/// The owner ends while one sender waits. A send that overlaps the end may succeed.
 fn the_owner_ends(closes: bool) {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || (poster.send_blocking(1), poster));

@@ -10,9 +10,8 @@ fn hand_over() {
     let written = Arc::new([Plain::default(), Plain::default()]);
     let nr_written = Arc::new(AtomicUsize::new(0));
     for from in 0..2 {
-        let (unparker, written, nr_written) =
-            (parker.unparker(), written.clone(), nr_written.clone());
-        spawn(move || {
+        let unparker = parker.unparker();
+        spawn_with((written.clone(), nr_written.clone()), move |(written, nr_written)| {
             written[from].set(1);
             nr_written.fetch_add(1, Ordering::Release);
             unparker.unpark();
@@ -28,9 +27,8 @@ fn hand_over() {
 fn token_alone() {
     let mut parker = Parker::new();
     let written = Arc::new(Plain::default());
-    let (unparker, theirs) = (parker.unparker(), written.clone());
-    spawn(move || {
-        theirs.set(1);
+    spawn_with((parker.unparker(), written.clone()), |(unparker, written)| {
+        written.set(1);
         unparker.unpark();
     });
     parker.park();
@@ -42,8 +40,9 @@ fn event_count(nr_waiters: usize) {
     let event = Arc::new(EventCount::new());
     let ready = Arc::new(AtomicBool::new(false));
     for _ in 0..nr_waiters {
-        let (event, ready) = (event.clone(), ready.clone());
-        spawn(move || event.wait_until(|| ready.load(Ordering::Relaxed)));
+        spawn_with((event.clone(), ready.clone()), |(event, ready)| {
+            event.wait_until(|| ready.load(Ordering::Relaxed));
+        });
     }
     ready.store(true, Ordering::Relaxed);
     event.notify_all();
@@ -54,8 +53,7 @@ fn collected() {
     let sleepers = Arc::new(Mutex::new(vec![parker.unparker()]));
     let nr_turns = Arc::new(AtomicUsize::new(0));
     for _ in 0..2 {
-        let (sleepers, nr_turns) = (sleepers.clone(), nr_turns.clone());
-        spawn(move || {
+        spawn_with((sleepers.clone(), nr_turns.clone()), |(sleepers, nr_turns)| {
             let mut wakeq = WakeQ::new();
             let mut locked = sleepers.lock();
             nr_turns.fetch_add(1, Ordering::Relaxed);

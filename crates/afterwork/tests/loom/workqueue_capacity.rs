@@ -53,28 +53,20 @@ fn waiter_that_leaves() {
     assert_eq!(permits.nr_free(), 1);
 }
 
-struct WakeFlag(AtomicU32);
-
-impl Wake for WakeFlag {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 fn a_task() {
     let permits = full(1);
     let mut turn = None;
     let on_turn = || on_turn_of_task(&Context::from_waker(Waker::noop()));
     assert!(!permits.poll(&mut turn, on_turn), "all permits are in use");
     let giver = spawn_with(permits.clone(), move |permits| permits.release(1));
-    let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
-    let waker = Waker::from(wake_flag.clone());
+    let mut task = Task::new();
+    let waker = task.waker();
     let has_permit = permits.poll(&mut turn, || on_turn_of_task(&Context::from_waker(&waker)));
     giver.join().unwrap();
     if has_permit {
         permits.release(1);
     } else {
-        assert_eq!(wake_flag.0.load(Ordering::Relaxed), 1, "the task is not woken");
+        assert!(task.was_woken(), "the task is not woken");
         permits.leave(turn);
     }
     assert_eq!(permits.nr_free(), 1);

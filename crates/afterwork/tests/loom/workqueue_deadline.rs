@@ -1,7 +1,5 @@
 //! An item with a deadline starts or expires, never both, in any order.
 
-use afterwork::workqueue::JoinHandle;
-
 use crate::support::*;
 
 /// A deadline that does not expire by itself.
@@ -53,21 +51,17 @@ fn expires_while_awaited() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
     let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
-    let (first, mut last) = (Parker::with_spin_limit(0), Parker::with_spin_limit(0));
-    let poll = |handle: &mut JoinHandle<()>, task: &Parker| {
-        let waker = Waker::from(task.unparker());
-        Pin::new(handle).poll(&mut Context::from_waker(&waker))
-    };
-    assert!(poll(&mut handle, &first).is_pending());
+    let (first, mut last) = (Task::new(), Task::new());
+    assert!(first.poll(&mut handle).is_pending());
     let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * LATER));
-    match poll(&mut handle, &last) {
+    match last.poll(&mut handle) {
         Poll::Ready(outcome) => {
             assert!(matches!(outcome, Err(JoinError::Expired)));
             firing.join().unwrap();
         }
         Poll::Pending => {
             firing.join().unwrap();
-            assert!(last.try_park(), "no thread notifies it");
+            assert!(last.was_woken(), "no thread notifies it");
             assert!(handle.expire_now());
         }
     }

@@ -51,20 +51,12 @@ fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::Join
     (machine, queue, shared, handle)
 }
 
-fn wake_races_with_the_end_of_the_poll() {
-    let (_machine, queue, shared, handle) = lured(1);
+/// The last of `nr_wakes` wakes arrives during the first poll or after it, or finds the future
+/// pending. `nr_wakes` workers may poll it.
+fn wake_races_with_polls(nr_wakes: usize) {
+    let (_machine, queue, shared, handle) = lured(nr_wakes);
     let waker = shared.waker();
-    shared.ready.store(true, Ordering::Relaxed);
-    waker.wake();
-    assert_eq!(handle.join().unwrap(), 7);
-    wind_up(queue);
-}
-
-/// The future is woken twice, and two workers may poll it. The second wake may find it pending.
-fn wake_races_with_wake() {
-    let (_machine, queue, shared, handle) = lured(2);
-    let waker = shared.waker();
-    waker.wake_by_ref();
+    (1..nr_wakes).for_each(|_| waker.wake_by_ref());
     shared.ready.store(true, Ordering::Relaxed);
     waker.wake();
     assert_eq!(handle.join().unwrap(), 7);
@@ -90,9 +82,13 @@ fn wake_races_with_cancel() {
     wind_up(queue);
 }
 
-/// No thread wakes. The cancel arrives before, during or after the first poll.
-fn cancel_races_with_the_end_of_the_poll() {
+/// The cancel arrives before, during or after the first poll. If `wakes`, it finds the future
+/// pending after its first poll, or in its second.
+fn cancel_races_with_polls(wakes: bool) {
     let (_machine, queue, shared, mut handle) = lured(1);
+    if wakes {
+        shared.waker().wake();
+    }
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -100,42 +96,21 @@ fn cancel_races_with_the_end_of_the_poll() {
     wind_up(queue);
 }
 
-/// The cancel finds the future pending after its first poll, or in its second.
-fn cancel_follows_a_wake() {
-    let (_machine, queue, shared, mut handle) = lured(1);
-    shared.waker().wake();
-    assert!(handle.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
-    wind_up(queue);
-}
-
-fn cancel_races_with_cancel() {
-    let (_machine, queue) = queue(1, false);
+/// One thread cancels the future, and the other does too, or awaits it as a task.
+fn cancel_races_with_the_handle(is_awaited: bool) {
+    let (machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
     let mut canceller = CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let other = spawn(move || canceller.cancel());
-    let is_cancelled = handle.cancel();
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    let is_cancelled = !is_awaited && handle.cancel();
+    let outcome = if is_awaited { block_on(handle) } else { handle.join() };
+    assert!(matches!(outcome, Err(JoinError::Cancelled)));
     assert!(other.join().unwrap() || is_cancelled);
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
     shared.waker.lock().unwrap().take();
     wind_up(queue);
-}
-
-fn cancel_races_with_a_task() {
-    let (machine, queue) = queue(1, false);
-    let shared = Arc::new(Shared::default());
-    let mut canceller = CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
-    let canceller = spawn(move || assert!(canceller.cancel()));
-    assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
-    canceller.join().unwrap();
-    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
-    shared.waker.lock().unwrap().take();
-    wind_up(queue);
-    // At the end of the queue, a reaper drops the item that a task awaited.
+    // At the end of the queue, a reaper drops an item that a task awaited.
     machine.reap();
 }
 
@@ -176,18 +151,19 @@ fn wake_races_with_the_end_of_the_queue() {
 
 models! {
     fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
-        bounded(2, wake_races_with_the_end_of_the_poll)
-            .detects(["future: suspend forgets the wake"]);
+        bounded(2, || wake_races_with_polls(1)).detects(["future: suspend forgets the wake"]);
     fn next_poll_sees_writes_before_a_wake_of_a_pending_future() =
-        bounded(1, wake_races_with_wake).detects(["future: pending is no transition"]);
+        bounded(1, || wake_races_with_polls(2)).detects(["future: pending is no transition"]);
     fn cancelled_future_is_dropped_once_despite_wakes() = bounded(1, wake_races_with_cancel);
     fn cancelled_future_ends_without_a_wake() =
-        bounded(2, cancel_races_with_the_end_of_the_poll).detects(["future: a cancel is no wake"]);
+        bounded(2, || cancel_races_with_polls(false)).detects(["future: a cancel is no wake"]);
     fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() =
-        bounded(1, cancel_follows_a_wake).detects(["future: a cancel moves a polled future"]);
-    fn a_future_that_two_threads_cancel_ends_once() = bounded(1, cancel_races_with_cancel);
+        bounded(1, || cancel_races_with_polls(true))
+            .detects(["future: a cancel moves a polled future"]);
+    fn a_future_that_two_threads_cancel_ends_once() =
+        bounded(1, || cancel_races_with_the_handle(false));
     fn a_task_gets_the_outcome_of_a_cancelled_future() =
-        bounded(1, cancel_races_with_a_task).detects([
+        bounded(1, || cancel_races_with_the_handle(true)).detects([
             "future: a cancel forgets its task",
             "future: a cancel ends it without an outcome",
         ]);

@@ -4,9 +4,12 @@ use afterwork::workqueue::{AffinityScope, Group, TaskOptions};
 
 use crate::support::*;
 
-fn group_of(max_active: u32, machine: &Machine) -> Group {
+/// Creates a machine without workers, and a group on it.
+fn set_up_group(nr_cpus: usize, max_workers: usize, max_active: u32) -> (Machine, Group) {
+    let machine = machine(nr_cpus, max_workers);
     let builder = Group::builder("group").max_active(max_active);
-    builder.build_in(machine.registry()).unwrap()
+    let group = builder.build_in(machine.registry()).unwrap();
+    (machine, group)
 }
 
 fn build(builder: Builder, group: &Group, machine: &Machine) -> Workqueue {
@@ -15,8 +18,7 @@ fn build(builder: Builder, group: &Group, machine: &Machine) -> Workqueue {
 
 /// Creates a group of one seat and two of its queues, whose joiners do not help, with two workers.
 fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
-    let machine = machine(2, 2);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(2, 2, 1);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));
     machine.start_workers(2);
     (machine, group, queues)
@@ -138,8 +140,7 @@ fn passed_seat_and_a_lower_ceiling() {
 /// for that seat in another pool.
 fn passed_seat_without_a_worker() {
     loom::stop_exploring();
-    let machine = machine(2, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(2, 1, 1);
     let [first, second, third] = [plain(), plain(), plain().with_rescuer()]
         .map(|builder| build(builder.affinity(AffinityScope::Cpu), &group, &machine));
     let (item, [started, may_end]) = barred();
@@ -174,8 +175,7 @@ fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
 /// The only worker runs an item of a queue in which another waits. The joiner of an item of another
 /// queue needs the group's second seat.
 fn second_seat_is_free() {
-    let machine = machine(1, 1);
-    let group = group_of(2, &machine);
+    let (machine, group) = set_up_group(1, 1, 2);
     // With shares, items wait in the lists of their queues.
     group.set_shares(100).unwrap();
     let helped = Workqueue::builder("helped");
@@ -194,8 +194,7 @@ fn second_seat_is_free() {
 
 /// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
 fn refused_helper() {
-    let machine = machine(2, 2);
-    let group = group_of(2, &machine);
+    let (machine, group) = set_up_group(2, 2, 2);
     let narrow = Workqueue::builder("narrow").max_active(1);
     let (narrow, other) = (build(narrow, &group, &machine), build(plain(), &group, &machine));
     machine.start_workers(2);
@@ -229,8 +228,7 @@ fn lends_and_comes_back() {
 }
 
 fn joins_beside_a_pause() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let pauser = spawn_with(group.clone(), move |group| group.pause());
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
@@ -246,8 +244,7 @@ fn joins_beside_a_pause() {
 }
 
 fn joins_beside_new_shares() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let setter = spawn_with(group.clone(), move |group| group.set_shares(200).unwrap());
     let queue = build(plain(), &group, &machine);
     setter.join().unwrap();
@@ -257,8 +254,7 @@ fn joins_beside_new_shares() {
 }
 
 fn joins_beside_a_drain() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let builder =
         spawn_with((group.clone(), machine.registry().clone()), move |(group, registry)| {
             plain().group(&group).build_in(&registry).unwrap()
@@ -289,8 +285,7 @@ fn cancel_with_a_destructor_that_waits() {
         let outcome = this.0.take().map(|handle| handle.join());
         assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
     });
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));
     machine.pretend_busy(true);
     group.pause();

@@ -202,13 +202,13 @@ fn polled() {
 
 fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
-    let done = Arc::new(AtomicBool::new(false));
-    let ended = done.clone();
-    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
+    let (count, nr_runs) = counter();
+    let work = Work::new(count);
     queue.enqueue(&work);
     let helper = spawn(move || work.flush().unwrap());
     drop(queue);
-    assert!(done.load(Ordering::Relaxed), "the queue was destroyed before its item had run");
+    let nr_runs = nr_runs.load(Ordering::Relaxed);
+    assert_eq!(nr_runs, 1, "the queue was destroyed before its item had run");
     helper.join().unwrap();
 }
 

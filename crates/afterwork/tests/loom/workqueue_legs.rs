@@ -59,20 +59,15 @@ fn leg_is_put_back() {
 
 fn leg_is_cancelled() {
     let (machine, [first, second]) = two_queues(1);
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let items = [(); 2].map(|()| {
-        let nr_runs = nr_runs.clone();
-        Work::new(move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-        })
-    });
+    let (count, nr_runs) = counter();
+    let items = [(); 2].map(|()| Work::new(count.clone()));
     first.enqueue(&items[0]);
     second.enqueue(&items[1]);
     machine.start_workers(1);
     let nr_cancelled = second.cancel_all();
     second.flush().unwrap();
     first.flush().unwrap();
-    assert_eq!(nr_runs.load(Ordering::Relaxed) + nr_cancelled, 2);
+    assert_eq!(nr_runs.load(Ordering::Relaxed) as usize + nr_cancelled, 2);
     wind_up([first, second]);
 }
 

@@ -156,10 +156,7 @@ fn stock_races_with_a_flush() {
 /// Two threads free a block each while the owner allocates. It starts last: see `inject`.
 fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     let blocks = Arc::new(Blocks::new(false));
-    let freers = [0, 1].map(|nth| {
-        let blocks = blocks.clone();
-        spawn(move || blocks.free(nth))
-    });
+    let freers = [0, 1].map(|nth| spawn_with(blocks.clone(), move |blocks| blocks.free(nth)));
     let owner = spawn_with(blocks.clone(), move |blocks| [alloc(&blocks), alloc(&blocks)]);
     freers.into_iter().for_each(|freer| _ = freer.join().unwrap());
     let [first, second] = owner.join().unwrap();
@@ -185,10 +182,7 @@ fn owner_races_with_scanner() {
 
 fn freers_meet_scanner() {
     let blocks = Arc::new(Blocks::new(false));
-    let freers = [0, 1].map(|nth| {
-        let blocks = blocks.clone();
-        spawn(move || blocks.free(nth))
-    });
+    let freers = [0, 1].map(|nth| spawn_with(blocks.clone(), move |blocks| blocks.free(nth)));
     let is_discarded = blocks.scan();
     let notified = freers.map(|freer| freer.join().unwrap());
     assert!(is_discarded || notified.contains(&true), "no scan is scheduled for a free chunk");

@@ -11,28 +11,18 @@ fn one_worker_one_item() {
     wind_up(queue);
 }
 
-/// A flusher may take the item out of the injector just when the parking worker checks it.
-fn flush_adopts() {
-    let (_machine, queue) = queue(1, false);
-    let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
-    let work = Work::new(|| ());
-    queue.enqueue(&work);
-    work.flush().unwrap();
-    flusher.join().unwrap();
-    wind_up(queue);
-}
-
-/// Like [`flush_adopts`], with an urgent item, whose pwq then has a seat and waits for the worker.
-fn flush_adopts_urgent() {
+/// A flusher may take the item out of the injector just when the parking worker checks it. The pwq
+/// of an urgent item then has a seat and waits for the worker.
+fn flush_adopts(is_urgent: bool) {
     let (machine, queue) = set_up(2, 1, plain().max_active(1));
-    let urgent = queue.urgent().unwrap();
+    let lane = if is_urgent { queue.urgent().unwrap() } else { queue.clone() };
     machine.start_workers(1);
     let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
     let work = Work::new(|| ());
-    urgent.enqueue(&work);
+    lane.enqueue(&work);
     work.flush().unwrap();
     flusher.join().unwrap();
-    drop(urgent);
+    drop(lane);
     wind_up(queue);
 }
 
@@ -81,9 +71,9 @@ models! {
         bounded(1, || first_waits_for_second(2, Barred::pass))
             .detects(["take: no fence", "take: no chained kick"]);
     fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() =
-        bounded(1, flush_adopts).detects(["worker park: checks after the lock"]);
+        bounded(1, || flush_adopts(false)).detects(["worker park: checks after the lock"]);
     fn urgent_item_adopted_by_a_flush_wakes_a_worker() =
-        bounded(1, flush_adopts_urgent).detects(["lanes: forgets to request a seat"]);
+        bounded(1, || flush_adopts(true)).detects(["lanes: forgets to request a seat"]);
     fn stuck_work_is_seen_by_the_monitor() =
         exhaustive(pushed_while_the_monitor_ends).detects(["watch: no fence"]);
     fn a_kicked_worker_is_never_culled_and_its_item_is_run() =

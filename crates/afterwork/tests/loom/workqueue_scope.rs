@@ -21,7 +21,6 @@ fn end_races_with_a_panicking_guest() {
     assert_eq!(word.get(), 2);
 }
 
-/// An item is added while the only guest finds no more work and leaves.
 fn item_is_added_while_a_guest_leaves() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
@@ -34,7 +33,6 @@ fn item_is_added_while_a_guest_leaves() {
     scope.finish();
 }
 
-/// The owner takes the closure back while a worker is about to start it.
 fn owner_claims_the_item_that_a_worker_starts() {
     let word = Arc::new(Plain::default());
     let theirs = word.clone();

@@ -6,7 +6,6 @@ fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
     matches!(outcome, Err(JoinError::Cancelled))
 }
 
-/// One item was queued earlier, and another is being queued. No item runs before the end.
 fn cancel_all_races_with_queueing() {
     let (machine, queue) = held(false);
     let before = queue.spawn(|| ());

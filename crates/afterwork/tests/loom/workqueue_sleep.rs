@@ -2,23 +2,6 @@
 
 use crate::support::*;
 
-struct Task(Parker);
-
-impl Task {
-    fn new() -> Self {
-        Self(Parker::with_spin_limit(0))
-    }
-
-    fn poll(&self, sleep: &mut Sleep) -> Poll<()> {
-        let waker = Waker::from(self.0.unparker());
-        Pin::new(sleep).poll(&mut Context::from_waker(&waker))
-    }
-
-    fn was_woken(&mut self) -> bool {
-        self.0.try_park()
-    }
-}
-
 fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
     spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON))
 }
@@ -63,8 +46,9 @@ fn block_on_races_with_the_manager() {
     managing.join().unwrap();
 }
 
-/// A run is about to arm its timer again while the periodic work is dropped.
-fn drop_races_with_the_end_of_a_run() {
+/// A run is about to arm its timer again while the periodic work is dropped, or all items of its
+/// queue are cancelled.
+fn stop_races_with_the_end_of_a_run(is_dropped: bool) {
     let (machine, queue) = held(false);
     let ((count, nr_runs), nr_dropped) = (counter(), Arc::new(AtomicU32::new(0)));
     let life = Life(nr_dropped.clone());
@@ -72,30 +56,21 @@ fn drop_races_with_the_end_of_a_run() {
         let _life = &life;
         count();
     };
-    let ticks = queue.every(SOON, run).unwrap();
+    let mut ticks = Some(queue.every(SOON, run).unwrap());
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
     let running = spawn_with(machine.clone(), move |machine| machine.help_out());
-    drop(ticks);
+    if is_dropped {
+        ticks = None;
+    } else {
+        queue.cancel_all();
+    }
     running.join().unwrap();
-    // No timer holds the closure any more.
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
-    assert!(nr_runs.load(Ordering::Relaxed) <= 1);
-    wind_up(queue);
-}
-
-/// A run is about to arm its timer again while all items of its queue are cancelled.
-fn cancel_all_races_with_the_end_of_a_run() {
-    let (machine, queue) = held(false);
-    let (count, nr_runs) = counter();
-    let ticks = queue.every(SOON, count).unwrap();
-    machine.fire_timers(2 * SOON);
-    machine.pretend_busy(false);
-    let running = spawn_with(machine.clone(), move |machine| machine.help_out());
-    queue.cancel_all();
-    running.join().unwrap();
-    // The time of the next run has passed long ago.
+    // If the work was dropped, no timer holds the closure any more.
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), u32::from(is_dropped));
     let then = nr_runs.load(Ordering::Relaxed);
+    assert!(then <= 1);
+    // The time of the next run has passed long ago.
     machine.fire_timers(100 * SOON);
     machine.help_out();
     assert_eq!(nr_runs.load(Ordering::Relaxed), then);
@@ -112,8 +87,9 @@ models! {
     fn manager_is_notified_of_the_first_sleep_and_ends_it() =
         bounded(3, block_on_races_with_the_manager).detects(["sleep: the first wakes no thread"]);
     fn dropped_periodic_work_does_not_run_again() =
-        bounded(2, drop_races_with_the_end_of_a_run).detects(["every: arms a disabled item"]);
+        bounded(2, || stop_races_with_the_end_of_a_run(true))
+            .detects(["every: arms a disabled item"]);
     fn cancelled_periodic_work_does_not_run_again() =
-        bounded(2, cancel_all_races_with_the_end_of_a_run)
+        bounded(2, || stop_races_with_the_end_of_a_run(false))
             .detects(["every: arms a cancelled item"]);
 }

@@ -4,7 +4,6 @@ use crate::*;
 
 const NR_CPUS: u32 = 3;
 
-/// Every thread adds one to slots repeatedly, each in a different way. No addition is lost.
 fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Topology::synthetic("3 core").unwrap());
@@ -89,7 +88,6 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers sleep, without a time limit, until the owner leaves or runs their calls.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);

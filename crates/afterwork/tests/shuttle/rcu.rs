@@ -4,10 +4,6 @@ use afterwork::rcu;
 
 use crate::*;
 
-const NR_READERS: usize = 3;
-const NR_UPDATERS: usize = 3;
-const NR_UPDATES: usize = 2;
-
 impl Versions {
     /// Reads twice in one section or in a nested one, and sometimes yields in between.
     fn read(&self) {
@@ -65,8 +61,8 @@ fn versions() {
         }
     });
     let (read, updated) = (versions.clone(), versions.clone());
-    let readers = spawn_each(NR_READERS, move |_| (0..3).for_each(|_| read.read()));
-    join_all(spawn_each(NR_UPDATERS, move |_| (0..NR_UPDATES).for_each(|_| updated.update())));
+    let readers = spawn_each(3, move |_| (0..3).for_each(|_| read.read()));
+    join_all(spawn_each(3, move |_| (0..2).for_each(|_| updated.update())));
     join_all(readers);
     rcu::barrier();
     versions.assert_all_free();

@@ -5,7 +5,6 @@ use shuttle::sync::Mutex;
 use crate::workqueue::Managed;
 use crate::*;
 
-/// Items of a group of one seat wait for each other, three deep, and then lock a counter.
 fn joins_three_deep() {
     // At most four items wait, and each occupies a worker.
     let (managed, mut queues) = Managed::new(&[1], 5);

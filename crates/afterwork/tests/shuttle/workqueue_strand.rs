@@ -57,7 +57,6 @@ fn spawn_some(me: usize, strand: &Strand<Last>, queue: &Workqueue, seen: &Arc<Se
     NR_CLOSURES - nr_cancelled
 }
 
-/// Three spawners share a strand on a queue that also has another strand.
 fn spawners() {
     let (managed, queues) = Managed::new(&[2], 2);
     let strand = queues[0].strand(Last::default());
