@@ -25,7 +25,6 @@ mod tenants;
 
 use std::time::Duration;
 
-/// Declares a test for each example.
 macro_rules! examples {
     ($(fn $claim:ident() = $run:expr;)*) => {
         $(#[test] fn $claim() { $run.unwrap(); })*

@@ -13,13 +13,8 @@ use afterwork::workqueue::{Histogram, QueueReport, Registry, Workqueue};
 use prometheus::{Sample, metrics};
 use topology::Topology;
 
-const NAMES: [&str; 4] = ["plain", "plain", "a \"b\" \\ {c=\"d\"}", "two\nlines\t"];
-
-fn sorted_names() -> [&'static str; 4] {
-    let mut names = NAMES;
-    names.sort_unstable();
-    names
-}
+/// The names of the queues, sorted.
+const NAMES: [&str; 4] = ["a \"b\" \\ {c=\"d\"}", "plain", "plain", "two\nlines\t"];
 
 fn busy() -> (Registry, Vec<Workqueue>) {
     let machine = Topology::synthetic("2 core").unwrap();
@@ -48,7 +43,7 @@ fn a_snapshot_is_written_by_the_rules_of_prometheus() {
     assert_eq!(measure, "counter");
     let mut names: Vec<_> = samples.iter().map(|it| it.1["name"].as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, sorted_names());
+    assert_eq!(names, NAMES);
     assert!(samples.iter().all(|it| it.2 == 10.0), "{samples:?}");
     let nr_indexed = samples.iter().filter(|it| it.1.contains_key("index"));
     assert_eq!(nr_indexed.count(), 1, "two have one name");
@@ -170,7 +165,7 @@ fn a_snapshot_is_written_as_json_is() {
     let shown = now["queues"].as_array().unwrap();
     let mut names: Vec<_> = shown.iter().map(|queue| queue["queue"].as_str().unwrap()).collect();
     names.sort_unstable();
-    assert_eq!(names, sorted_names());
+    assert_eq!(names, NAMES);
     assert!(shown.iter().all(|queue| queue["wait"]["count"].is_u64()), "{json}");
     assert_eq!(now["rcu"][0]["rcu"], "rcu", "{json}");
     drop(queues);

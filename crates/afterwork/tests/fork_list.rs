@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 enum Over {
     /// A lock that the forking thread holds during the fork: `held.lock(…)` with this expression.
     Held(&'static str),
-    /// The same as `Held`, but `sync::fork` itself takes the lock.
-    HeldFirst,
+    /// The same as `Held`, but `sync::fork` itself takes the lock, with this call.
+    HeldFirst(&'static str),
     /// Initialized once, before the fork, by this expression in a handler's `settle`.
     Settled(&'static str),
     /// Reset in the child by this expression in a handler's `child`.
@@ -27,7 +27,7 @@ enum Over {
     Word,
     /// Never changes.
     Constant,
-    /// Used in models, or in torture programs that do not fork.
+    /// Used only in models, or in torture programs that do not fork.
     Tests,
 }
 
@@ -39,9 +39,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/asym.rs", "EXPEDITED", Word),
     ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
     ("sync/copies.rs", "WORD", Word),
-    ("sync/cpu.rs", "CPU_ID_OFFSET", Word),
+    ("sync/cpu.rs", "CPU_ID_OFFSET GIVEN IS_REPORTED", Word),
     ("sync/eventfd.rs", "NR_MADE", Word),
-    ("sync/cpu.rs", "GIVEN IS_REPORTED", Word),
     ("sync/fault.rs", "DICE ONE_IN SEED", Tests),
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
@@ -49,10 +48,9 @@ const LIST: &[(&str, &str, Over)] = &[
     // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "NEXT", Word),
-    ("sync/identity.rs", "SEATS", HeldFirst),
-    ("sync/newborn.rs", "POLICY", Word),
+    ("sync/identity.rs", "SEATS", HeldFirst("identity::hold()")),
+    ("sync/newborn.rs", "POLICY SLACK_NS", Word),
     ("sync/newborn.rs", "RECORD", Constant),
-    ("sync/newborn.rs", "SLACK_NS", Word),
     // This is the ID of the process that exits, and of a thread in it.
     ("sync/process.rs", "ENDING", Word),
     ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
@@ -61,7 +59,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/thread.rs", "KEEPS_RESET", Word),
-    ("sync/thread.rs", "NAMES", HeldFirst),
+    ("sync/thread.rs", "NAMES", HeldFirst("thread::hold_names()")),
     ("sync/time.rs", "RATE", Word),
     ("sync/twin.rs", "ARMED MET NR_PASSED", Tests),
     // This is the ID of the process that owns the page.
@@ -80,7 +78,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/callback.rs", "callbacks", Reset("callbacks().inherit()")),
     ("rcu/local.rs", "global", Reset("global().inherit()")),
     ("rcu/local.rs", "stand_in", Constant),
-    // Exists only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
     ("rcu/stall.rs", "next_flood NR_REPORTED", Word),
@@ -102,16 +99,13 @@ const LIST: &[(&str, &str, Over)] = &[
     ("item/panicked.rs", "NR_KEPT", Word),
     ("item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
-    // Exists only in a model.
     ("item/token.rs", "table", Tests),
     ("workqueue/queues/future.rs", "WAKER", Constant),
     ("workqueue/queues/timers.rs", "ITEM", Constant),
     ("raw/delayed.rs", "RAW", Constant),
-    // Exists only in a model.
     ("raw/runs.rs", "table", Tests),
 ];
 
-/// Returns a row for each variable of the list.
 fn rows() -> impl Iterator<Item = (&'static str, &'static str, Over)> {
     LIST.iter().flat_map(|&(file, names, over)| names.split(' ').map(move |it| (file, it, over)))
 }
@@ -120,23 +114,24 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, Over)> {
 fn sources() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sources = BTreeMap::new();
-    const CRATES: &[(&str, &str)] = &[
-        ("sync", "sync/"),
-        ("stacks", "stacks/"),
-        ("mpscq", "mpscq/"),
-        // Its folders appear under their own names.
-        ("base", ""),
-        ("rcu", "rcu/"),
-        ("percpu", "percpu/"),
-        ("mailbox", "mailbox/"),
-        ("item", "item/"),
-        ("limit", "limit/"),
-        ("workqueue", "workqueue/"),
-        ("raw", "raw/"),
-        ("afterwork", "afterwork/"),
+    const CRATES: [&str; 12] = [
+        "sync",
+        "stacks",
+        "mpscq",
+        "base",
+        "rcu",
+        "percpu",
+        "mailbox",
+        "item",
+        "limit",
+        "workqueue",
+        "raw",
+        "afterwork",
     ];
-    for (of, prefix) in CRATES {
+    for of in CRATES {
         let root = crates.join(of).join("src");
+        // The folders of `base` appear under their own names.
+        let prefix = if of == "base" { String::new() } else { format!("{of}/") };
         let mut folders = vec![root.clone()];
         while let Some(folder) = folders.pop() {
             let entries = fs::read_dir(folder).unwrap();
@@ -235,17 +230,13 @@ fn all_state_of_a_process_is_on_the_list() {
 fn each_listed_static_is_handled_as_listed() {
     let sources = sources();
     let says = |file: &str, text: &str| sources[file].contains(text);
-    let held_first = |name: &str| {
-        let holders = [("SEATS", "identity::hold()"), ("NAMES", "thread::hold_names()")];
-        holders.iter().any(|&(lock, hold)| lock == name && says("sync/fork.rs", hold))
-    };
     for (file, name, over) in rows() {
         let folder = file.split('/').next().unwrap();
         let near: Vec<_> = sources.keys().filter(|other| other.starts_with(folder)).collect();
         let declares = |with: &str| sources[file].contains(&format!("static {name}: {with}"));
         let is_done = match over {
             Held(lock) => near.iter().any(|near| says(near, &format!("held.lock({lock})"))),
-            HeldFirst => held_first(name),
+            HeldFirst(hold) => says("sync/fork.rs", hold),
             Settled(call) => {
                 let settles = format!("{call};");
                 sources.values().any(|source| source.contains(&settles))

@@ -2,9 +2,10 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+mod children;
+
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::*;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -68,42 +69,6 @@ fn wait_may_be_longer_than_the_clock_range() {
     }
 }
 
-#[test]
-fn item_count_never_exceeds_the_capacity() {
-    const NR_POSTERS: usize = 4;
-    const NR_POSTS: usize = 5000;
-    let mut mailbox = Mailbox::builder().capacity(16).build();
-    // Number of accepted items. Each poster may have posted one more item that is not counted yet.
-    let nr_inside = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for from in 0..NR_POSTERS {
-            let (poster, nr_inside) = (mailbox.poster(), &nr_inside);
-            scope.spawn(move || {
-                for number in 0..NR_POSTS {
-                    let mut item = (from, number);
-                    while let Err(refused) = poster.post(item) {
-                        assert!(matches!(refused, PostError::Full(_)));
-                        item = refused.into_inner();
-                        thread::yield_now();
-                    }
-                    nr_inside.fetch_add(1, Ordering::SeqCst);
-                }
-            });
-        }
-        let (mut next, mut nr_received) = ([0; NR_POSTERS], 0);
-        while mailbox.wait(1).is_ok() {
-            for (from, number) in mailbox.drain(7) {
-                assert_eq!(number, next[from]);
-                next[from] += 1;
-                nr_received += 1;
-            }
-            // Capacity is released no later than at the end of the drain.
-            assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
-        }
-        assert_eq!(next, [NR_POSTS; NR_POSTERS]);
-    });
-}
-
 /// This holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_notified_at_most_once() {
@@ -153,14 +118,8 @@ fn each_arming_is_notified_at_most_once() {
     assert!(nr_rings <= nr_armed, "{nr_rings} rings for {nr_armed} armings");
 }
 
-/// Returns the number of times that this thread has slept.
-fn nr_sleeps() -> i64 {
-    // SAFETY: a zeroed `rusage` is valid, and outlives the call that writes to it.
-    unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
-        usage.ru_nvcsw
-    }
+fn nr_sleeps() -> usize {
+    children::number_in("/proc/thread-self/status", "voluntary_ctxt_switches:").unwrap()
 }
 
 /// With a timer of 1 ms the owner would sleep about a hundred times.

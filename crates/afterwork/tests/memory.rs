@@ -22,7 +22,7 @@ use afterwork::rcu;
 use afterwork::rcu::srcu::Domain;
 use afterwork::workqueue::{DelayedWork, Registry, Work, Workqueue, sleep};
 // The tests measure the memory of the whole process.
-use children::alone;
+use children::{alone, number_in};
 use raw::{RawDelayed, RawWork};
 use topology::Topology;
 
@@ -40,7 +40,6 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The system allocator, with counters.
 struct Counting;
 
 impl Counting {
@@ -75,7 +74,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Returns the threads of this process, by ID.
 fn threads() -> BTreeSet<OsString> {
     fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().file_name()).collect()
 }
@@ -89,10 +87,8 @@ fn is_ours(id: &OsString) -> bool {
 
 /// Returns the bytes that the process has allocated, and its resident memory without code.
 fn in_use() -> [isize; 2] {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let kib: isize = line.trim_end_matches("kB").trim().parse().unwrap();
-    [NR_BYTES.load(Ordering::Relaxed), kib << 10]
+    let kib = number_in("/proc/self/status", "RssAnon:").unwrap();
+    [NR_BYTES.load(Ordering::Relaxed), (kib << 10) as isize]
 }
 
 /// Creates objects of at most `limit` bytes. Returns them, so that no other reuses their memory.
@@ -161,7 +157,6 @@ fn idle_objects_take_little_memory() {
 #[test]
 fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     let _alone = alone();
-    const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
     // Each additional pool costs about 800 bytes per queue.
@@ -169,17 +164,14 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         let machine = Topology::synthetic(machine).unwrap();
         let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
-        let mut queues = Vec::with_capacity(COUNT);
         let (before, bytes) = (threads(), NR_BYTES.load(Ordering::Relaxed));
+        let name = format!("queue of {} pools", registry.pool_stats().len());
         let build = || Workqueue::builder("idle").build_in(&registry).unwrap();
-        queues.extend(iter::repeat_with(build).take(COUNT));
-        let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
-        println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
+        let queues = weigh(&name, limit, 1000, build);
         // A reaper of the previous registry may still run. A thread of a queue would never exit.
         while threads().difference(&before).any(is_ours) {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(each <= limit, "{each} bytes each");
         drop(queues);
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(left < 1 << 16, "{left} bytes are left");

@@ -2,6 +2,8 @@
 //! test, because the test reads the memory of the process.
 #![cfg(not(any(loom, shuttle, miri)))]
 
+mod children;
+
 use std::mem::MaybeUninit;
 use std::sync::mpsc;
 use std::thread;
@@ -18,10 +20,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 /// Returns the private memory of the process in bytes.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
-    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
-    kib.parse::<usize>().unwrap() * 1024
+    children::number_in("/proc/self/status", "RssAnon:").unwrap() * 1024
 }
 
 /// Creates items that wait for another one.

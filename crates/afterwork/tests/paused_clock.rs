@@ -152,29 +152,21 @@ fn a_rate_limit_of_centuries_is_still_a_limit() {
 
 #[test]
 fn an_item_that_has_not_started_by_its_deadline_expires() {
-    let (mut registry, [queue]) = registry_and_queues();
+    let (mut registry, [queue, other]) = registry_and_queues();
     let deadline = registry.now() + SECOND;
     let in_time = queue.task().deadline(deadline).spawn(|| 7);
     assert_eq!(in_time.join().unwrap(), 7);
     queue.pause();
     let mut late = queue.task().deadline(deadline).spawn(|| 7);
+    let awaits = other.spawn_async(queue.task().deadline(deadline).spawn(|| 7));
     registry.advance(SECOND - MS);
     assert!(late.try_join().is_none(), "the queue is paused");
     registry.advance(MS);
     assert!(matches!(late.join(), Err(JoinError::Expired)));
+    assert!(matches!(awaits.join().unwrap(), Err(JoinError::Expired)));
     queue.resume();
     let never = queue.task().deadline(deadline).spawn(|| 7);
     assert!(matches!(never.join(), Err(JoinError::Expired)));
-}
-
-#[test]
-fn a_task_that_awaits_an_item_is_woken_at_its_deadline() {
-    let (mut registry, [paused, queue]) = registry_and_queues();
-    paused.pause();
-    let late = paused.task().deadline(registry.now() + SECOND).spawn(|| 7);
-    let task = queue.spawn_async(late);
-    registry.advance(SECOND);
-    assert!(matches!(task.join().unwrap(), Err(JoinError::Expired)));
 }
 
 #[test]

@@ -69,14 +69,12 @@ fn nr_open(name: &str) -> i64 {
 /// A subscriber that records events, and queues work or panics if a test requests it.
 struct Scribe;
 
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
+impl Visit for Recorded {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), value.into());
+        self.fields.insert(field.name(), value.into());
     }
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
+        self.fields.insert(field.name(), format!("{value:?}"));
     }
 }
 
@@ -112,10 +110,9 @@ impl Subscriber for Scribe {
         assert_eq!(INSIDE.with_borrow_mut(Vec::pop).as_ref(), Some(id));
     }
     fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(BTreeMap::new());
-        event.record(&mut fields);
-        let recorded =
-            Recorded { name: event.metadata().name(), span: present(), fields: fields.0 };
+        let name = event.metadata().name();
+        let mut recorded = Recorded { name, span: present(), fields: BTreeMap::new() };
+        event.record(&mut recorded);
         let queue = recorded.fields.get("queue").cloned().unwrap_or_default();
         RECORDED.lock().unwrap().push(recorded);
         match queue.as_str() {
@@ -127,7 +124,7 @@ impl Subscriber for Scribe {
             "panics" => panic!("subscriber"),
             _ => {}
         }
-        let act = ACTS.lock().unwrap().remove(&(queue, event.metadata().name()));
+        let act = ACTS.lock().unwrap().remove(&(queue, name));
         if let Some(act) = act {
             act();
         }
@@ -422,23 +419,30 @@ const DEEDS: [Deed; 5] = [
 ];
 
 /// Makes the subscriber perform each deed at the first `event` of a queue that `uses` uses.
-fn at_each_deed(how: &str, event: &'static str, build: Build, uses: impl Fn(Workqueue, &Registry)) {
-    for (deed, act) in DEEDS {
-        let name = format!("{deed}, {how}");
-        let _ends = ends(&name);
-        let registry = registry(Params::default());
-        let queue = build(&name, &registry);
-        let theirs = queue.clone();
-        let (send, done) = mpsc::channel();
-        let act = Box::new(move || {
-            act(theirs);
-            send.send(()).ok();
-        });
-        ACTS.lock().unwrap().insert((name, event), act);
-        uses(queue, &registry);
-        done.recv().unwrap();
-        // The thread that fires timers still runs.
-        block_on(registry.sleep(Duration::from_millis(1)));
+fn at_each_deed(
+    how: &str,
+    event: &'static str,
+    kinds: &[(&str, Build)],
+    uses: impl Fn(Workqueue, &Registry),
+) {
+    for (kind, build) in kinds {
+        for (deed, act) in DEEDS {
+            let name = format!("{deed}, {kind}, {how}, {event}");
+            let _ends = ends(&name);
+            let registry = registry(Params::default());
+            let queue = build(&name, &registry);
+            let theirs = queue.clone();
+            let (send, done) = mpsc::channel();
+            let act = Box::new(move || {
+                act(theirs);
+                send.send(()).ok();
+            });
+            ACTS.lock().unwrap().insert((name, event), act);
+            uses(queue, &registry);
+            done.recv().unwrap();
+            // The thread that fires timers still runs.
+            block_on(registry.sleep(Duration::from_millis(1)));
+        }
     }
 }
 
@@ -451,44 +455,37 @@ fn ordered(name: &str, registry: &Registry) -> Workqueue {
 }
 
 type Build = fn(&str, &Registry) -> Workqueue;
-const BUILDS: [(&str, Build); 2] = [("plain", plain), ("in order", ordered)];
+const PLAIN: (&str, Build) = ("plain", plain);
+const ORDERED: (&str, Build) = ("in order", ordered);
 
 #[test]
-fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
-    for (how, build) in BUILDS {
-        at_each_deed(&format!("{how}, by a timer"), "queue_work", build, |queue, registry| {
-            queue.enqueue_after(&DelayedWork::new(|| ()), Duration::from_millis(1));
-            drop(queue);
-            block_on(registry.sleep(Duration::from_millis(10)));
-        });
-    }
-}
-
-#[test]
-fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
-    for (how, build) in BUILDS {
-        at_each_deed(&format!("{how}, by a flush"), "queue_work", build, |queue, _| {
-            let work = DelayedWork::new(|| ());
-            queue.enqueue_after(&work, Duration::from_secs(3600));
-            drop(queue);
-            work.flush().unwrap();
-        });
-    }
+fn a_subscriber_may_stop_the_queue_of_a_timer_or_a_flush() {
+    at_each_deed("by a timer", "queue_work", &[PLAIN, ORDERED], |queue, registry| {
+        queue.enqueue_after(&DelayedWork::new(|| ()), Duration::from_millis(1));
+        drop(queue);
+        block_on(registry.sleep(Duration::from_millis(10)));
+    });
+    at_each_deed("by a flush", "queue_work", &[PLAIN, ORDERED], |queue, _| {
+        let work = DelayedWork::new(|| ());
+        queue.enqueue_after(&work, Duration::from_secs(3600));
+        drop(queue);
+        work.flush().unwrap();
+    });
 }
 
 #[test]
 fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
-    at_each_deed("in order", "queue_work", ordered, |queue, _| {
+    at_each_deed("one", "queue_work", &[ORDERED], |queue, _| {
         queue.spawn_detached(|| ()).unwrap();
     });
-    at_each_deed("in order, at once", "queue_work", ordered, |queue, _| {
+    at_each_deed("at once", "queue_work", &[ORDERED], |queue, _| {
         queue.enqueue_after(&DelayedWork::new(|| ()), Duration::ZERO);
     });
-    at_each_deed("in order, many", "queue_work", ordered, |queue, _| {
+    at_each_deed("many", "queue_work", &[ORDERED], |queue, _| {
         queue.task().enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
         queue.task().spawn_detached_all((0..2).map(|_| || ()));
     });
-    at_each_deed("in order, a future", "queue_work", ordered, |queue, _| {
+    at_each_deed("a future", "queue_work", &[ORDERED], |queue, _| {
         drop(queue.spawn_async(async {}));
     });
 }
@@ -496,13 +493,11 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
 #[test]
 fn subscriber_may_stop_a_queue_at_each_transition_of_an_item() {
     for event in ["activate_work", "execute_start", "execute_end"] {
-        for (how, build) in BUILDS {
-            at_each_deed(&format!("{how}, {event}"), event, build, |queue, _| {
-                queue.spawn_detached(|| ()).unwrap();
-                drop(queue);
-            });
-        }
-        at_each_deed(&format!("by a joiner, {event}"), event, plain, |queue, registry| {
+        at_each_deed("by a worker", event, &[PLAIN, ORDERED], |queue, _| {
+            queue.spawn_detached(|| ()).unwrap();
+            drop(queue);
+        });
+        at_each_deed("by a joiner", event, &[PLAIN], |queue, registry| {
             let only_worker = Held::new(registry);
             let handle = queue.spawn(|| ());
             drop(queue);

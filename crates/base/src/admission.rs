@@ -194,7 +194,7 @@ impl<W> Admission<W> {
             //   other: state is read  Acquire;            left is read
             // If our update comes first, the other thread reads a value of `left` that is not older
             // than ours. If its load comes first, its own update fails.
-            // Test: loom released_permit_is_granted_once, a_recount_must_not_read_an_old_count
+            // Test: loom released_permit_is_granted_once
             let taken = self.state.compare_exchange_weak(
                 state.0,
                 next.0 + State::ONE_INSIDE,

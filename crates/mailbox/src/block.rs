@@ -249,11 +249,11 @@ pub(super) unsafe fn add<T>(
     //   load: state   Acquire;          takes items out of the slots
     // If our addition comes first, the owner's load counts the item and finds it complete. If the
     // load comes first, the owner does not read the slot.
-    // Test: an_added_item_is_whole, adding_needs_its_release
+    // Test: an_added_item_is_whole
     //
     // ORDER(block-close): the acquire end; see `close`. If the closing comes first, we find CLOSED
     // below, and the owner's reads of the block precede our next writes.
-    // Test: reuse_after_adding_needs_its_acquire
+    // Test: block_is_reused
     let order = if twin::armed("block: add without release") {
         Ordering::Acquire
     } else if twin::armed("block: add without acquire") {
@@ -282,7 +282,7 @@ pub(super) unsafe fn add<T>(
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`. If our load comes first, the poster keeps
     // the block in its list and tries again later.
-    // Test: reuse_needs_its_acquire
+    // Test: block_is_reused
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
@@ -312,7 +312,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
 #[inline(always)]
 pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
     // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED.
-    // Test: peeking_needs_its_acquire
+    // Test: an_added_item_is_whole
     let order = twin::order("block: relaxed peek", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     State(unsafe { state(block) }.load(order))
@@ -332,7 +332,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // If our exchange comes first, the poster finds CLOSED, and its next writes follow our reads.
     // If an addition or SEALED comes first, our exchange fails, and the owner loads the state
     // again.
-    // Test: block_is_reused, closing_needs_its_release
+    // Test: block_is_reused
     let order = twin::order("block: relaxed close", Ordering::Release);
     let seen = seen.0;
     // SAFETY: (1).

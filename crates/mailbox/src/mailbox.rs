@@ -489,7 +489,7 @@ impl<T> Mailbox<T> {
             return true;
         }
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
-        // Test: owners_check_of_the_posters_needs_its_acquire
+        // Test: last_poster_notifies_the_owner
         let order = twin::order("posters: relaxed read", Ordering::Acquire);
         self.shared.nr_posters.load(order) == 0
     }

@@ -240,7 +240,7 @@ impl<T> Cache<T> {
         //   next: busy: false → true   Acquire;   first use of `common`
         // If the last user's store comes first, the swap returns `false`, and its use precedes
         // ours. If our swap comes first, it returns `true`, and we do not use the store.
-        // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
+        // Test: two_threads_may_share_a_poster
         let order = twin::order("cache: relaxed take", Ordering::Acquire);
         if self.busy.swap(true, order) {
             return Err(arg);
@@ -248,7 +248,7 @@ impl<T> Cache<T> {
         // SAFETY: we set `busy`, so no other thread accesses the store until it is false again.
         let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
         // ORDER(cache): the release end. After a panic in `body`, the store is never used again.
-        // Test: two_threads_may_share_a_poster, cache_needs_its_release
+        // Test: two_threads_may_share_a_poster
         let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
         Ok(result)

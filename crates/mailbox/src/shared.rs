@@ -296,7 +296,7 @@ impl<T> Shared<T> {
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
-        // Test: last_drop_needs_its_fence
+        // Test: a_post_that_overlaps_the_owners_end_is_dropped
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
         // The link of a poster in mid-push is not visible yet. Completed posts may be behind it.

@@ -97,7 +97,7 @@ impl Mark {
     /// Records the receipt of a wake-up. Returns `true` if the future must be dropped.
     pub(super) fn receive(&self) -> bool {
         // ORDER(local): the other end; see `Target::wake_with`.
-        // Test: receiving_a_wake_up_needs_its_acquire
+        // Test: a_wake_that_finds_another_is_seen_by_its_poll
         let order = twin::order("local: relaxed clear", Ordering::Acquire);
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }
@@ -166,7 +166,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
         // If our transition comes first and finds POSTED, the owner's next transition reads ours or
         // a later one, and its poll sees our writes. If the owner's transition comes first, we find
         // POSTED clear, and post.
-        // Test: a_wake_that_finds_another_is_seen_by_its_poll, a_wake_needs_its_release
+        // Test: a_wake_that_finds_another_is_seen_by_its_poll
         let order = twin::order("local: relaxed wake", Ordering::Release);
         let before = self.mark.word.fetch_or(bits | POSTED, order);
         if before & (POSTED | ENDED) == 0 {

@@ -80,7 +80,7 @@ impl Wait {
         //   poster: push;    fence;  load nr
         // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's
         // fence comes first, our next count of the queue finds them.
-        // Test: no_post_is_missed_by_a_sleeping_owner, arming_needs_its_fence
+        // Test: no_post_is_missed_by_a_sleeping_owner
         twin::fence("wait: no fence when arming");
     }
 
@@ -102,7 +102,7 @@ impl Wait {
         // ORDER(arm): the other end; see `arm`. The push is a read-modify-write, so on x86-64 it is
         // the fence. Its link store may become visible after this load, which is why an owner does
         // not sleep on a missing link.
-        // Test: posting_needs_its_fence
+        // Test: no_post_is_missed_by_a_sleeping_owner
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
         }
@@ -114,7 +114,7 @@ impl Wait {
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
         // ORDER(owner-waker): the other end; see `arm`.
-        // Test: a_claim_needs_its_acquire
+        // Test: claim_wakes_the_owner_of_the_claimed_arming
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {
             if twin::armed("wait: claim by compare-exchange") {

@@ -176,7 +176,7 @@ impl<T> Slot<T> {
                 //   break: want += 1;   heavy;  load busy
                 // If our barrier comes first, the breaker sees `busy` and does not break. If the
                 // breaker's barrier comes first, we see its `want`, and hand over the slot.
-                // Test: a_broken_bias_never_lets_two_inside, entering_needs_its_light_fence
+                // Test: a_broken_bias_never_lets_two_inside
                 self.busy.store(1, Ordering::Relaxed);
                 if !twin::armed("percpu: no light fence") {
                     asym::light();
@@ -200,7 +200,7 @@ impl<T> Slot<T> {
                 //   break: busy: 0 Acquire; the data
                 // If our store comes first, the breaker may take the slot, and sees our changes. If
                 // its load comes first, it reads 1, and tries again later.
-                // Test: a_broken_bias_never_lets_two_inside, leaving_needs_its_release
+                // Test: a_broken_bias_never_lets_two_inside
                 let order = twin::order("percpu: relaxed exit", Ordering::Release);
                 self.busy.store(0, order);
             }
@@ -277,7 +277,7 @@ impl<T> Slot<T> {
     pub(super) fn try_break(&self) -> bool {
         // ORDER(percpu-busy): the acquire end; see `exit`.
         // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
-        // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_check_of_busy
+        // Test: a_broken_bias_never_lets_two_inside
         let inside = self.busy.load(Ordering::Acquire) != 0;
         if inside && !twin::armed("percpu: breaks without a check") {
             return false;

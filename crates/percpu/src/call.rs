@@ -57,7 +57,7 @@ impl<F, R> Call<F, R> {
         // If our store comes first, the caller takes the outcome and may free the data that the
         // closure borrowed, which we no longer use. If the caller's load comes first, it keeps
         // waiting.
-        // Test: queued_call_returns_its_result, finishing_a_call_needs_its_release
+        // Test: queued_call_returns_its_result
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }

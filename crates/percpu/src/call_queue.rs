@@ -55,7 +55,7 @@ impl<T> CallQueue<T> {
             //   flush: nr_done  Acquire;       the caller relies on the effects
             // If our addition comes first, the flush counts the call and sees its effects. If its
             // load comes first, it keeps waiting.
-            // Test: flush_sees_earlier_calls, finishing_a_queued_call_needs_its_release
+            // Test: flush_sees_earlier_calls
             let order = twin::order("percpu: relaxed done", Ordering::Release);
             self.nr_done.fetch_add(1, order);
         }

@@ -270,7 +270,7 @@ impl<T> Slot<T> {
             //   take:    word = HELD  Acquire;                the data
             // If the release comes first, our exchange succeeds, and we see all earlier changes to
             // the data. If our exchange comes first, it fails, and we find the state of the slot.
-            // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
+            // Test: sections_of_owner_and_remotes_never_overlap
             match self.word.compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed) {
                 Ok(_) => return Found::Taken,
                 Err(now) => word = now,
@@ -400,7 +400,7 @@ impl<T> Slot<T> {
             // ORDER(percpu-queue): store buffering, other end in `post`; see the top of the file.
             // If our fence comes first, the poster finds the word FREE and runs its call. If the
             // poster's fence comes first, we find the call here.
-            // Test: no_queued_call_stays_in_a_free_slot, releasing_needs_its_fence
+            // Test: no_queued_call_stays_in_a_free_slot
             twin::fence("percpu: no fence when releasing");
             if self.far.call_queue.is_empty() || !self.try_take() {
                 return;
@@ -415,7 +415,7 @@ impl<T> Slot<T> {
         self.must_not_be_lost();
         self.far.call_queue.push(call);
         // ORDER(percpu-queue): the other end; see `recheck_calls`. The push is a read-modify-write.
-        // Test: posting_a_queued_call_needs_its_fence
+        // Test: no_queued_call_stays_in_a_free_slot
         if !twin::armed("percpu: no fence after posting") {
             barrier::after_rmw();
         }
@@ -503,7 +503,7 @@ pub(super) fn take_order() -> Ordering {
 
 pub(super) fn release_order() -> Ordering {
     // ORDER(percpu-word): the release end; see `check_and_take`.
-    // Test: releasing_needs_its_release
+    // Test: sections_of_owner_and_remotes_never_overlap
     twin::order("percpu: relaxed release", Ordering::Release)
 }
 

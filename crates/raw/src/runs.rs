@@ -254,7 +254,7 @@ impl Shard {
         if self.alone.load(Ordering::Relaxed) != BUSY {
             // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
             // the writes before the previous one.
-            // Test: run_must_be_recorded_before_its_start
+            // Test: raw_item_is_not_helped_during_its_run
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
             // The word shows that the lists are empty. A run found there needs the lock to end.
             lists.runs = run;
@@ -297,7 +297,7 @@ impl Shard {
         //   here:   the start's transition on the item;  load the word
         // If the waiter's transition comes first, ours acquires it, and the load finds `BUSY`. If
         // ours comes first, the waiter finds the item started and the run in the list.
-        // Test: waiter_must_make_a_transition
+        // Test: a_raw_item_that_was_flushed_has_run_and_may_be_freed
         if self.alone.load(Ordering::Relaxed) != run {
             // SAFETY: the run is the caller's.
             let name = unsafe { (*run).name };
@@ -474,7 +474,7 @@ impl Shard {
         // The asker's transition acquired the publication of the run, so the load cannot come
         // before it. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
         // If it comes after, it sees the writes by the function.
-        // Test: raw_item_is_not_helped_during_its_run, run_must_be_recorded_before_its_start
+        // Test: raw_item_is_not_helped_during_its_run
         let word = self.alone.load(Ordering::Acquire);
         !word.is_null() && !self.lock().run_of(name).is_null()
     }

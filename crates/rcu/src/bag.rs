@@ -417,7 +417,7 @@ impl Spares {
         //   take: place = null Acquire;   write closures
         // If our exchange comes first, our earlier accesses happen before those of the thread that
         // takes the bag. If that thread's exchange comes first, it does not find our bag.
-        // Test: giving_a_spare_bag_needs_its_release
+        // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
         self.0.iter().any(|place| {
             place.load(Ordering::Relaxed).is_null()
@@ -428,7 +428,7 @@ impl Spares {
     /// Takes a spare bag, if there is one.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         // ORDER(spare): the other end; see `give`.
-        // Test: taking_a_spare_bag_needs_its_acquire
+        // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed take of a bag", Ordering::Acquire);
         let take = |place: &AtomicPtr<Bag>| {
             let bag = place.load(Ordering::Relaxed);

@@ -156,7 +156,7 @@ impl<T, F: Flavor> Rcu<T, F> {
         //   here:   current Acquire; the value
         // If the swap comes first, we read the new version with its contents. If our load comes
         // first, we read the old version, and the writer's grace period waits for our section.
-        // Test: rcu_cell_needs_release_and_acquire
+        // Test: a_cells_reader_sees_one_version_whole
         let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
         // SAFETY: the pointer came from `Box::into_raw`. `retire` frees it only after the section
@@ -194,7 +194,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     fn swap(&self, new: *mut T) -> *mut T {
         // ORDER(cell): other end in `load`. Acquire is needed because we drop the old version,
         // which another thread may have stored.
-        // Test: rcu_cell_needs_release_and_acquire
+        // Test: a_cells_reader_sees_one_version_whole
         let order = twin::order("rcu cell: relaxed swap", Ordering::AcqRel);
         self.current.swap(new, order)
     }

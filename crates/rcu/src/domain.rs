@@ -95,7 +95,7 @@ impl Domain {
         // this grace period serves, so the driver may skip it. If our load comes first, the section
         // has an older number, and the driver waits for it. (In a model, `lock` has a full fence
         // that hides this. `renew` has none.)
-        // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
+        // Test: a_section_that_begins_later_is_not_waited_for, a_report_ends_a_section
         let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
     }

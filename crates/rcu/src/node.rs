@@ -81,7 +81,7 @@ impl<const N: usize> Tree<N> {
             //   driver:  root == 0  Acquire;  the section is over
             // If another report of this leaf comes first, ours acquires its sections and releases
             // them to the root. If ours comes first, the other report does this with our sections.
-            // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
+            // Test: reports_climb_to_the_root_once
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             count.fetch_sub(1, order) == 1
         };

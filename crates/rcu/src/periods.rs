@@ -97,8 +97,8 @@ impl Periods {
         // fence comes first, the sections that this grace period skips see our removals, so it may
         // serve us. If the driver's fence comes first, we read its odd number and wait for the
         // grace period after it.
-        // Test: grace_period_serves_all_earlier_callers, a_cookie_needs_its_fence,
-        // srcu_cookie_needs_its_fence
+        // Test: grace_period_serves_all_earlier_callers,
+        // srcu_cookie_covers_a_whole_grace_period
         twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
     }

@@ -180,7 +180,7 @@ impl Slot {
         // If our barrier comes first, the driver sees the section, and waits for it unless it has
         // the driver's own number. If the driver's barrier comes first, we see PARK below, and the
         // section sees everything that was removed.
-        // Test: section_protects_the_version_it_read, locking_needs_its_light_barrier
+        // Test: section_protects_the_version_it_read
         if !twin::armed("rcu: no light barrier at lock") {
             asym::light();
         }
@@ -236,7 +236,7 @@ impl Slot {
             //   driver: flags |= ASK;      heavy;  load ctr, count it in where it is nested
             // If our barrier comes first, the driver sees that the section is over. If the driver's
             // barrier comes first, we see ASK below, and answer.
-            // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
+            // Test: section_protects_the_version_it_read
             if !twin::armed("rcu: no light barrier at unlock") {
                 asym::light();
             }
@@ -567,7 +567,7 @@ impl Flags {
         //   driver: (the data was removed);  fence;  load nr_active, flags
         // If our fence comes first, the driver reads us as active and checks our word. If the
         // driver's fence comes first, we see the removals.
-        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
+        // Test: parked_reader_resumes
         twin::fence("rcu: no fence after parking");
     }
 
@@ -580,8 +580,8 @@ impl Flags {
         // If the driver's ASK comes first, we clear it: our past sections are released to it, and
         // our next ones see the removals. If our exchange comes first, ASK stays for the next
         // unlock. The same holds for COUNTED against `count_on`.
-        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
-        // a_srcu_answer_needs_both_orders
+        // Test: answer_counts_as_a_quiescent_state, section_protects_the_version_it_read,
+        // parked_srcu_reader_resumes
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
     }

@@ -128,7 +128,7 @@ mod model {
     /// # Panics
     ///
     /// Panics if the model passes.
-    pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
+    pub fn must_fail<R>(name: &'static str, model: impl FnOnce() -> R) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let Err(payload) = run(name, contained) else {
             panic!("the model passed with the bug put back: {name}");
@@ -139,7 +139,7 @@ mod model {
     }
 
     /// Runs `model` like [`must_fail`], and asserts that it ends in a deadlock.
-    pub fn must_deadlock(name: &'static str, model: impl FnOnce()) {
+    pub fn must_deadlock<R>(name: &'static str, model: impl FnOnce() -> R) {
         let failure = must_fail(name, model);
         assert!(failure.contains("deadlock"), "{failure}");
     }

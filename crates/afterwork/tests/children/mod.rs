@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard};
 
@@ -124,6 +125,26 @@ pub fn set_thread_limit(limit: Option<u64>) -> Option<u64> {
     let before = getrlimit(Resource::Nproc);
     setrlimit(Resource::Nproc, Rlimit { current: limit.or(before.maximum), ..before }).unwrap();
     before.current
+}
+
+/// Returns the text of the panic in which `body` ends.
+#[track_caller]
+pub fn message_of(body: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it did not panic");
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
+}
+
+/// Returns a field of a `status` file of procfs.
+pub fn field_of(status: impl AsRef<Path>, name: &str) -> io::Result<String> {
+    let text = std::fs::read_to_string(status)?;
+    let field = text.lines().find_map(|line| line.strip_prefix(name));
+    Ok(field.expect("a field of this kernel").trim().to_owned())
+}
+
+/// Returns a number in a `status` file of procfs, without its unit.
+pub fn number_in(status: impl AsRef<Path>, name: &str) -> Option<usize> {
+    field_of(status, name).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 pub fn until(is_so: impl Fn() -> bool) {

@@ -16,33 +16,37 @@ struct Fork(Arc<Shared>);
 
 struct Shared {
     parent: u32,
+    /// The child, or 0.
+    pid: AtomicI32,
     /// The child's stderr.
     says: Mutex<PipeReader>,
     its_stderr: PipeWriter,
-    pids: Mutex<mpsc::Receiver<libc::pid_t>>,
-    pid_sender: Mutex<mpsc::Sender<libc::pid_t>>,
 }
 
 impl Fork {
     fn new() -> Self {
         let (says, its_stderr) = io::pipe().unwrap();
-        let (pid_sender, pids) = mpsc::channel();
-        Self(Arc::new(Shared {
-            parent: std::process::id(),
-            says: Mutex::new(says),
-            its_stderr,
-            pids: Mutex::new(pids),
-            pid_sender: Mutex::new(pid_sender),
-        }))
+        let (parent, pid, says) = (std::process::id(), AtomicI32::new(0), Mutex::new(says));
+        Self(Arc::new(Shared { parent, pid, says, its_stderr }))
     }
 
     /// Forks, and returns in both processes.
     fn now(&self) {
         match children::fork() {
-            Some(pid) => self.0.pid_sender.lock().unwrap().send(pid).unwrap(),
+            Some(pid) => self.0.pid.store(pid, Ordering::Release),
             // SAFETY: the arguments are numbers.
             None => _ = unsafe { libc::dup2(self.0.its_stderr.as_raw_fd(), 2) },
         }
+    }
+
+    /// Returns work that forks.
+    fn work(&self) -> impl FnOnce() + Send + use<> {
+        let fork = self.clone();
+        move || fork.now()
+    }
+
+    fn has_forked(&self) -> bool {
+        self.is_in_child() || self.0.pid.load(Ordering::Acquire) != 0
     }
 
     fn is_in_child(&self) -> bool {
@@ -63,8 +67,9 @@ impl Fork {
     }
 
     fn status(&self) -> i32 {
-        let pid = self.0.pids.lock().unwrap().recv().unwrap();
-        let status = children::wait_for(pid);
+        let pid = || self.0.pid.load(Ordering::Acquire);
+        until(|| pid() != 0);
+        let status = wait_for(pid());
         status.code().unwrap_or_else(|| panic!("killed: {status}"))
     }
 
@@ -90,107 +95,19 @@ fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     queue.drain().unwrap();
 }
 
+/// Builds a dedicated worker, and gives it a closure that a child must not run.
+fn worker_with(fork: &Fork, first: impl FnOnce(&Worker)) {
+    let worker = Worker::builder("forks").build().unwrap();
+    first(&worker);
+    worker.spawn_detached(fork.of_parent());
+    worker.shutdown();
+}
+
 struct ForksAsItGoes(Option<Fork>);
 
 sync::on_drop!(ForksAsItGoes, this => if let Some(fork) = this.0.take() {
     fork.now();
 });
-
-#[test]
-fn an_item_s_child_ends_where_the_item_does() {
-    let _alone = alone();
-    type Queues = fn(&Workqueue, Fork);
-    let kinds: [(&str, Queues); 6] = [
-        ("detached", |queue, fork| queue.spawn_detached(move || fork.now()).unwrap()),
-        ("spawned", |queue, fork| drop(queue.spawn(move || fork.now()))),
-        ("reusable", |queue, fork| assert!(queue.enqueue(&Work::new(move || fork.now())))),
-        ("a future's poll", |queue, fork| drop(queue.spawn_async(async move { fork.now() }))),
-        ("a future's drop", |queue, fork| {
-            let forks = ForksAsItGoes(Some(fork));
-            drop(queue.spawn_async(poll_fn(move |_| Poll::Ready(_ = &forks))));
-        }),
-        ("a result without a handle", |queue, fork| {
-            drop(queue.spawn(move || ForksAsItGoes(Some(fork))));
-        }),
-    ];
-    for (what, queues) in kinds {
-        let fork = Fork::new();
-        queue_with(&fork, |queue| queues(queue, fork.clone()));
-        fork.must_have_ended(what);
-    }
-}
-
-#[test]
-fn child_of_a_dedicated_worker_exits_with_closure_or_future() {
-    let _alone = alone();
-    type Spawn = fn(&Worker, Fork);
-    let kinds: [(&str, Spawn); 3] = [
-        ("a closure", |worker, fork| worker.spawn_detached(move || fork.now())),
-        ("a local future", |worker, fork| {
-            drop(worker.spawn_local(move || async move { fork.now() }))
-        }),
-        ("what makes one", |worker, fork| {
-            drop(worker.spawn_local(move || {
-                fork.now();
-                async {}
-            }))
-        }),
-    ];
-    for (what, spawn) in kinds {
-        let fork = Fork::new();
-        let worker = Worker::builder("forks").build().unwrap();
-        spawn(&worker, fork.clone());
-        worker.spawn_detached(fork.of_parent());
-        worker.shutdown();
-        fork.must_have_ended(what);
-    }
-}
-
-#[test]
-fn panicking_item_in_a_child_does_not_call_the_handler() {
-    let _alone = alone();
-    let fork = Fork::new();
-    let handler = fork.clone();
-    let builder = Workqueue::builder("panics").on_panic(move |_| handler.not_in_child());
-    let queue = builder.build().unwrap();
-    let forks = fork.clone();
-    let item = move || {
-        forks.now();
-        resume_unwind(Box::new("on purpose"));
-    };
-    queue.spawn_detached(item).unwrap();
-    queue.drain().unwrap();
-    fork.must_have_ended("an item that panics");
-    let fork = Fork::new();
-    let handler = fork.clone();
-    let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
-    let queue = builder.build().unwrap();
-    queue.spawn_detached(|| resume_unwind(Box::new("on purpose"))).unwrap();
-    queue.drain().unwrap();
-    fork.must_have_ended("the handler");
-}
-
-#[test]
-fn an_item_that_its_joiner_runs_ends_a_child_on_a_user_s_thread() {
-    let _alone = alone();
-    let fork = Fork::new();
-    let queue = Workqueue::builder("joined").build().unwrap();
-    let joiner = thread::current().id();
-    let has_forked = Arc::new(AtomicBool::new(false));
-    // Repeats until the joiner is faster than the worker.
-    while !has_forked.load(Ordering::Relaxed) {
-        let (forks, forked) = (fork.clone(), has_forked.clone());
-        let joined = queue.spawn(move || {
-            if thread::current().id() == joiner {
-                forked.store(true, Ordering::Relaxed);
-                forks.now();
-            }
-        });
-        joined.join().unwrap();
-        fork.not_in_child();
-    }
-    fork.must_have_ended("a joiner");
-}
 
 struct ForksToWake(Fork, thread::Thread);
 
@@ -203,47 +120,152 @@ impl Wake for ForksToWake {
     }
 }
 
-#[test]
-fn a_waker_that_a_worker_calls_ends_a_child() {
-    let _alone = alone();
-    let fork = Fork::new();
-    queue_with(&fork, |queue| {
+/// Code of users that the library calls, and how it forks there.
+type Place = (&'static str, fn(&Fork));
+
+const PLACES: [Place; 17] = [
+    ("a detached item", |fork| {
+        queue_with(fork, |queue| queue.spawn_detached(fork.work()).unwrap());
+    }),
+    ("a spawned item", |fork| queue_with(fork, |queue| drop(queue.spawn(fork.work())))),
+    ("a reusable item", |fork| {
+        let forks = fork.clone();
+        queue_with(fork, |queue| assert!(queue.enqueue(&Work::new(move || forks.now()))));
+    }),
+    ("a future's poll", |fork| {
+        let forks = fork.work();
+        queue_with(fork, |queue| drop(queue.spawn_async(async { forks() })));
+    }),
+    ("a future's drop", |fork| {
+        let forks = ForksAsItGoes(Some(fork.clone()));
+        queue_with(fork, |queue| {
+            drop(queue.spawn_async(poll_fn(move |_| Poll::Ready(_ = &forks))))
+        });
+    }),
+    ("a result without a handle", |fork| {
+        let forks = ForksAsItGoes(Some(fork.clone()));
+        queue_with(fork, |queue| drop(queue.spawn(move || forks)));
+    }),
+    ("a waker that a worker calls", |fork| {
+        queue_with(fork, |queue| {
+            let (go, wait) = mpsc::channel::<()>();
+            let mut handle = queue.spawn(move || assert!(wait.recv().is_err()));
+            let waker = Waker::from(Arc::new(ForksToWake(fork.clone(), thread::current())));
+            let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            drop(go);
+            // The worker runs the item, and its pool continues.
+            std::mem::forget(handle);
+        });
+    }),
+    ("an item that panics", |fork| {
+        let (handler, forks) = (fork.clone(), fork.work());
+        let builder = Workqueue::builder("panics").on_panic(move |_| handler.not_in_child());
+        let queue = builder.build().unwrap();
+        let item = move || {
+            forks();
+            resume_unwind(Box::new("on purpose"));
+        };
+        queue.spawn_detached(item).unwrap();
+        queue.drain().unwrap();
+    }),
+    ("a handler of panics", |fork| {
+        let handler = fork.clone();
+        let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
+        let queue = builder.build().unwrap();
+        queue.spawn_detached(|| resume_unwind(Box::new("on purpose"))).unwrap();
+        queue.drain().unwrap();
+    }),
+    ("an item that its joiner runs", |fork| {
+        let queue = Workqueue::builder("joined").build().unwrap();
+        let joiner = thread::current().id();
+        // Repeats until the joiner is faster than the worker.
+        while !fork.has_forked() {
+            let forks = fork.work();
+            let item = move || {
+                if thread::current().id() == joiner {
+                    forks();
+                }
+            };
+            queue.spawn(item).join().unwrap();
+            fork.not_in_child();
+        }
+    }),
+    ("a closure of a dedicated worker", |fork| {
+        worker_with(fork, |worker| worker.spawn_detached(fork.work()));
+    }),
+    ("a local future", |fork| {
+        let forks = fork.work();
+        worker_with(fork, |worker| drop(worker.spawn_local(|| async { forks() })));
+    }),
+    ("what makes a local future", |fork| {
+        let forks = fork.work();
+        let make = || {
+            forks();
+            async {}
+        };
+        worker_with(fork, |worker| drop(worker.spawn_local(make)));
+    }),
+    ("a source of the topology", |fork| {
+        let params = Params { topology_refresh_ms: 1, ..Params::default() };
+        let forks = fork.clone();
+        let source = move || {
+            forks.not_in_child();
+            let is_manager = thread::current().name() == Some("aw/manager");
+            if is_manager && !forks.has_forked() {
+                forks.now();
+            }
+            None
+        };
+        let machine = Topology::synthetic("2 core").unwrap();
+        let registry = Registry::watching(machine, params, source).unwrap();
+        let queue = Workqueue::builder("waits").build_in(&registry).unwrap();
+        // Waiting work causes the manager to sample.
+        while !fork.has_forked() {
+            let nap = || thread::sleep(Duration::from_millis(2));
+            (0..4).for_each(|_| queue.spawn_detached(nap).unwrap());
+            queue.drain().unwrap();
+        }
+    }),
+    ("a callback", |fork| {
+        let guard = rcu::read();
+        rcu::call(fork.work());
+        (0..100).for_each(|_| rcu::call(fork.of_parent()));
+        drop(guard);
+        rcu::barrier();
+    }),
+    ("an executor", |fork| {
+        let forks = fork.clone();
+        rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+            if !forks.has_forked() {
+                forks.now();
+            }
+            // In the child, the batch belongs to the parent and is not run.
+            batch.run();
+        })));
+        (0..10).for_each(|_| rcu::call(fork.of_parent()));
+        rcu::barrier();
+        rcu::run_callbacks_on(None);
+    }),
+    ("a callback of a domain", |fork| {
+        let domain = Domain::new();
         let (go, wait) = mpsc::channel::<()>();
-        let mut handle = queue.spawn(move || assert!(wait.recv().is_err()));
-        let waker = Waker::from(Arc::new(ForksToWake(fork.clone(), thread::current())));
-        let polled = std::pin::Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending());
+        domain.call(move || assert!(wait.recv().is_err()));
+        domain.call(fork.work());
+        (0..10).for_each(|_| domain.call(fork.of_parent()));
         drop(go);
-        // The worker runs the item, and its pool continues.
-        std::mem::forget(handle);
-    });
-    fork.must_have_ended("a waker");
-}
+        domain.barrier();
+    }),
+];
 
 #[test]
-fn child_of_a_forking_topology_source_exits() {
+fn child_ends_where_the_code_that_forked_returns() {
     let _alone = alone();
-    let fork = Fork::new();
-    let params = Params { topology_refresh_ms: 1, ..Params::default() };
-    let has_forked = Arc::new(AtomicBool::new(false));
-    let (forks, forked) = (fork.clone(), has_forked.clone());
-    let machine = Topology::synthetic("2 core").unwrap();
-    let registry = Registry::watching(machine, params, move || {
-        forks.not_in_child();
-        let is_manager = thread::current().name() == Some("aw/manager");
-        if is_manager && !forked.swap(true, Ordering::Relaxed) {
-            forks.now();
-        }
-        None
-    });
-    let queue = Workqueue::builder("waits").build_in(&registry.unwrap()).unwrap();
-    // Waiting work causes the manager to sample.
-    while !has_forked.load(Ordering::Relaxed) {
-        let nap = || thread::sleep(Duration::from_millis(2));
-        (0..4).for_each(|_| queue.spawn_detached(nap).unwrap());
-        queue.drain().unwrap();
+    for (place, forks) in PLACES {
+        let fork = Fork::new();
+        forks(&fork);
+        fork.must_have_ended(place);
     }
-    fork.must_have_ended("a source");
 }
 
 #[test]
@@ -260,53 +282,6 @@ fn child_of_a_workers_thread_destructor_exits_with_the_thread() {
     drop((queue, registry));
     // This was the last thread of that process.
     assert_eq!(fork.status(), 0);
-}
-
-#[test]
-fn child_of_a_callback_runs_no_later_callbacks() {
-    let _alone = alone();
-    let fork = Fork::new();
-    let guard = rcu::read();
-    let forks = fork.clone();
-    rcu::call(move || forks.now());
-    (0..100).for_each(|_| rcu::call(fork.of_parent()));
-    drop(guard);
-    rcu::barrier();
-    fork.must_have_ended("a callback");
-}
-
-#[test]
-fn an_executor_s_child_runs_nothing_of_its_batch() {
-    let _alone = alone();
-    let fork = Fork::new();
-    let forks = Mutex::new(Some(fork.clone()));
-    rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
-        let fork = forks.lock().unwrap().take();
-        if let Some(fork) = &fork {
-            fork.now();
-        }
-        // In the child, the batch belongs to the parent and is not run.
-        batch.run();
-    })));
-    (0..10).for_each(|_| rcu::call(fork.of_parent()));
-    rcu::barrier();
-    rcu::run_callbacks_on(None);
-    fork.must_have_ended("an executor");
-}
-
-#[test]
-fn child_of_a_domain_callback_exits_without_later_callbacks() {
-    let _alone = alone();
-    let fork = Fork::new();
-    let domain = Domain::new();
-    let (go, wait) = mpsc::channel::<()>();
-    domain.call(move || assert!(wait.recv().is_err()));
-    let forks = fork.clone();
-    domain.call(move || forks.now());
-    (0..10).for_each(|_| domain.call(fork.of_parent()));
-    drop(go);
-    domain.barrier();
-    fork.must_have_ended("a callback of a domain");
 }
 
 #[test]

@@ -123,13 +123,17 @@ fn child_publishes_its_own_objects_only() {
     let _slots = PerCpu::builder().name("parent's").build(|_| 0).unwrap();
     rcu::call(|| ());
     rcu::barrier();
+    let of_parent = observe::publish().unwrap();
     succeeds_in_child(|| {
         let path = observe::publish().unwrap();
+        assert_ne!(path, of_parent);
         let queue = Workqueue::builder("child's").build().unwrap();
         rcu::call(|| ());
         rcu::barrier();
         let page = ask(&path, 1);
-        observe::unpublish();
+        assert_eq!((observe::unpublish(), path.exists()), (true, false));
+        // The child cannot remove its parent's page.
+        assert_eq!((observe::unpublish(), of_parent.exists()), (false, true));
         let names = page.records.iter().map(|record| record.name.clone());
         let names: Vec<_> = names.collect();
         drop(queue);
@@ -138,6 +142,7 @@ fn child_publishes_its_own_objects_only() {
             assert!(names.iter().any(|name| name == ours), "{names:?}");
         }
     });
+    assert!(of_parent.exists() && observe::unpublish());
 }
 
 #[test]

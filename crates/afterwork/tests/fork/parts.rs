@@ -4,7 +4,7 @@ use afterwork::mailbox::{PostError, ReplyError, TryRecvError};
 use afterwork::workqueue::TaskSet;
 use topology::CpuId;
 
-use crate::children::succeeds_in_child as in_child;
+use crate::children::{message_of, succeeds_in_child as in_child};
 use crate::*;
 
 fn use_rcu() {
@@ -42,12 +42,6 @@ fn use_srcu(domain: &Domain) {
     domain.call(move || sender.send(()).unwrap());
     domain.barrier();
     receiver.try_recv().unwrap();
-}
-
-fn message_of(body: impl FnOnce()) -> String {
-    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it did not panic");
-    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
 fn panics_with(part: &str, body: impl FnOnce()) {
@@ -177,26 +171,33 @@ fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     use_rcu();
 }
 
-#[test]
-fn fork_during_all_operations_leaves_a_sane_child() {
-    let _alone = alone();
-    let stop = AtomicBool::new(false);
+/// Forks children, which call `child`, while two threads repeat `act` with increasing numbers.
+fn fork_during(act: impl Fn(usize) + Sync, nr_forks: usize, child: impl Fn()) {
+    let (act, stop) = (&act, &AtomicBool::new(false));
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    drop(rcu::read());
-                    rcu::call(|| ());
-                    rcu::synchronize();
-                    scope.spawn(|| drop(rcu::read())).join().unwrap();
-                }
+        for first in 0..2 {
+            scope.spawn(move || {
+                let turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
+                turns.for_each(act);
             });
         }
-        let children = || (0..50).for_each(|_| _ = in_child(use_rcu));
-        let ended = catch_unwind(children);
+        let children = || (0..nr_forks).for_each(|_| _ = in_child(&child));
+        let ended = catch_unwind(AssertUnwindSafe(children));
         stop.store(true, Ordering::Relaxed);
         ended.unwrap();
     });
+}
+
+#[test]
+fn fork_during_all_operations_leaves_a_sane_child() {
+    let _alone = alone();
+    let all_operations = |_| {
+        drop(rcu::read());
+        rcu::call(|| ());
+        rcu::synchronize();
+        thread::spawn(|| drop(rcu::read())).join().unwrap();
+    };
+    fork_during(all_operations, 50, use_rcu);
     rcu::barrier();
 }
 
@@ -253,8 +254,16 @@ fn domain_of_the_parent_panics_and_one_of_the_child_works() {
     in_child(|| {
         drop(domain.read());
         refused(|| domain.synchronize());
-        refused(|| domain.call(|| ()));
+        let version = Arc::new(());
+        let theirs = version.clone();
+        refused(|| domain.call(move || drop(theirs)));
+        assert_eq!(Arc::strong_count(&version), 2, "the callback was dropped");
         refused(|| domain.barrier());
+        let mut waiting = pin!(domain.synchronize_async());
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..2 {
+            refused(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
+        }
         use_srcu(&Domain::new());
     });
     use_srcu(&domain);
@@ -274,23 +283,6 @@ fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
         refused(|| drop(cell.compare_exchange(seen, Arc::new(()), &guard)));
         assert!(std::ptr::eq(cell.load(&guard), seen), "replaced all the same");
         assert_eq!(Arc::strong_count(&version), 2, "dropped under its reader");
-    });
-}
-
-#[test]
-fn rejected_callback_is_leaked_and_not_dropped() {
-    let _alone = alone();
-    let domain = Domain::new();
-    in_child(|| {
-        let version = Arc::new(());
-        let theirs = version.clone();
-        message_of(|| domain.call(move || drop(theirs)));
-        assert_eq!(Arc::strong_count(&version), 2);
-        let mut waiting = pin!(domain.synchronize_async());
-        let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..2 {
-            refused(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
-        }
     });
 }
 
@@ -343,9 +335,16 @@ fn queue_of_the_parent_panics_and_one_of_the_child_works() {
     let (queue, system) = (made(), workqueue::system().unwrap());
     use_queue(&queue);
     use_queue(system);
+    let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
+    work.disable();
+    assert!(queue.enqueue_after(&delayed, HOUR));
     in_child(|| {
-        let work = Work::new(|| ());
+        assert!(work.enable());
         refused(|| assert!(queue.enqueue(&work)));
+        assert!(!work.busy().pending);
+        refused(|| _ = queue.reschedule(&delayed, Duration::ZERO));
+        refused(|| _ = delayed.flush());
+        assert!(delayed.is_pending());
         refused(|| drop(queue.spawn(|| ())));
         refused(|| drop(system.spawn_detached(|| ())));
         refused(|| queue.flush().unwrap());
@@ -384,21 +383,6 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
-fn join_timeout_in_a_child_does_not_wait_for_a_parents_item() {
-    let _alone = alone();
-    let queue = Workqueue::builder("paused").build().unwrap();
-    queue.pause();
-    let mut spawned = queue.spawn(|| 7);
-    in_child(|| {
-        // The child has workers, but none of them can run the item.
-        use_queue(&Workqueue::builder("own").build().unwrap());
-        refused(|| drop(spawned.join_timeout(HOUR)));
-    });
-    queue.resume();
-    assert_eq!(spawned.join().unwrap(), 7);
-}
-
-#[test]
 fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
     fn sum(queue: &Workqueue, depth: u32) -> u32 {
         if depth == 0 {
@@ -423,23 +407,6 @@ fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
             is_done.recv().unwrap_err();
         },
     );
-}
-
-#[test]
-fn rejected_call_in_a_child_changes_nothing() {
-    let _alone = alone();
-    let queue = Workqueue::builder("parent").build().unwrap();
-    let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
-    work.disable();
-    assert!(queue.enqueue_after(&delayed, Duration::from_secs(3600)));
-    in_child(|| {
-        assert!(work.enable());
-        refused(|| _ = queue.enqueue(&work));
-        assert!(!work.busy().pending);
-        refused(|| _ = queue.reschedule(&delayed, Duration::ZERO));
-        refused(|| _ = delayed.flush());
-        assert!(delayed.is_pending());
-    });
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -479,6 +446,7 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
         assert!(!armed.cancel() && !armed.disable() && armed.is_pending(), "{armed:?}");
         refused(|| _ = made.enqueue_after(&armed, HOUR));
         assert_eq!((spawned.cancel(), spawned.is_finished()), (false, false));
+        refused(|| drop(spawned.join_timeout(HOUR)));
         refused(|| _ = spawned.join());
         // An item that was idle at the fork belongs to the child.
         assert!(made.enqueue_after(&idle, Duration::ZERO));
@@ -502,7 +470,6 @@ fn fork_during_queueing_and_cancelling_leaves_no_hanging_item() {
     for far in &far {
         plain.enqueue_after(far, HOUR);
     }
-    let stop = AtomicBool::new(false);
     let use_them = |at: usize, plain: &Workqueue, ordered: &Workqueue| {
         let (timed, work) = (&delayed[at % 4], &works[at % 4]);
         may_be_lost(|| _ = plain.enqueue_after(timed, Duration::from_micros(200)));
@@ -514,28 +481,13 @@ fn fork_during_queueing_and_cancelling_leaves_no_hanging_item() {
         }
         let _ = (timed.is_pending(), work.is_pending());
     };
-    thread::scope(|scope| {
-        for first in 0..2 {
-            let (plain, ordered, stop) = (&plain, &ordered, &stop);
-            scope.spawn(move || {
-                let turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
-                turns.for_each(|at| use_them(at, plain, ordered));
-            });
-        }
-        let children = || {
-            for _ in 0..20 {
-                in_child(|| {
-                    let made = Workqueue::builder("made").build().unwrap();
-                    let line = Workqueue::builder("line").ordered().build().unwrap();
-                    (0..8).for_each(|at| use_them(at, &made, &line));
-                    assert!(!far.iter().any(DelayedWork::cancel));
-                });
-            }
-        };
-        let ended = catch_unwind(AssertUnwindSafe(children));
-        stop.store(true, Ordering::Relaxed);
-        ended.unwrap();
-    });
+    let in_each_child = || {
+        let made = Workqueue::builder("made").build().unwrap();
+        let line = Workqueue::builder("line").ordered().build().unwrap();
+        (0..8).for_each(|at| use_them(at, &made, &line));
+        assert!(!far.iter().any(DelayedWork::cancel));
+    };
+    fork_during(|at| use_them(at, &plain, &ordered), 20, in_each_child);
     plain.drain().unwrap();
     ordered.drain().unwrap();
 }
@@ -546,42 +498,15 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
     let machine = Topology::synthetic("2 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
     let queue = Workqueue::builder("busy").build_in(&registry).unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let others = [(), ()].map(|()| {
-        let (queue, is_over) = (queue.clone(), is_over.clone());
-        // The call takes the locks of the plan and of a pool.
-        thread::spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                queue.stats();
-            }
-        })
-    });
-    for _ in 0..10 {
-        in_child(|| {
-            assert!(!format!("{queue:?} {registry:?}").is_empty());
-            refused(|| _ = queue.stats());
-            refused(|| _ = queue.task().urgent());
-            refused(|| _ = queue.resume());
-            refused(|| _ = registry.pool_stats());
-        });
-    }
-    is_over.store(true, Ordering::Relaxed);
-    others.into_iter().for_each(|other| other.join().unwrap());
-}
-
-#[test]
-fn a_child_is_shown_by_a_page_of_its_own() {
-    let _alone = alone();
-    let path = observe::publish().unwrap();
-    in_child(|| {
-        let of_child = observe::publish().unwrap();
-        assert_ne!(of_child, path);
-        assert!(of_child.exists());
-        assert_eq!((observe::unpublish(), of_child.exists()), (true, false));
-        // The child cannot remove its parent's page.
-        assert_eq!((observe::unpublish(), path.exists()), (false, true));
-    });
-    assert_eq!((path.exists(), observe::unpublish()), (true, true));
+    let in_each_child = || {
+        assert!(!format!("{queue:?} {registry:?}").is_empty());
+        refused(|| _ = queue.stats());
+        refused(|| _ = queue.task().urgent());
+        refused(|| _ = queue.resume());
+        refused(|| _ = registry.pool_stats());
+    };
+    // The call takes the locks of the plan and of a pool.
+    fork_during(|_| _ = queue.stats(), 10, in_each_child);
 }
 
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.

@@ -16,7 +16,6 @@ impl From<Woken> for Mail {
     }
 }
 
-/// Polls the future of the next message.
 fn poll_next(futures: &LocalSet<Mail>, mailbox: &mut Mailbox<Mail>) {
     let Ok(Mail::Woken(woken)) = mailbox.try_recv() else { panic!("no future was woken") };
     assert!(futures.poll(woken));

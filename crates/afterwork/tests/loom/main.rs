@@ -6,6 +6,8 @@
 //! no idle worker is kept. "Exhaustive" means that preemptions are unbounded.
 #![cfg(loom)]
 
+#[path = "../support/passed.rs"]
+mod passed;
 mod percpu;
 mod rcu;
 mod rcu_cell;

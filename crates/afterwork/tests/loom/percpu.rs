@@ -16,12 +16,10 @@ fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
     Arc::new(builder.build(|_| 0).unwrap())
 }
 
-/// Starts a remote call that adds one.
 fn add_one(slots: &Arc<Slots>) -> JoinHandle<()> {
     spawn_with(slots.clone(), |slots| slots.run_on(CPU, |data| *data += 1))
 }
 
-/// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
     let remote = add_one(&slots);
@@ -82,7 +80,6 @@ fn broken_bias() {
     assert_eq!(slots.run_on(CPU, |data| *data), 5);
 }
 
-/// Two queued calls are sent while the owner parks or ends. Both must run.
 fn queued_calls_and_a_dropped_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let (count, done) = counter();
@@ -93,11 +90,9 @@ fn queued_calls_and_a_dropped_owner() {
     assert_eq!(done.load(Ordering::Relaxed), 1, "a queued call was left");
 }
 
-/// A remote caller's section queues work on its own slot while the owner operates.
 fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let theirs = slots.clone();
-    let remote = spawn(move || {
+    let remote = spawn_with(slots.clone(), move |theirs| {
         let (count, done) = counter();
         theirs.run_on(CPU, |data| {
             *data += 1;
@@ -119,7 +114,6 @@ fn queued_from_inside(qpw: Qpw) {
     assert!([11, 20].contains(&data), "{qpw:?}: {data}");
 }
 
-/// A flush sees the effects of work that was queued before it.
 fn flushed() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let result = Arc::new(Plain::default());
@@ -146,7 +140,6 @@ fn called_with_a_deadline() {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
 }
 
-/// During an operation, a caller announces that it waits. It must run before the next operation.
 fn announced_before_the_next_operation(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -155,7 +148,6 @@ fn announced_before_the_next_operation(qpw: Qpw) {
     remote.join().unwrap();
 }
 
-/// Before the owner parks, a caller announces that it waits. It must run before a later caller.
 fn announced_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -171,12 +163,10 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
-/// During a call, the owner announces that it waits. Its operation must run before a later call.
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
-    let theirs = slots.clone();
-    let first = spawn(move || {
+    let first = spawn_with(slots.clone(), |theirs| {
         let later = theirs.run_on(CPU, |data| {
             // If the owner was first, it does not wait.
             if *data > 0 {
@@ -208,79 +198,56 @@ fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
 
 models! {
     fn announced_call_precedes_the_next_operation() =
-        bounded(2, || announced_before_the_next_operation(Qpw::EveryOp)),
-        bounded(2, || announced_before_the_next_operation(Qpw::OnDemand));
-    fn owner_that_overtakes_an_announced_call_is_detected() =
-        must_fail("percpu: the owner overtakes the eldest",
-            || bounded(2, || announced_before_the_next_operation(Qpw::EveryOp))),
-        must_fail("percpu: the owner overtakes the eldest",
-            || bounded(2, || announced_before_the_next_operation(Qpw::OnDemand)));
+        bounded(2, || announced_before_the_next_operation(Qpw::EveryOp))
+            .detects(["percpu: the owner overtakes the eldest"]),
+        bounded(2, || announced_before_the_next_operation(Qpw::OnDemand))
+            .detects(["percpu: the owner overtakes the eldest"]);
     fn announced_call_precedes_a_later_call() =
         bounded(1, || announced_before_a_later_call(Qpw::EveryOp)),
-        bounded(1, || announced_before_a_later_call(Qpw::OnDemand));
+        bounded(1, || announced_before_a_later_call(Qpw::OnDemand)),
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
     fn announced_owner_precedes_a_later_call() =
         bounded(1, || announced_owner_before_a_later_call(Qpw::EveryOp)),
-        bounded(1, || announced_owner_before_a_later_call(Qpw::OnDemand));
+        bounded(1, || announced_owner_before_a_later_call(Qpw::OnDemand)),
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
     fn slot_of_a_parked_owner_is_reused() =
         bounded(1, || parked_between(Qpw::Queue)),
         bounded(1, || parked_between(Qpw::OnDemand)),
-        bounded(1, || parked_between(Qpw::EveryOp));
+        bounded(1, || parked_between(Qpw::EveryOp)),
+        must_fail("percpu: yields without marking it",
+            || bounded(2, || parked_between(Qpw::OnDemand)));
     fn work_queued_from_inside_a_section_runs_after_it() =
         bounded(2, || queued_from_inside(Qpw::Queue)),
         bounded(2, || queued_from_inside(Qpw::OnDemand)),
-        bounded(2, || queued_from_inside(Qpw::EveryOp));
+        bounded(2, || queued_from_inside(Qpw::EveryOp)).detects(["percpu: leaves its own calls"]);
     fn one_thread_takes_over_from_a_leaked_owner() =
-        bounded(3, || two_take_over(Qpw::Queue)), bounded(3, || two_take_over(Qpw::OnDemand));
-    fn caller_that_overtakes_an_announced_owner_is_detected() =
-        must_fail("percpu: a caller overtakes the eldest",
-            || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
-    fn caller_that_overtakes_an_announced_call_is_detected() =
-        must_fail("percpu: a caller overtakes the eldest",
-            || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
+        bounded(3, || two_take_over(Qpw::Queue)).detects(["percpu: takes over without a claim"]),
+        bounded(3, || two_take_over(Qpw::OnDemand));
     fn sections_of_owner_and_remotes_never_overlap() =
-        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
-        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2))
+            .detects(["percpu: relaxed take"]),
+        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2))
+            .detects(["percpu: relaxed release"]),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
     fn a_broken_bias_never_lets_two_inside() =
         bounded(2, broken_bias),
-        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
-    fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
-    fn section_must_check_its_own_call_queue() = must_fail("percpu: leaves its own calls",
-        || bounded(2, || queued_from_inside(Qpw::EveryOp)));
-    fn flush_sees_earlier_calls() = bounded(3, flushed);
+        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2)),
+        must_fail("percpu: no light fence", || bounded(3, broken_bias)),
+        must_fail("percpu: no heavy fence", || bounded(3, broken_bias)),
+        must_fail("percpu: breaks without a check", || bounded(3, broken_bias)),
+        must_fail("percpu: breaks without marking it", || bounded(3, broken_bias)),
+        must_fail("percpu: keeps the slot before marking it", || bounded(3, broken_bias)),
+        must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
+    fn no_queued_call_stays_in_a_free_slot() =
+        bounded(3, queued_calls_and_a_dropped_owner).detects([
+            "percpu: no fence when releasing",
+            "percpu: no fence after posting",
+            "percpu: releases and forgets the calls",
+        ]);
+    fn flush_sees_earlier_calls() = bounded(3, flushed).detects(["percpu: relaxed done"]);
     fn queued_call_returns_its_result() =
-        bounded(3, called_with_a_deadline),
-        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-    fn takeover_needs_its_claim() = must_fail("percpu: takes over without a claim",
-        || bounded(3, || two_take_over(Qpw::Queue)));
-    fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
-        || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
-    fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
-        || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
-    fn yielding_needs_its_mark() = must_fail("percpu: yields without marking it",
-        || bounded(2, || parked_between(Qpw::OnDemand)));
-    fn releasing_needs_its_fence() = must_fail("percpu: no fence when releasing",
-        || bounded(3, queued_calls_and_a_dropped_owner));
-    fn posting_a_queued_call_needs_its_fence() = must_fail("percpu: no fence after posting",
-        || bounded(3, queued_calls_and_a_dropped_owner));
-    fn releasing_needs_a_check_of_the_call_queue() =
-        must_fail("percpu: releases and forgets the calls",
-            || bounded(3, queued_calls_and_a_dropped_owner));
-    fn finishing_a_queued_call_needs_its_release() =
-        must_fail("percpu: relaxed done", || bounded(3, flushed));
-    fn finishing_a_call_needs_its_release() =
-        must_fail("percpu: relaxed finish", || bounded(3, called_with_a_deadline));
-    fn recalling_a_call_needs_a_check_by_the_runner() =
-        must_fail("percpu: runs a recalled call", || bounded(3, called_with_a_deadline));
-    fn entering_needs_its_light_fence() =
-        must_fail("percpu: no light fence", || bounded(3, broken_bias));
-    fn breaking_needs_its_heavy_fence() =
-        must_fail("percpu: no heavy fence", || bounded(3, broken_bias));
-    fn breaking_needs_a_check_of_busy() =
-        must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
-    fn breaking_needs_its_mark() =
-        must_fail("percpu: breaks without marking it", || bounded(3, broken_bias));
-    fn keeping_the_slot_needs_its_mark_first() =
-        must_fail("percpu: keeps the slot before marking it", || bounded(3, broken_bias));
-    fn leaving_needs_its_release() = must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
+        bounded(3, called_with_a_deadline)
+            .detects(["percpu: relaxed finish", "percpu: runs a recalled call"]);
 }

@@ -67,23 +67,17 @@ pub fn replace_during(body: impl FnOnce(&Versions) + 'static) {
     reader.join().unwrap();
 }
 
-fn an_active_reader() {
-    replace_during(|versions| {
+/// The same with a reader that is not parked.
+pub fn beside(body: fn(&Versions)) {
+    replace_during(move |versions| {
         warm_up();
-        versions.read_in_section();
+        body(versions);
     });
 }
 
-fn a_parked_reader() {
-    replace_during(Versions::read_in_section);
-}
-
-fn an_active_reader_that_reads_twice() {
-    replace_during(|versions| {
-        warm_up();
-        versions.read_in_section();
-        versions.read_in_section();
-    });
+fn reads_twice(versions: &Versions) {
+    versions.read_in_section();
+    versions.read_in_section();
 }
 
 /// A first grace period parks the reader while it is about to read.
@@ -101,8 +95,7 @@ fn a_reader_that_is_being_parked() {
 fn a_cookie() {
     rcu::synchronize();
     let both: [Arc<Versions>; 2] = Default::default();
-    let theirs = both[0].clone();
-    let updater = spawn(move || {
+    let updater = spawn_with(both[0].clone(), |theirs| {
         theirs.remove();
         rcu::synchronize();
         theirs.free();
@@ -225,7 +218,6 @@ fn spare_bags() {
     assert_eq!(taken, [0, 1], "each is taken by one");
 }
 
-/// Two threads sweep at the same time; either may take the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());
     rcu::synchronize();
@@ -237,7 +229,6 @@ fn two_sweeps() {
     other.join().unwrap();
 }
 
-/// The sweeper may already be sweeping when the second callback is queued.
 fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);
     let stop = Arc::new(AtomicBool::new(false));
@@ -275,63 +266,45 @@ fn a_cookie_and_a_synchronize() {
 }
 
 models! {
-    fn answer_counts_as_a_quiescent_state() = bounded(3, an_active_reader_that_reads_twice);
+    fn answer_counts_as_a_quiescent_state() = bounded(3, || beside(reads_twice));
     fn threads_start_and_exit() = bounded(2, two_readers_start_and_exit);
-    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
-    fn locking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
-    fn the_driver_needs_its_heavy_barrier() =
-        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
-    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
-    fn unlocking_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
-    fn an_answer_needs_both_orders() =
-        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
-    fn parked_reader_resumes() = bounded(4, a_parked_reader);
-    fn leaving_a_parking_needs_its_fence() =
-        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
-    fn parking_a_reader_does_not_miss_a_new_section() = bounded(3, a_reader_that_is_being_parked);
-    fn park_must_be_tested_after_the_store() =
-        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
+    fn section_protects_the_version_it_read() =
+        bounded(4, || beside(Versions::read_in_section)).detects([
+            "rcu: no light barrier at lock",
+            "rcu: no heavy barrier",
+            "rcu: no light barrier at unlock",
+            "rcu: relaxed answer",
+        ]);
+    fn parked_reader_resumes() =
+        bounded(4, || replace_during(Versions::read_in_section))
+            .detects(["rcu: no fence after parking"]);
     /// A section that begins during the grace period does not delay it, and reads the new version.
-    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
-    fn grace_period_serves_all_earlier_callers() = bounded(2, a_cookie);
-    fn a_cookie_needs_its_fence() =
+    fn a_section_that_begins_later_is_not_waited_for() =
+        bounded(4, a_reader_that_is_being_parked).detects(["rcu: park is tested first"]);
+    fn grace_period_serves_all_earlier_callers() =
+        bounded(2, a_cookie),
         must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
-    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
-    fn driver_that_stops_must_wake_the_next() =
-        must_fail("rcu: no next driver", || bounded(2, two_updaters));
+    fn waiter_for_another_driver_is_woken() =
+        bounded(2, two_updaters).detects(["rcu: no next driver"]);
     fn exiting_thread_ignores_sections_of_other_threads() =
-        exhaustive(a_slot_that_another_thread_takes);
-    fn released_slot_must_forget_its_owner() =
-        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
-    fn reports_climb_to_the_root_once() = bounded(3, reports);
-    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
-    fn reports_carry_the_section_with_them() =
-        must_fail("node: relaxed report", || bounded(3, reports));
-    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
-    fn a_callback_needs_a_grace_period() =
-        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
+        exhaustive(a_slot_that_another_thread_takes).detects(["rcu: a slot keeps its owner"]);
+    fn reports_climb_to_the_root_once() =
+        bounded(3, reports).detects(["node: no bias", "node: relaxed report"]);
+    fn a_callback_runs_after_its_grace_period() =
+        bounded(3, a_callback).detects(["rcu: callbacks without a grace period"]);
     fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
-        bounded(2, a_callback_that_joins);
-    fn sweep_must_close_the_bags_it_takes() =
+        bounded(2, a_callback_that_joins),
         must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
-    fn a_bag_is_used_again() = bounded(3, bags);
-    fn reused_bag_needs_the_order_of_its_end() =
-        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
-    fn giving_a_spare_bag_needs_its_release() =
-        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
-    fn taking_a_spare_bag_needs_its_acquire() =
-        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
-    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
-    fn two_threads_must_not_take_one_spare_bag() =
-        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
-    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
-    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
-    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
-    fn barrier_must_not_join_a_running_sweep() =
-        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
-    fn synchronize_completes_every_earlier_cookie() = exhaustive(a_cookie_and_a_synchronize);
-    fn a_synchronize_must_not_overlook_cookies() =
-        must_fail("rcu: synchronize overlooks cookies", || exhaustive(a_cookie_and_a_synchronize));
+    fn a_bag_is_used_again() =
+        bounded(3, bags).detects([
+            "rcu: relaxed end of a bag",
+            "rcu: relaxed gift of a bag",
+            "rcu: relaxed take of a bag",
+        ]);
+    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags).detects(["rcu: two take a bag"]);
+    fn two_sweeps_take_turns() = bounded(3, two_sweeps).detects(["rcu: sweeps overlap"]);
+    fn barrier_waits_for_every_earlier_callback() =
+        bounded(3, a_barrier).detects(["rcu: barrier joins a running sweep"]);
+    fn synchronize_completes_every_earlier_cookie() =
+        exhaustive(a_cookie_and_a_synchronize).detects(["rcu: synchronize overlooks cookies"]);
 }

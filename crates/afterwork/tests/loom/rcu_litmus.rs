@@ -1,17 +1,8 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use crate::rcu::{Versions, reader, replace_during, versions, warm_up};
+use crate::rcu::{Versions, beside, reader, versions, warm_up};
 use crate::support::*;
 
-/// Runs `body` as a reader at the same time as a grace period.
-fn beside(body: fn(&Versions)) {
-    replace_during(move |versions| {
-        warm_up();
-        body(versions);
-    });
-}
-
-/// One thread removes the version. Another waits for a grace period and frees it.
 fn removed_by_another(before: fn()) {
     let versions = versions();
     let is_removed = Arc::new(AtomicBool::new(false));
@@ -29,7 +20,6 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes the version and records a cookie, by which another one frees it.
 fn cookie_of_another(before: fn()) {
     let versions = versions();
     let noted = Arc::new(Mutex::new(None));
@@ -100,31 +90,21 @@ fn left_open() {
 }
 
 models! {
-    fn removals_by_other_threads_need_the_barriers() =
-        must_fail("rcu: no heavy barrier", || bounded(3, || removed_by_another(warm_up))),
-        must_fail("rcu: no light barrier at lock", || bounded(3, || removed_by_another(warm_up))),
-        must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
     fn grace_period_covers_removals_by_other_threads() =
-        bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
+        bounded(3, || removed_by_another(warm_up))
+            .detects(["rcu: no heavy barrier", "rcu: no light barrier at lock"]),
+        bounded(3, || removed_by_another(|| ())).detects(["rcu: no fence after parking"]);
     fn cookie_works_on_any_thread() =
-        bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
-    fn cookie_passed_to_another_thread_needs_the_barriers() =
-        must_fail("rcu: no heavy barrier", || bounded(3, || cookie_of_another(warm_up))),
-        must_fail("rcu: no fence after parking", || bounded(3, || cookie_of_another(|| ())));
-    fn a_section_lasts_until_its_last_guard() = bounded(3, || beside(outer_ends_first));
-    fn a_section_of_two_guards_is_counted() =
-        must_fail("rcu: a holdout is not counted", || bounded(3, || beside(outer_ends_first)));
+        bounded(3, || cookie_of_another(warm_up)).detects(["rcu: no heavy barrier"]),
+        bounded(3, || cookie_of_another(|| ())).detects(["rcu: no fence after parking"]);
+    fn a_section_lasts_until_its_last_guard() =
+        bounded(3, || beside(outer_ends_first)).detects(["rcu: a holdout is not counted"]);
     fn waiter_reads_correctly_after_its_grace_period() =
-        bounded(2, || beside(reads_after_it_waited));
-    fn waiter_needs_its_light_barrier_after_a_grace_period() =
-        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(reads_after_it_waited)));
-    fn slot_changes_its_owner_during_a_request() = bounded(3, || beside(reuses_a_slot));
-    fn slot_with_a_new_owner_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(reuses_a_slot)));
-    fn a_poll_that_was_started_ends_by_a_sweep() = bounded(2, started);
-    fn a_started_poll_needs_the_heavy_barrier() =
-        must_fail("rcu: no heavy barrier", || bounded(2, started));
-    fn section_left_open_by_a_callback_protects_its_data() = bounded(3, left_open);
-    fn a_sweep_must_see_its_own_section() =
-        must_fail("rcu: a sweep overlooks its own section", || bounded(3, left_open));
+        bounded(2, || beside(reads_after_it_waited)).detects(["rcu: no light barrier at lock"]);
+    fn slot_changes_its_owner_during_a_request() =
+        bounded(3, || beside(reuses_a_slot)).detects(["rcu: no light barrier at lock"]);
+    fn a_poll_that_was_started_ends_by_a_sweep() =
+        bounded(2, started).detects(["rcu: no heavy barrier"]);
+    fn section_left_open_by_a_callback_protects_its_data() =
+        bounded(3, left_open).detects(["rcu: a sweep overlooks its own section"]);
 }

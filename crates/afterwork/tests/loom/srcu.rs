@@ -45,8 +45,7 @@ impl Versions {
     }
 
     fn spawn_reader(&self) {
-        let theirs = self.clone();
-        spawn(move || theirs.read());
+        spawn_with(self.clone(), |theirs| theirs.read());
     }
 }
 
@@ -59,8 +58,7 @@ fn section() {
 /// Like [`section`], with a reader that is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         drop(theirs.domain.read());
         theirs.read();
     });
@@ -70,8 +68,7 @@ fn again() {
 /// Without light barriers, only answers and the unparking of a reader order memory accesses.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         for _ in 0..nr_sections {
             theirs.read();
         }
@@ -98,8 +95,7 @@ fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let before = spawn(move || theirs.domain.synchronize());
+    let before = spawn_with(versions.domain.clone(), |domain| domain.synchronize());
     // Both threads can begin here without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
@@ -115,14 +111,11 @@ fn pair() {
     versions.replace();
 }
 
-/// One thread drives a grace period while another polls its cookie.
 fn polled() {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    let driver = spawn(move || theirs.domain.synchronize());
+    let driver = spawn_with(versions.domain.clone(), |domain| domain.synchronize());
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let updater = spawn(move || {
+    let updater = spawn_with(versions.clone(), move |theirs| {
         theirs.unlink();
         let cookie = theirs.domain.get_state();
         driver.join().unwrap();
@@ -133,11 +126,9 @@ fn polled() {
     updater.join().unwrap();
 }
 
-/// Two threads wait for grace periods; one of them drives.
 fn shared() {
     let domain = Domain::new();
-    let theirs = domain.clone();
-    spawn(move || theirs.synchronize());
+    spawn_with(domain.clone(), |domain| domain.synchronize());
     let cookie = domain.get_state();
     domain.synchronize();
     assert!(domain.poll_state(cookie));
@@ -146,9 +137,8 @@ fn shared() {
 /// Two threads each queue a callback. The barrier must wait for the callback of its own thread.
 fn barrier() {
     let domain = Domain::new();
-    let theirs = domain.clone();
     let written = Arc::new(Plain::default());
-    spawn(move || theirs.call(|| ()));
+    spawn_with(domain.clone(), |domain| domain.call(|| ()));
     let ours = written.clone();
     domain.call(move || ours.set(1));
     domain.barrier();
@@ -178,39 +168,36 @@ fn srcu_answer_replaces_a_barrier() {
 }
 
 models! {
-    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
-    fn runners_must_be_notified_by_readers() =
-        must_fail("srcu: the runners are not notified", || bounded(2, aside));
-    fn srcu_reader_protects_its_data() = exhaustive(section);
-    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
-    fn a_srcu_answer_needs_both_orders() =
+    fn callbacks_run_after_their_reader_leaves() =
+        bounded(2, aside).detects(["srcu: the runners are not notified"]);
+    fn srcu_reader_protects_its_data() =
+        exhaustive(section).detects([
+            "srcu: no fence in leave",
+            "srcu: no fence before the sleep",
+            "srcu: relaxed unlock",
+            "srcu: parity read again at the end",
+        ]);
+    fn unparked_srcu_reader_protects_its_data() =
+        bounded(3, again).detects(["srcu: no fence in enter"]);
+    fn parked_srcu_reader_resumes() =
+        with("srcu: no fence in enter", || bounded(3, || unaided(1))),
+        must_fail("srcu: no fence in enter + rcu: no fence after parking",
+            || bounded(3, || unaided(1))),
         must_fail("srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
             || bounded(3, || unaided(2))),
         must_fail("srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
             || bounded(3, || unaided(2)));
-    fn parked_srcu_reader_resumes() =
-        with("srcu: no fence in enter", || bounded(3, || unaided(1))),
-        must_fail("srcu: no fence in enter + rcu: no fence after parking",
-            || bounded(3, || unaided(1)));
     fn a_srcu_section_may_end_on_another_thread() = exhaustive(moved);
-    fn late_srcu_reader_protects_its_data() = bounded(2, late);
-    fn two_srcu_readers_protect_their_data() = bounded(2, pair);
-    fn srcu_cookie_covers_a_whole_grace_period() = bounded(2, polled);
-    fn srcu_waiter_is_served_by_any_driver() = bounded(3, shared);
-    fn srcu_barrier_waits_for_every_callback() = bounded(2, barrier);
-    fn srcu_section_needs_its_fence() = must_fail("srcu: no fence in enter", || bounded(3, again));
-    fn srcu_leaving_needs_its_fence() =
-        must_fail("srcu: no fence in leave", || exhaustive(section)),
-        must_fail("srcu: no fence before the sleep", || exhaustive(section));
-    fn srcu_unlock_needs_release() = must_fail("srcu: relaxed unlock", || exhaustive(section));
-    fn srcu_cookie_needs_its_fence() =
-        must_fail("rcu: no fence before the cookie", || bounded(3, polled));
-    fn draining_one_parity_misses_a_late_reader() =
+    fn late_srcu_reader_protects_its_data() =
+        bounded(2, late),
         must_fail("srcu: single flip", || bounded(3, late));
-    fn summing_locks_first_misses_a_reader_behind_another() =
+    fn two_srcu_readers_protect_their_data() =
+        bounded(2, pair),
         must_fail("srcu: locks summed first", || bounded(3, pair));
-    fn a_section_must_end_under_the_parity_it_began() =
-        must_fail("srcu: parity read again at the end", || exhaustive(section));
-    fn a_batch_of_srcu_callbacks_ends_with_release() =
-        must_fail("srcu: relaxed end of a batch", || bounded(2, barrier));
+    fn srcu_cookie_covers_a_whole_grace_period() =
+        bounded(2, polled),
+        must_fail("rcu: no fence before the cookie", || bounded(3, polled));
+    fn srcu_waiter_is_served_by_any_driver() = bounded(3, shared);
+    fn srcu_barrier_waits_for_every_callback() =
+        bounded(2, barrier).detects(["srcu: relaxed end of a batch"]);
 }

@@ -27,11 +27,11 @@ pub use afterwork::workqueue::model::{
     on_turn_of_task, permits,
 };
 pub use afterwork::workqueue::{
-    self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Sleep,
-    Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
+    self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork, Strand,
+    TaskSet, Work, Workqueue, block_on, is_cancelled,
 };
 pub use loom::sync::{Condvar, Mutex};
-pub use loom::thread::{self, JoinHandle};
+pub use loom::thread::{self, JoinHandle, spawn};
 pub use raw::RawWork;
 pub use sync::atomic::*;
 pub use sync::cell::UnsafeCell;
@@ -39,16 +39,27 @@ pub use sync::models;
 pub use sync::twin::{must_deadlock, must_fail, with};
 pub use topology::{CpuId, Topology};
 
+use crate::passed::Passed;
+
+/// The clock of a model stays at zero until the model advances it.
+pub const SOON: Duration = Duration::from_millis(1);
+pub const LATER: Duration = Duration::from_millis(100);
+
 /// Explores all runs, without a bound.
-pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
-    builder().check(model);
+pub fn exhaustive(model: impl Fn() + Sync + Send + Copy + 'static) -> Passed<impl Fn()> {
+    Passed::run(move || builder().check(model))
 }
 
 /// Explores all runs with at most `preemptions` switches away from a thread that could continue.
-pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = builder();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
+pub fn bounded(
+    preemptions: usize,
+    model: impl Fn() + Sync + Send + Copy + 'static,
+) -> Passed<impl Fn()> {
+    Passed::run(move || {
+        let mut builder = builder();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
+    })
 }
 
 fn builder() -> loom::model::Builder {
@@ -56,10 +67,6 @@ fn builder() -> loom::model::Builder {
     // The lifetime of a pool takes more steps than loom's default of 1,000.
     builder.max_branches = 10_000;
     builder
-}
-
-pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
-    loom::thread::spawn(body)
 }
 
 /// Calls `body` on another thread with `shared`, which both threads use.
@@ -70,10 +77,10 @@ pub fn spawn_with<S: 'static, R: 'static>(
     spawn(|| body(shared))
 }
 
-/// Drops a queue at the end of a model, without exploring its destruction.
-pub fn wind_up(queue: Workqueue) {
+/// Drops queues at the end of a model, without exploring their destruction.
+pub fn wind_up<T>(queues: T) {
     loom::stop_exploring();
-    drop(queue);
+    drop(queues);
 }
 
 /// Creates a machine with one pod of `nr_cpus` CPUs. Each pool has at most `max_workers` workers.
@@ -90,10 +97,16 @@ pub fn plain() -> Builder {
     Workqueue::builder("model").help(false)
 }
 
+/// Creates a machine without workers, and a queue on it.
+pub fn set_up(nr_cpus: usize, max_workers: usize, builder: Builder) -> (Machine, Workqueue) {
+    let machine = machine(nr_cpus, max_workers);
+    let queue = builder.build_in(machine.registry()).unwrap();
+    (machine, queue)
+}
+
 /// Creates a queue on two CPUs with `nr_workers` workers. If `help`, joiners may run its items.
 pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
-    let machine = machine(2, nr_workers);
-    let queue = plain().help(help).build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(2, nr_workers, plain().help(help));
     machine.start_workers(nr_workers);
     (machine, queue)
 }
@@ -129,8 +142,7 @@ pub fn counter() -> (impl Fn() + Clone + Send + Sync + 'static, Arc<AtomicU32>) 
 /// Runs two items, the first of which waits with `pass` for the second. A pool of one worker, which
 /// runs `nr_cpus` items at once, must request another worker.
 pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
-    let mut machine = machine(nr_cpus, 2);
-    let queue = plain().build_in(machine.registry()).unwrap();
+    let (mut machine, queue) = set_up(nr_cpus, 2, plain());
     machine.start_workers(1);
     let gate = Arc::new(Barred::default());
     let done = Arc::new(AtomicBool::new(false));
@@ -161,6 +173,27 @@ pub fn foreign_waker(unparker: Unparker) -> Waker {
         }
     }
     Waker::from(Arc::new(Foreign(unparker)))
+}
+
+/// A task that a model polls.
+pub struct Task(Parker);
+
+impl Task {
+    pub fn new() -> Self {
+        Self(Parker::with_spin_limit(0))
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker::from(self.0.unparker())
+    }
+
+    pub fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.waker()))
+    }
+
+    pub fn was_woken(&mut self) -> bool {
+        self.0.try_park()
+    }
 }
 
 /// A value that is leaked if a model unwinds, because no loom thread can take its locks then.

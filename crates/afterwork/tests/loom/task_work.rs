@@ -91,33 +91,31 @@ fn a_task_receives() {
     threads.into_iter().for_each(|it| drop(it.join().unwrap()));
 }
 
-/// Each poster posts once and ends. The owner receives until the mailbox is disconnected.
 fn posters_end(nr_posters: usize) {
-    let mut mailbox = Mailbox::builder().keep(0).build();
+    let mailbox = Mailbox::builder().keep(0).build();
     for from in 0..nr_posters {
         let poster = mailbox.poster();
         spawn(move || poster.post_lazy(from).unwrap());
     }
-    let mut nr_received = 0;
-    while let Ok(()) = mailbox.wait(2) {
-        nr_received += mailbox.drain(2).count();
-    }
-    assert_eq!(nr_received, nr_posters, "closed with a post inside");
+    assert_eq!(nr_received_until_closed(mailbox), nr_posters, "closed with a post inside");
 }
 
-/// A poster posts and closes, while another poster exists. The owner receives until it is closed.
+fn nr_received_until_closed(mut mailbox: Mailbox<usize>) -> usize {
+    let mut nr_received = 0;
+    while mailbox.wait(2).is_ok() {
+        nr_received += mailbox.drain(2).count();
+    }
+    nr_received
+}
+
 fn a_poster_closes() {
-    let mut mailbox = Mailbox::builder().keep(0).build();
+    let mailbox = Mailbox::builder().keep(0).build();
     let (poster, other) = (mailbox.poster(), mailbox.poster());
     spawn(move || {
         poster.post_lazy(1).unwrap();
         poster.close();
     });
-    let mut nr_received = 0;
-    while let Ok(()) = mailbox.wait(2) {
-        nr_received += mailbox.drain(2).count();
-    }
-    assert_eq!(nr_received, 1, "closed with a post inside");
+    assert_eq!(nr_received_until_closed(mailbox), 1, "closed with a post inside");
     assert_eq!(other.post(2), Err(PostError::Closed(2)));
 }
 
@@ -173,7 +171,6 @@ fn one_poster_of_three_threads() {
     assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
 }
 
-/// The owner returns a node while a poster takes one.
 fn node_is_returned() {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let thread = spawn_with(mailbox.poster(), |poster| {
@@ -192,16 +189,20 @@ fn node_is_returned() {
 }
 
 models! {
-    /// The first poster may still be claiming when its item is received and the owner arms again.
-    fn late_claim_needs_a_token() = must_deadlock("park: no token",
-        || bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1)));
     fn owners_check_for_a_close_needs_its_acquire() =
         must_fail("close: relaxed check", || bounded(3, a_poster_closes_and_the_owner_polls));
     fn node_is_reused_by_owner_and_poster() = bounded(3, node_is_returned);
     fn no_post_is_missed_by_a_sleeping_owner() =
-        exhaustive(|| all_are_received(&[Post::Eager], 1)),
+        exhaustive(|| all_are_received(&[Post::Eager], 1))
+            .detects(["wait: no fence when arming", "wait: no fence after posting"]),
         exhaustive(|| all_are_received(&[Post::Lazy], 1)),
-        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
+        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2)),
+        must_fail("wait: no check after arming",
+            || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1))),
+        must_deadlock("wait: claim by compare-exchange",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2))),
+        must_deadlock("empty: no check of the tail",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
     fn three_lazy_posts_wake_an_owner_that_wants_three() =
         bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3));
     fn three_posters_of_every_kind_wake_an_owner_that_wants_two() =
@@ -209,36 +210,23 @@ models! {
     fn a_batch_counts_all_of_its_items() =
         bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
         bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
-    fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
-        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
-        || exhaustive(|| all_are_received(&[Post::Eager], 1)));
-    fn arming_needs_a_check_after_it() = must_fail("wait: no check after arming",
-        || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
-    fn claim_by_compare_exchange_races_with_a_count() =
-        must_deadlock("wait: claim by compare-exchange",
-            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
-    fn emptiness_by_the_missing_link_misses_posts() = must_deadlock("empty: no check of the tail",
-        || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
-    fn late_claim_wakes_early() = bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
-    fn claim_wakes_the_owner_of_the_claimed_arming() = bounded(2, two_kinds_of_sleep);
-    fn a_claim_needs_its_acquire() =
-        must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
+    /// The first poster may still be claiming when its item is received and the owner arms again.
+    fn late_claim_wakes_early() =
+        bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1))
+            .deadlocks_with(["park: no token"]);
+    fn claim_wakes_the_owner_of_the_claimed_arming() =
+        bounded(2, two_kinds_of_sleep).detects(["wait: relaxed claim"]);
     fn a_task_is_woken_for_every_post() = bounded(2, a_task_receives);
     fn last_poster_notifies_the_owner() =
-        bounded(3, || posters_end(1)), bounded(1, || posters_end(2));
-    fn owners_check_of_the_posters_needs_its_acquire() =
+        bounded(3, || posters_end(1)),
+        bounded(1, || posters_end(2)),
         must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
-    fn poster_that_closes_has_posted_before() = bounded(3, a_poster_closes);
-    fn closing_needs_its_wake_up() =
-        must_fail("close: wakes no owner", || bounded(2, a_poster_closes));
+    fn poster_that_closes_has_posted_before() =
+        bounded(3, a_poster_closes).detects(["close: wakes no owner"]);
     fn a_post_that_overlaps_the_owners_end_is_dropped() =
-        exhaustive(|| the_owner_ends(1)), bounded(2, || the_owner_ends(2));
-    fn last_drop_needs_its_fence() =
-        must_fail("life: no fence in orphan", || exhaustive(|| the_owner_ends(1)));
-    fn two_threads_may_share_a_poster() = exhaustive(one_poster_of_three_threads);
-    fn cache_needs_its_acquire() =
-        must_fail("cache: relaxed take", || exhaustive(one_poster_of_three_threads));
-    fn cache_needs_its_release() =
-        must_fail("cache: relaxed leave", || exhaustive(one_poster_of_three_threads));
+        exhaustive(|| the_owner_ends(1)).detects(["life: no fence in orphan"]),
+        bounded(2, || the_owner_ends(2));
+    fn two_threads_may_share_a_poster() =
+        exhaustive(one_poster_of_three_threads)
+            .detects(["cache: relaxed take", "cache: relaxed leave"]);
 }

@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// Creates a full mailbox that contains `capacity` items.
 fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
     let (mailbox, poster) = bound(capacity);
     (0..capacity).for_each(|number| poster.post_lazy(number).unwrap());
@@ -28,7 +27,6 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A thread waits for capacity, and the owner receives an item.
 fn one_waits() {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || {
@@ -40,7 +38,6 @@ fn one_waits() {
     drop(sender.join().unwrap());
 }
 
-/// A thread joins the wait queue behind a task, while each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
     let mut first = poster.send(1);
@@ -77,7 +74,6 @@ fn one_send_is_dropped() {
     assert!(mailbox.drain(9).eq(expected));
 }
 
-/// A post races with the receipt that frees capacity for a waiter.
 fn post_races_with_a_waiter() {
     let (mut mailbox, poster) = full(1);
     let mut send = poster.send(1);
@@ -90,7 +86,6 @@ fn post_races_with_a_waiter() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-/// The owner ends while one sender waits. A send that overlaps the end may succeed.
 fn the_owner_ends(closes: bool) {
     let (mut mailbox, poster) = full(1);
     let sender = spawn(move || (poster.send_blocking(1), poster));
@@ -162,7 +157,6 @@ fn a_call(answers: bool) {
     }
 }
 
-/// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
 fn the_caller_ends() {
     let (to, reply) = afterwork::mailbox::reply();
     let token = Arc::new(());
@@ -190,38 +184,27 @@ fn a_linger(eager: bool) {
 
 models! {
     fn answer_is_recalled_or_dropped_with_its_caller() = bounded(3, the_caller_ends);
-    fn waiting_send_gets_the_capacity_of_the_next_receipt() = bounded(3, one_waits);
-    fn joining_the_wait_queue_must_check_for_capacity() =
-        must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
+    fn waiting_send_gets_the_capacity_of_the_next_receipt() =
+        bounded(3, one_waits).deadlocks_with(["capacity: no check after joining"]);
     fn capacity_passes_from_one_waiter_to_the_next() = bounded(2, two_wait);
-    fn cancelled_send_admits_the_next_waiter() = bounded(3, one_send_is_dropped);
-    fn leaving_the_wait_queue_must_note_that_it_is_empty() =
-        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_send_is_dropped));
-    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, post_races_with_a_waiter);
-    fn posts_must_respect_the_wait_queue() =
-        must_fail("capacity: a taker overtakes a waiter", || bounded(3, post_races_with_a_waiter));
+    fn cancelled_send_admits_the_next_waiter() =
+        bounded(3, one_send_is_dropped).detects(["capacity: an empty wait queue is awaited"]);
+    fn post_does_not_take_capacity_from_a_waiting_sender() =
+        bounded(3, post_races_with_a_waiter).detects(["capacity: a taker overtakes a waiter"]);
     fn the_owners_end_ends_every_wait() =
-        bounded(3, || the_owner_ends(true)), bounded(3, || the_owner_ends(false));
-    fn closing_must_wake_the_waiters() =
-        must_deadlock("capacity: closing leaves the waiters asleep",
-            || bounded(3, || the_owner_ends(true)));
+        bounded(3, || the_owner_ends(true))
+            .deadlocks_with(["capacity: closing leaves the waiters asleep"]),
+        bounded(3, || the_owner_ends(false));
     fn owner_does_not_sleep_while_a_sender_waits() =
-        bounded(3, owner_awaits_more_than_the_capacity);
-    fn waiting_sender_must_wake_the_owner() = must_deadlock("capacity: waiting wakes no owner",
-        || bounded(3, owner_awaits_more_than_the_capacity));
+        bounded(3, owner_awaits_more_than_the_capacity)
+            .deadlocks_with(["capacity: waiting wakes no owner"]);
     fn lazy_post_wakes_the_owner_while_a_sender_waits() =
-        bounded(3, lazy_post_while_a_sender_waits);
-    fn lazy_post_must_see_a_waiting_sender() =
-        must_deadlock("capacity: a lazy post overlooks the waiters",
-            || bounded(3, lazy_post_while_a_sender_waits));
+        bounded(3, lazy_post_while_a_sender_waits)
+            .deadlocks_with(["capacity: a lazy post overlooks the waiters"]);
     fn caller_gets_the_answer_or_an_error() =
-        bounded(3, || a_call(true)), bounded(3, || a_call(false));
-    fn an_answer_must_wake_its_caller() =
-        must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
-    fn dropped_call_must_notify_its_caller() =
-        must_deadlock("reply: a drop does not notify", || bounded(3, || a_call(false)));
+        bounded(3, || a_call(true)).deadlocks_with(["reply: given without a wake-up"]),
+        bounded(3, || a_call(false)).deadlocks_with(["reply: a drop does not notify"]);
     fn no_post_is_missed_by_a_lingering_owner() =
-        bounded(3, || a_linger(false)), bounded(3, || a_linger(true));
-    fn lingering_owner_must_check_after_arming() =
-        must_deadlock("wait: no check after arming", || bounded(3, || a_linger(false)));
+        bounded(3, || a_linger(false)).deadlocks_with(["wait: no check after arming"]),
+        bounded(3, || a_linger(true));
 }

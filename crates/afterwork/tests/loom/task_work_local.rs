@@ -89,7 +89,6 @@ fn wake_races_with_the_poll() {
     thread.join().unwrap();
 }
 
-/// The set and the mailbox are dropped while a thread wakes.
 fn wake_races_with_the_end() {
     let mut owner = owner();
     let (handle, waker) = lured(&mut owner, [Arc::default()]);
@@ -100,7 +99,6 @@ fn wake_races_with_the_end() {
     thread.join().unwrap();
 }
 
-/// Another thread cancels a future while it is woken, received and polled.
 fn cancel_races_with_the_poll() {
     let mut owner = owner();
     let flag: Arc<AtomicBool> = Arc::default();
@@ -130,7 +128,6 @@ fn lured_behind(
     lured(owner, [flag.clone()])
 }
 
-/// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
 fn cancel_races_with_the_start() {
     let worker = Careful::new(Worker::builder("model").build().unwrap());
     let nr_run = Arc::new(AtomicU32::new(0));
@@ -143,17 +140,12 @@ fn cancel_races_with_the_start() {
 }
 
 models! {
-    fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
-    fn a_wake_needs_its_release() = must_deadlock("local: relaxed wake", || bounded(2, two_wake));
-    fn receiving_a_wake_up_needs_its_acquire() =
-        must_deadlock("local: relaxed clear", || bounded(2, two_wake));
-    fn wake_during_a_poll_causes_another_poll() = bounded(3, wake_races_with_the_poll);
-    fn a_wake_up_must_be_cleared_before_the_poll() =
-        must_deadlock("local: cleared after the poll", || bounded(3, wake_races_with_the_poll));
+    fn a_wake_that_finds_another_is_seen_by_its_poll() =
+        bounded(2, two_wake).deadlocks_with(["local: relaxed wake", "local: relaxed clear"]);
+    fn wake_during_a_poll_causes_another_poll() =
+        bounded(3, wake_races_with_the_poll).deadlocks_with(["local: cleared after the poll"]);
     fn wake_may_follow_the_end_of_its_set_and_mailbox() = bounded(3, wake_races_with_the_end);
     fn a_future_that_is_cancelled_ends() = bounded(2, cancel_races_with_the_poll);
-    fn a_closure_runs_or_was_cancelled_in_time() = bounded(2, cancel_races_with_the_start);
-    fn start_must_check_for_a_cancel_in_its_transition() =
-        must_fail("local: a start overlooks the cancel",
-            || bounded(2, cancel_races_with_the_start));
+    fn a_closure_runs_or_was_cancelled_in_time() =
+        bounded(2, cancel_races_with_the_start).detects(["local: a start overlooks the cancel"]);
 }

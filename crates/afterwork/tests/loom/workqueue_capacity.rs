@@ -10,7 +10,6 @@ fn full(capacity: usize) -> Arc<Capacity> {
     permits
 }
 
-/// A permit is released while one thread waits for it and another tries to acquire it.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
@@ -54,29 +53,20 @@ fn waiter_that_leaves() {
     assert_eq!(permits.nr_free(), 1);
 }
 
-struct WakeFlag(AtomicU32);
-
-impl Wake for WakeFlag {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A task polls while the permit is released. It acquires the permit or is woken.
 fn a_task() {
     let permits = full(1);
     let mut turn = None;
     let on_turn = || on_turn_of_task(&Context::from_waker(Waker::noop()));
     assert!(!permits.poll(&mut turn, on_turn), "all permits are in use");
     let giver = spawn_with(permits.clone(), move |permits| permits.release(1));
-    let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
-    let waker = Waker::from(wake_flag.clone());
+    let mut task = Task::new();
+    let waker = task.waker();
     let has_permit = permits.poll(&mut turn, || on_turn_of_task(&Context::from_waker(&waker)));
     giver.join().unwrap();
     if has_permit {
         permits.release(1);
     } else {
-        assert_eq!(wake_flag.0.load(Ordering::Relaxed), 1, "the task is not woken");
+        assert!(task.was_woken(), "the task is not woken");
         permits.leave(turn);
     }
     assert_eq!(permits.nr_free(), 1);
@@ -113,8 +103,7 @@ fn an_item(ordered: bool) {
 /// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. If
 /// `others` is set, another thread cancels it, too.
 fn a_future(worker_first: bool, others: bool) {
-    let machine = machine(2, 1);
-    let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(2, 1, plain().capacity(1));
     let mut canceller = afterwork::workqueue::CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(async {});
     assert_eq!(queue.report().free_capacity, Some(0));
@@ -141,21 +130,17 @@ models! {
         bounded(2, || a_future(true, false)),
         bounded(2, || a_future(false, true)),
         bounded(1, || a_future(true, true));
-    fn released_permit_is_granted_once() = bounded(3, one_permit);
-    fn leaving_waiter_passes_its_permit_on() = exhaustive(waiter_that_leaves);
+    fn released_permit_is_granted_once() =
+        bounded(3, one_permit).detects([
+            "capacity: no check after joining",
+            "capacity: a release overlooks the waiters",
+            "capacity: a recount reads an old count",
+            "capacity: admits too many",
+        ]);
+    fn leaving_waiter_passes_its_permit_on() =
+        exhaustive(waiter_that_leaves).detects(["capacity: a leaving waiter keeps its permit"]);
     fn task_that_waits_for_capacity_is_woken() = exhaustive(a_task);
     fn item_releases_its_permit_once() =
-        bounded(2, || an_item(false)), bounded(2, || an_item(true));
-    fn joining_the_capacity_queue_needs_a_recheck() =
-        must_fail("capacity: no check after joining", || bounded(3, one_permit));
-    fn release_that_overlooks_the_wait_queue_is_detected() =
-        must_fail("capacity: a release overlooks the waiters", || bounded(3, one_permit));
-    fn a_recount_must_not_read_an_old_count() =
-        must_fail("capacity: a recount reads an old count", || bounded(3, one_permit));
-    fn permit_granted_twice_is_detected() =
-        must_fail("capacity: admits too many", || bounded(3, one_permit));
-    fn permit_lost_with_its_waiter_is_detected() =
-        must_fail("capacity: a leaving waiter keeps its permit", || exhaustive(waiter_that_leaves));
-    fn permit_kept_by_a_start_is_detected() =
-        must_fail("capacity: a start keeps its permit", || bounded(2, || an_item(false)));
+        bounded(2, || an_item(false)).detects(["capacity: a start keeps its permit"]),
+        bounded(2, || an_item(true));
 }

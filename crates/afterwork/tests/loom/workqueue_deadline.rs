@@ -1,7 +1,5 @@
 //! An item with a deadline starts or expires, never both, in any order.
 
-use afterwork::workqueue::JoinHandle;
-
 use crate::support::*;
 
 /// A deadline that does not expire by itself.
@@ -38,7 +36,6 @@ fn due_at(cancels: bool, has_handle: bool) {
     wind_up(queue);
 }
 
-/// The deadline has expired when a worker, or a joiner that helps, reaches the item.
 fn is_over(as_future: bool) {
     let (_machine, queue) = queue(1, true);
     let runs = counter();
@@ -54,21 +51,17 @@ fn expires_while_awaited() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
     let mut handle = queue.task().deadline(Instant::now() + LATER).spawn(|| ());
-    let (first, mut last) = (Parker::with_spin_limit(0), Parker::with_spin_limit(0));
-    let poll = |handle: &mut JoinHandle<()>, task: &Parker| {
-        let waker = Waker::from(task.unparker());
-        Pin::new(handle).poll(&mut Context::from_waker(&waker))
-    };
-    assert!(poll(&mut handle, &first).is_pending());
+    let (first, mut last) = (Task::new(), Task::new());
+    assert!(first.poll(&mut handle).is_pending());
     let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * LATER));
-    match poll(&mut handle, &last) {
+    match last.poll(&mut handle) {
         Poll::Ready(outcome) => {
             assert!(matches!(outcome, Err(JoinError::Expired)));
             firing.join().unwrap();
         }
         Poll::Pending => {
             firing.join().unwrap();
-            assert!(last.try_park(), "no thread notifies it");
+            assert!(last.was_woken(), "no thread notifies it");
             assert!(handle.expire_now());
         }
     }
@@ -78,17 +71,13 @@ fn expires_while_awaited() {
 }
 
 models! {
-    fn a_start_after_the_deadline_is_found() =
-        must_fail("deadline: starts after it", || bounded(2, || is_over(false))),
-        must_fail("deadline: starts after it", || bounded(2, || is_over(true)));
-    fn task_awaiting_an_item_is_notified_of_its_deadline() = bounded(2, expires_while_awaited);
-    fn task_awaiting_an_item_must_have_a_timer() =
-        must_fail("deadline: the wheel wakes no task", || bounded(2, expires_while_awaited));
-    fn an_item_is_started_or_expires() = bounded(2, || due_at(false, false));
+    fn task_awaiting_an_item_is_notified_of_its_deadline() =
+        bounded(2, expires_while_awaited).detects(["deadline: the wheel wakes no task"]);
+    fn an_item_is_started_or_expires() =
+        bounded(2, || due_at(false, false)).detects(["deadline: expires a started item"]);
     fn a_cancel_handle_and_a_deadline_end_an_item_once() = bounded(2, || due_at(false, true));
     fn an_item_with_a_deadline_is_cancelled_once() = bounded(2, || due_at(true, false));
     fn an_item_whose_deadline_is_over_never_starts() =
-        bounded(2, || is_over(false)), bounded(2, || is_over(true));
-    fn expiry_of_a_started_item_is_found() =
-        must_fail("deadline: expires a started item", || bounded(2, || due_at(false, false)));
+        bounded(2, || is_over(false)).detects(["deadline: starts after it"]),
+        bounded(2, || is_over(true)).detects(["deadline: starts after it"]);
 }

@@ -2,10 +2,6 @@
 
 use crate::support::*;
 
-/// The clock of a model stays at zero until the model advances it.
-const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(100);
-
 /// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
     let (machine, queue) = held(false);
@@ -115,30 +111,21 @@ fn mod_races_with_a_reaper() {
     machine.pretend_busy(true);
     paused.resume();
     go(&machine);
-    wind_up(other);
-    drop(paused);
+    wind_up([other, paused]);
 }
 
 models! {
     fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_races_with_firing);
     fn an_item_is_armed_or_pending_and_never_both_or_neither() =
-        bounded(3, requeue_races_with_firing);
-    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_races_with_firing));
+        bounded(3, requeue_races_with_firing).detects(["delayed: unlocks before it claims"]);
     fn a_timer_that_was_changed_does_not_fire_at_its_former_time() =
-        bounded(3, mod_races_with_firing);
-    fn firing_must_check_for_a_change() =
-        must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
-    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
-    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
-        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
-    fn disabled_item_is_not_and_cannot_be_armed() = bounded(3, disable_races_with_arming);
-    fn arming_must_check_that_the_item_is_enabled() =
-        must_fail("delayed: arming overlooks disable", || bounded(3, disable_races_with_arming));
-    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_races_with_firing);
-    fn firing_must_leave_a_disabled_items_timer() =
-        must_fail("delayed: firing overlooks disable", || bounded(3, disable_races_with_firing));
-    fn a_timer_that_was_changed_is_not_fired_by_a_reaper() = bounded(2, mod_races_with_a_reaper);
-    fn reaper_must_check_for_a_change() =
-        must_fail("delayed: fires a changed timer", || bounded(2, mod_races_with_a_reaper));
+        bounded(3, mod_races_with_firing).detects(["delayed: fires a changed timer"]);
+    fn an_item_that_is_moved_to_now_is_queued_once() =
+        bounded(3, mod_to_now_races_with_firing).detects(["delayed: unlocks before it claims"]);
+    fn disabled_item_is_not_and_cannot_be_armed() =
+        bounded(3, disable_races_with_arming).detects(["delayed: arming overlooks disable"]);
+    fn timer_fires_or_disable_reports_the_item_as_pending() =
+        bounded(3, disable_races_with_firing).detects(["delayed: firing overlooks disable"]);
+    fn a_timer_that_was_changed_is_not_fired_by_a_reaper() =
+        bounded(2, mod_races_with_a_reaper).detects(["delayed: fires a changed timer"]);
 }

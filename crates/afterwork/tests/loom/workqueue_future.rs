@@ -51,21 +51,12 @@ fn lured(nr_workers: usize) -> (Machine, Workqueue, Arc<Shared>, workqueue::Join
     (machine, queue, shared, handle)
 }
 
-/// The wake arrives during the first poll or after it.
-fn wake_races_with_the_end_of_the_poll() {
-    let (_machine, queue, shared, handle) = lured(1);
+/// The last of `nr_wakes` wakes arrives during the first poll or after it, or finds the future
+/// pending. `nr_wakes` workers may poll it.
+fn wake_races_with_polls(nr_wakes: usize) {
+    let (_machine, queue, shared, handle) = lured(nr_wakes);
     let waker = shared.waker();
-    shared.ready.store(true, Ordering::Relaxed);
-    waker.wake();
-    assert_eq!(handle.join().unwrap(), 7);
-    wind_up(queue);
-}
-
-/// The future is woken twice, and two workers may poll it. The second wake may find it pending.
-fn wake_races_with_wake() {
-    let (_machine, queue, shared, handle) = lured(2);
-    let waker = shared.waker();
-    waker.wake_by_ref();
+    (1..nr_wakes).for_each(|_| waker.wake_by_ref());
     shared.ready.store(true, Ordering::Relaxed);
     waker.wake();
     assert_eq!(handle.join().unwrap(), 7);
@@ -91,9 +82,13 @@ fn wake_races_with_cancel() {
     wind_up(queue);
 }
 
-/// No thread wakes. The cancel arrives before, during or after the first poll.
-fn cancel_races_with_the_end_of_the_poll() {
+/// The cancel arrives before, during or after the first poll. If `wakes`, it finds the future
+/// pending after its first poll, or in its second.
+fn cancel_races_with_polls(wakes: bool) {
     let (_machine, queue, shared, mut handle) = lured(1);
+    if wakes {
+        shared.waker().wake();
+    }
     assert!(handle.cancel());
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
@@ -101,44 +96,21 @@ fn cancel_races_with_the_end_of_the_poll() {
     wind_up(queue);
 }
 
-/// The cancel finds the future pending after its first poll, or in its second.
-fn cancel_follows_a_wake() {
-    let (_machine, queue, shared, mut handle) = lured(1);
-    shared.waker().wake();
-    assert!(handle.cancel());
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
-    wind_up(queue);
-}
-
-/// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
-fn cancel_races_with_cancel() {
-    let (_machine, queue) = queue(1, false);
+/// One thread cancels the future, and the other does too, or awaits it as a task.
+fn cancel_races_with_the_handle(is_awaited: bool) {
+    let (machine, queue) = queue(1, false);
     let shared = Arc::new(Shared::default());
     let mut canceller = CancelHandle::default();
     let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let other = spawn(move || canceller.cancel());
-    let is_cancelled = handle.cancel();
-    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    let is_cancelled = !is_awaited && handle.cancel();
+    let outcome = if is_awaited { block_on(handle) } else { handle.join() };
+    assert!(matches!(outcome, Err(JoinError::Cancelled)));
     assert!(other.join().unwrap() || is_cancelled);
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
     shared.waker.lock().unwrap().take();
     wind_up(queue);
-}
-
-/// One thread awaits the future while another cancels it, and a worker may poll it first.
-fn cancel_races_with_a_task() {
-    let (machine, queue) = queue(1, false);
-    let shared = Arc::new(Shared::default());
-    let mut canceller = CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
-    let canceller = spawn(move || assert!(canceller.cancel()));
-    assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
-    canceller.join().unwrap();
-    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
-    shared.waker.lock().unwrap().take();
-    wind_up(queue);
-    // At the end of the queue, a reaper drops the item that a task awaited.
+    // At the end of the queue, a reaper drops an item that a task awaited.
     machine.reap();
 }
 
@@ -179,37 +151,26 @@ fn wake_races_with_the_end_of_the_queue() {
 
 models! {
     fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
-        bounded(2, wake_races_with_the_end_of_the_poll);
-    fn end_of_a_poll_must_check_for_a_wake() = must_fail("future: suspend forgets the wake",
-        || bounded(2, wake_races_with_the_end_of_the_poll));
-    fn next_poll_sees_writes_before_a_wake_of_a_pending_future() = bounded(1, wake_races_with_wake);
-    fn wake_that_finds_the_future_pending_must_be_a_transition() =
-        must_fail("future: pending is no transition", || bounded(1, wake_races_with_wake));
+        bounded(2, || wake_races_with_polls(1)).detects(["future: suspend forgets the wake"]);
+    fn next_poll_sees_writes_before_a_wake_of_a_pending_future() =
+        bounded(1, || wake_races_with_polls(2)).detects(["future: pending is no transition"]);
     fn cancelled_future_is_dropped_once_despite_wakes() = bounded(1, wake_races_with_cancel);
-    fn cancelled_future_ends_without_a_wake() = bounded(2, cancel_races_with_the_end_of_the_poll);
+    fn cancelled_future_ends_without_a_wake() =
+        bounded(2, || cancel_races_with_polls(false)).detects(["future: a cancel is no wake"]);
     fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() =
-        bounded(1, cancel_follows_a_wake);
-    fn a_cancel_that_moves_a_polled_future_is_found() =
-        must_fail("future: a cancel moves a polled future", || bounded(1, cancel_follows_a_wake));
-    fn a_future_that_two_threads_cancel_ends_once() = bounded(1, cancel_races_with_cancel);
-    fn a_task_gets_the_outcome_of_a_cancelled_future() = bounded(1, cancel_races_with_a_task);
-    fn a_cancel_that_does_not_wake_the_task_is_found() =
-        must_fail("future: a cancel forgets its task", || bounded(1, cancel_races_with_a_task));
-    fn a_cancelled_future_without_an_outcome_is_found() =
-        must_fail("future: a cancel ends it without an outcome",
-            || bounded(1, cancel_races_with_a_task));
-    fn cancel_that_only_sets_a_flag_would_be_missed() = must_fail("future: a cancel is no wake",
-        || bounded(2, cancel_races_with_the_end_of_the_poll));
+        bounded(1, || cancel_races_with_polls(true))
+            .detects(["future: a cancel moves a polled future"]);
+    fn a_future_that_two_threads_cancel_ends_once() =
+        bounded(1, || cancel_races_with_the_handle(false));
+    fn a_task_gets_the_outcome_of_a_cancelled_future() =
+        bounded(1, || cancel_races_with_the_handle(true)).detects([
+            "future: a cancel forgets its task",
+            "future: a cancel ends it without an outcome",
+        ]);
     fn the_last_waker_and_the_end_of_a_future_free_it_once() =
-        bounded(2, last_waker_races_with_the_end);
-    fn future_that_its_end_does_not_free_is_detected() =
-        must_fail("item: completion never frees", || bounded(2, last_waker_races_with_the_end));
+        bounded(2, last_waker_races_with_the_end).detects(["item: completion never frees"]);
     fn unwakable_future_is_dropped_once_and_releases_its_queue() =
-        bounded(2, last_waker_races_with_the_suspension);
-    fn leaked_unwakable_future_would_be_detected() = must_fail("future: suspend never frees",
-        || bounded(2, last_waker_races_with_the_suspension));
+        bounded(2, last_waker_races_with_the_suspension).detects(["future: suspend never frees"]);
     fn queue_is_not_destroyed_before_its_futures_have_ended() =
-        bounded(1, wake_races_with_the_end_of_the_queue);
-    fn a_future_that_waits_must_keep_its_count() =
-        must_fail("future: no held pwq", || bounded(1, wake_races_with_the_end_of_the_queue));
+        bounded(1, wake_races_with_the_end_of_the_queue).detects(["future: no held pwq"]);
 }

@@ -4,9 +4,12 @@ use afterwork::workqueue::{AffinityScope, Group, TaskOptions};
 
 use crate::support::*;
 
-fn group_of(max_active: u32, machine: &Machine) -> Group {
+/// Creates a machine without workers, and a group on it.
+fn set_up_group(nr_cpus: usize, max_workers: usize, max_active: u32) -> (Machine, Group) {
+    let machine = machine(nr_cpus, max_workers);
     let builder = Group::builder("group").max_active(max_active);
-    builder.build_in(machine.registry()).unwrap()
+    let group = builder.build_in(machine.registry()).unwrap();
+    (machine, group)
 }
 
 fn build(builder: Builder, group: &Group, machine: &Machine) -> Workqueue {
@@ -15,16 +18,10 @@ fn build(builder: Builder, group: &Group, machine: &Machine) -> Workqueue {
 
 /// Creates a group of one seat and two of its queues, whose joiners do not help, with two workers.
 fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
-    let machine = machine(2, 2);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(2, 2, 1);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));
     machine.start_workers(2);
     (machine, group, queues)
-}
-
-fn end([first, second]: [Workqueue; 2]) {
-    wind_up(first);
-    drop(second);
 }
 
 /// A queue with three pwqs and then one with a single pwq wait for a group. They take turns.
@@ -67,7 +64,7 @@ fn both_climb() {
     first.resume();
     of_second.join().unwrap();
     of_first.join().unwrap();
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// Returns an item that opens the first gate, and ends once the second one is opened.
@@ -115,8 +112,7 @@ fn drained_in_a_full_group(is_paused: bool) {
     }
     drainer.join().unwrap();
     may_end.open();
-    end([first, second]);
-    drop(outside);
+    wind_up([first, second, outside]);
 }
 
 /// A queue waits for a seat of its full group. The ceiling is raised and lowered again, and a
@@ -137,16 +133,14 @@ fn passed_seat_and_a_lower_ceiling() {
     may_end.open();
     waits.join().unwrap();
     assert_eq!(group.stats().nr_over, 0);
-    end([first, second]);
-    drop(outside);
+    wind_up([first, second, outside]);
 }
 
 /// A group passes its only seat to a queue in a pool without workers. A queue with a rescuer waits
 /// for that seat in another pool.
 fn passed_seat_without_a_worker() {
     loom::stop_exploring();
-    let machine = machine(2, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(2, 1, 1);
     let [first, second, third] = [plain(), plain(), plain().with_rescuer()]
         .map(|builder| build(builder.affinity(AffinityScope::Cpu), &group, &machine));
     let (item, [started, may_end]) = barred();
@@ -181,8 +175,7 @@ fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
 /// The only worker runs an item of a queue in which another waits. The joiner of an item of another
 /// queue needs the group's second seat.
 fn second_seat_is_free() {
-    let machine = machine(1, 1);
-    let group = group_of(2, &machine);
+    let (machine, group) = set_up_group(1, 1, 2);
     // With shares, items wait in the lists of their queues.
     group.set_shares(100).unwrap();
     let helped = Workqueue::builder("helped");
@@ -196,13 +189,12 @@ fn second_seat_is_free() {
     loom::explore();
     assert_eq!(second.spawn(|| 7).join().unwrap(), 7);
     may_end.open();
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
 fn refused_helper() {
-    let machine = machine(2, 2);
-    let group = group_of(2, &machine);
+    let (machine, group) = set_up_group(2, 2, 2);
     let narrow = Workqueue::builder("narrow").max_active(1);
     let (narrow, other) = (build(narrow, &group, &machine), build(plain(), &group, &machine));
     machine.start_workers(2);
@@ -210,7 +202,7 @@ fn refused_helper() {
     let handle = narrow.spawn(|| 7);
     other.spawn_detached(move || may_end.open()).unwrap();
     assert_eq!(handle.join().unwrap(), 7);
-    end([narrow, other]);
+    wind_up([narrow, other]);
 }
 
 /// An item waits for one of another queue. A third item then gets the only seat, and blocks until
@@ -236,8 +228,7 @@ fn lends_and_comes_back() {
 }
 
 fn joins_beside_a_pause() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let pauser = spawn_with(group.clone(), move |group| group.pause());
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
@@ -253,8 +244,7 @@ fn joins_beside_a_pause() {
 }
 
 fn joins_beside_new_shares() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let setter = spawn_with(group.clone(), move |group| group.set_shares(200).unwrap());
     let queue = build(plain(), &group, &machine);
     setter.join().unwrap();
@@ -264,8 +254,7 @@ fn joins_beside_new_shares() {
 }
 
 fn joins_beside_a_drain() {
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let builder =
         spawn_with((group.clone(), machine.registry().clone()), move |(group, registry)| {
             plain().group(&group).build_in(&registry).unwrap()
@@ -286,7 +275,7 @@ fn drain_of_a_chain() {
     second.spawn_detached(outer).unwrap();
     group.drain_timeout(Duration::MAX).unwrap();
     assert_eq!(plain.get(), 1);
-    end([first, second]);
+    wind_up([first, second]);
 }
 
 /// The destructor of a cancelled closure waits for a cancelled item of another queue.
@@ -296,72 +285,53 @@ fn cancel_with_a_destructor_that_waits() {
         let outcome = this.0.take().map(|handle| handle.join());
         assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
     });
-    let machine = machine(1, 1);
-    let group = group_of(1, &machine);
+    let (machine, group) = set_up_group(1, 1, 1);
     let queues = [(); 2].map(|()| build(plain(), &group, &machine));
     machine.pretend_busy(true);
     group.pause();
     let joins = Joins(Some(queues[1].spawn(|| ())));
     queues[0].spawn_detached(move || drop(joins)).unwrap();
     assert_eq!(group.cancel_all(), 2);
-    end(queues);
+    wind_up(queues);
 }
 
 models! {
-    fn a_seat_must_be_requested_when_the_turn_comes() =
-        must_fail("group: a seat is held while the pwq waits for its turn",
-            || bounded(1, second_seat_is_free));
-    fn queues_of_a_full_group_take_turns() = exhaustive(take_turns);
+    fn queues_of_a_full_group_take_turns() =
+        exhaustive(take_turns).detects(["group: pwqs take turns"]);
     fn turns_in_a_full_group_follow_shares() =
-        exhaustive(turns_by_shares),
-        must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
-    fn turns_of_pwqs_instead_of_queues_are_found() =
-        must_fail("group: pwqs take turns", || exhaustive(take_turns));
-    fn items_of_two_queues_share_one_seat_and_both_run() = bounded(1, both_climb);
-    fn a_seat_that_is_passed_on_must_climb() =
-        must_fail("group: a passed seat does not climb", || bounded(1, both_climb));
-    fn waiting_for_a_seat_of_a_group_needs_a_second_check() =
-        must_fail("active: no second check", || bounded(1, both_climb));
+        exhaustive(turns_by_shares).detects(["group: turns overlook shares"]);
+    fn items_of_two_queues_share_one_seat_and_both_run() =
+        bounded(1, both_climb)
+            .detects(["group: a passed seat does not climb", "active: no second check"]);
     fn queue_without_items_leaves_the_wait_for_its_group() =
-        bounded(1, || drained_in_a_full_group(false)), bounded(1, || drained_in_a_full_group(true));
-    fn an_emptied_queue_must_return_its_own_seat() = must_fail("seats: an emptied pwq keeps them",
-        || bounded(1, || drained_in_a_full_group(false)));
-    fn an_emptied_queue_must_not_climb() =
-        must_fail("group: an emptied pwq climbs", || bounded(1, || drained_in_a_full_group(true)));
-    fn lower_ceiling_holds_for_a_passed_seat() = bounded(1, passed_seat_and_a_lower_ceiling);
-    fn a_passed_seat_must_be_checked_before_its_use() =
-        must_fail("group: a passed seat overlooks the ceiling",
-            || bounded(1, passed_seat_and_a_lower_ceiling));
-    fn pool_without_workers_returns_its_seats() = bounded(1, passed_seat_without_a_worker);
-    fn a_pool_without_workers_must_return_its_seats() =
-        must_fail("mayday: a pool without workers keeps its seats",
-            || bounded(1, passed_seat_without_a_worker));
-    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() = bounded(1, second_seat_is_free);
-    fn helper_that_is_refused_keeps_no_seat_of_the_group() = bounded(1, refused_helper);
-    fn a_refused_helper_must_leave_the_group() =
-        must_fail("group: a refused helper keeps its seat", || bounded(1, refused_helper));
-    fn waiting_item_lends_its_seat_and_goes_on_at_once() = bounded(1, lends_and_comes_back);
-    fn a_waiting_item_must_lend_its_seat() =
-        must_fail("group: a waiter keeps its seats", || bounded(1, lends_and_comes_back));
-    fn a_returning_item_must_not_wait_for_a_seat() =
-        must_fail("group: a returning thread asks", || bounded(1, lends_and_comes_back));
-    fn a_returning_item_must_count_once() =
-        must_fail("group: a returning thread counts twice", || bounded(1, lends_and_comes_back));
-    fn pause_holds_for_a_queue_that_joins() = bounded(2, joins_beside_a_pause);
-    fn a_pause_must_reach_joining_queues() =
-        must_fail("group: a pause overlooks who joins", || bounded(2, joins_beside_a_pause));
-    fn new_shares_hold_for_a_queue_that_joins() = bounded(2, joins_beside_new_shares);
-    fn new_shares_must_reach_joining_queues() =
-        must_fail("group: shares overlook who joins", || bounded(2, joins_beside_new_shares));
-    fn drain_closes_a_queue_that_joins() = bounded(2, joins_beside_a_drain);
-    fn a_drain_must_close_joining_queues() =
-        must_fail("group drain: overlooks who joins", || bounded(2, joins_beside_a_drain));
-    fn drain_waits_for_items_that_pass_between_queues() = bounded(1, drain_of_a_chain);
-    fn a_drain_must_check_all_queues_again() =
-        must_fail("group drain: checks each queue once", || bounded(1, drain_of_a_chain));
+        bounded(1, || drained_in_a_full_group(false)).detects(["seats: an emptied pwq keeps them"]),
+        bounded(1, || drained_in_a_full_group(true)).detects(["group: an emptied pwq climbs"]);
+    fn lower_ceiling_holds_for_a_passed_seat() =
+        bounded(1, passed_seat_and_a_lower_ceiling)
+            .detects(["group: a passed seat overlooks the ceiling"]);
+    fn pool_without_workers_returns_its_seats() =
+        bounded(1, passed_seat_without_a_worker)
+            .detects(["mayday: a pool without workers keeps its seats"]);
+    fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() =
+        bounded(1, second_seat_is_free)
+            .detects(["group: a seat is held while the pwq waits for its turn"]);
+    fn helper_that_is_refused_keeps_no_seat_of_the_group() =
+        bounded(1, refused_helper).detects(["group: a refused helper keeps its seat"]);
+    fn waiting_item_lends_its_seat_and_goes_on_at_once() =
+        bounded(1, lends_and_comes_back).detects([
+            "group: a waiter keeps its seats",
+            "group: a returning thread asks",
+            "group: a returning thread counts twice",
+        ]);
+    fn pause_holds_for_a_queue_that_joins() =
+        bounded(2, joins_beside_a_pause).detects(["group: a pause overlooks who joins"]);
+    fn new_shares_hold_for_a_queue_that_joins() =
+        bounded(2, joins_beside_new_shares).detects(["group: shares overlook who joins"]);
+    fn drain_closes_a_queue_that_joins() =
+        bounded(2, joins_beside_a_drain).detects(["group drain: overlooks who joins"]);
+    fn drain_waits_for_items_that_pass_between_queues() =
+        bounded(1, drain_of_a_chain).detects(["group drain: checks each queue once"]);
     fn cancel_ends_the_items_of_all_queues_before_it_drops_one() =
-        bounded(1, cancel_with_a_destructor_that_waits);
-    fn a_cancel_must_take_the_items_of_all_queues_first() =
-        must_fail("group cancel: notifies before all are taken",
-            || bounded(1, cancel_with_a_destructor_that_waits));
+        bounded(1, cancel_with_a_destructor_that_waits)
+            .detects(["group cancel: notifies before all are taken"]);
 }

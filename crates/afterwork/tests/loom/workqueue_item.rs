@@ -42,7 +42,6 @@ fn enqueue_of_a_pending_item() {
     assert!(seen.load(Ordering::Relaxed), "no run saw the write");
 }
 
-/// A cancel races with the worker. If `requeues`, the item is queued again afterwards.
 fn cancel_races_with_pop(requeues: bool) {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
@@ -95,7 +94,6 @@ fn cancel_sync_ends_it() {
     assert_eq!(count.get(), 0);
 }
 
-/// Disabling races with queueing, and with the run.
 fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
@@ -133,7 +131,6 @@ fn flush_races_with_a_cancel() {
     wind_up(queue);
 }
 
-/// The last handle is dropped before, during or after the run.
 fn last_handle() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
@@ -165,7 +162,6 @@ fn spawn_and_join(help: bool) {
     wind_up(queue);
 }
 
-/// The handle is dropped or cancels the closure, before, during or after the run.
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicU32::new(0));
@@ -204,23 +200,20 @@ fn polled() {
     wind_up(queue);
 }
 
-/// The queue is dropped while a joiner or a worker runs one of its items.
 fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
-    let done = Arc::new(AtomicBool::new(false));
-    let ended = done.clone();
-    let work = Work::new(move || ended.store(true, Ordering::Relaxed));
+    let (count, nr_runs) = counter();
+    let work = Work::new(count);
     queue.enqueue(&work);
     let helper = spawn(move || work.flush().unwrap());
     drop(queue);
-    assert!(done.load(Ordering::Relaxed), "the queue was destroyed before its item had run");
+    let nr_runs = nr_runs.load(Ordering::Relaxed);
+    assert_eq!(nr_runs, 1, "the queue was destroyed before its item had run");
     helper.join().unwrap();
 }
 
-/// Two workers run two items of a queue that runs one item at a time.
 fn one_at_a_time() {
-    let machine = machine(2, 2);
-    let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(2, 2, plain().max_active(1));
     machine.start_workers(2);
     let inside = Arc::new(Plain::default());
     let works = [0, 1].map(|_| {
@@ -232,10 +225,8 @@ fn one_at_a_time() {
     assert_eq!(inside.get(), 2);
 }
 
-/// One of the items of an ordered queue is cancelled, which removes it from its list.
 fn ordered_cancel() {
-    let machine = machine(2, 1);
-    let queue = Workqueue::builder("model").ordered().build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(2, 1, Workqueue::builder("model").ordered());
     machine.start_workers(1);
     let [(first, count_first), (second, count_second)] = [(); 2].map(|()| counting());
     queue.enqueue(&first);
@@ -246,7 +237,6 @@ fn ordered_cancel() {
     assert_eq!(count_second.get(), 1);
 }
 
-/// A cancelled item whose tombstone is on one queue's list is queued on another queue.
 fn moved_to_another_queue() {
     let machine = machine(2, 1);
     let queues = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());
@@ -269,64 +259,47 @@ fn moved_from_a_stuck_pool() {
     assert!(second.enqueue(&work));
     go(&machine);
     assert_eq!(count.get(), 1);
-    wind_up(first);
-    drop(second);
+    wind_up([first, second]);
 }
 
 models! {
-    fn flush_sees_writes_of_the_run() = bounded(3, || flush_reads(false));
+    fn flush_sees_writes_of_the_run() =
+        bounded(3, || flush_reads(false))
+            .detects(["item: relaxed transitions", "item: completion forgets its sleepers"]);
     fn a_joiner_and_a_worker_run_the_item_once() = bounded(3, || flush_reads(true));
-    fn transitions_of_an_item_need_their_order() =
-        must_fail("item: relaxed transitions", || bounded(3, || flush_reads(false)));
-    fn end_of_a_run_must_wake_flushers() =
-        must_fail("item: completion forgets its sleepers", || bounded(3, || flush_reads(false)));
-    fn each_successful_enqueue_causes_one_run_without_overlap() = bounded(1, two_enqueuers);
-    fn overlapping_runs_of_an_item_would_be_detected() =
-        must_fail("item: runs overlap", || bounded(1, two_enqueuers));
+    fn each_successful_enqueue_causes_one_run_without_overlap() =
+        bounded(1, two_enqueuers).detects(["item: runs overlap"]);
     fn run_sees_writes_before_an_enqueue_of_a_pending_item() =
-        bounded(2, enqueue_of_a_pending_item);
-    fn enqueue_of_a_pending_item_must_be_a_transition() =
-        must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
+        bounded(2, enqueue_of_a_pending_item).detects(["item: pending is no transition"]);
     fn item_is_either_cancelled_or_runs() =
         bounded(3, || cancel_races_with_pop(false)), bounded(2, || cancel_races_with_pop(true));
-    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_during_an_enqueue);
-    fn tombstone_removal_must_see_enqueuers() =
-        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_during_an_enqueue));
+    fn a_tombstone_is_reaped_or_queued_again() =
+        bounded(1, reaped_during_an_enqueue).detects(["reap: overlooks an enqueuer"]);
     fn nothing_runs_after_cancel_sync() = bounded(2, cancel_sync_ends_it);
-    fn disabled_item_is_not_and_cannot_be_pending() = bounded(2, disable_races_with_enqueue);
-    fn disable_must_wait_for_an_earlier_enqueuer() =
-        must_fail("cancel: overlooks a claim", || bounded(2, disable_races_with_enqueue));
+    fn disabled_item_is_not_and_cannot_be_pending() =
+        bounded(2, disable_races_with_enqueue).detects(["cancel: overlooks a claim"]);
     fn flush_waits_for_the_run_when_the_requeue_is_cancelled() =
-        bounded(2, flush_races_with_a_cancel);
-    fn cancel_must_not_count_as_the_end_of_the_run() =
-        must_fail("item: a cancel ends the run", || bounded(2, flush_races_with_a_cancel));
-    fn a_dropped_item_is_freed_once() = bounded(3, last_handle);
-    fn leaked_item_is_detected() =
-        must_fail("item: completion never frees", || bounded(3, last_handle));
-    fn a_handle_cloned_in_the_run_keeps_the_item() = bounded(3, cloned_in_the_run);
-    fn clone_must_wait_for_the_dropped_handle() =
-        must_fail("item: a clone does not wait", || bounded(3, cloned_in_the_run));
+        bounded(2, flush_races_with_a_cancel).detects(["item: a cancel ends the run"]);
+    fn a_dropped_item_is_freed_once() =
+        bounded(3, last_handle).detects(["item: completion never frees"]);
+    fn a_handle_cloned_in_the_run_keeps_the_item() =
+        bounded(3, cloned_in_the_run).detects(["item: a clone does not wait"]);
     fn joiner_gets_the_return_value_of_the_closure() =
         bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
     fn a_closure_and_its_result_are_dropped_once() =
-        bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
-    fn last_handle_must_free_an_idle_item() = must_fail("item: the last handle leaves an idle item",
-        || bounded(3, || handle_is_dropped(false)));
-    fn a_task_that_polled_is_woken() = bounded(3, polled);
-    fn the_end_of_a_run_must_wake_the_task() =
-        must_fail("item: completion forgets its task", || bounded(3, polled));
+        bounded(3, || handle_is_dropped(false))
+            .detects(["item: the last handle leaves an idle item"]),
+        bounded(3, || handle_is_dropped(true));
+    fn a_task_that_polled_is_woken() =
+        bounded(3, polled).detects(["item: completion forgets its task"]);
     fn queue_is_not_destroyed_before_its_items_have_run() =
-        bounded(1, || queue_is_destroyed_during_a_helper(1));
-    fn drain_must_check_the_seats_after_the_injector() =
-        must_fail("drain: no fence", || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
-        || bounded(1, || queue_is_destroyed_during_a_helper(1)));
-    fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
-        || bounded(2, || queue_is_destroyed_during_a_helper(0)));
+        bounded(1, || queue_is_destroyed_during_a_helper(1))
+            .detects(["drain: no fence", "drain: relaxed read of the seats"]),
+        must_fail("drain: forgets the seat holders",
+            || bounded(2, || queue_is_destroyed_during_a_helper(0)));
     fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
     fn an_ordered_item_is_cut_out_or_runs() = bounded(2, ordered_cancel);
     fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);
-    fn tombstone_is_removed_from_a_pool_without_workers() = bounded(2, moved_from_a_stuck_pool);
-    fn removing_a_tombstone_must_check_the_injector() =
-        must_fail("cut out: forgets the injector", || bounded(2, moved_from_a_stuck_pool));
+    fn tombstone_is_removed_from_a_pool_without_workers() =
+        bounded(2, moved_from_a_stuck_pool).detects(["cut out: forgets the injector"]);
 }

@@ -15,7 +15,6 @@ fn two_queues(max_workers: usize) -> (Machine, [Workqueue; 2]) {
     (machine, queues)
 }
 
-/// The flush of each queue waits for the item of its leg, and ends.
 fn flushes_wait_for_their_legs() {
     let (machine, [first, second]) = two_queues(1);
     let places = [(); 2].map(|()| Arc::new(Plain::default()));
@@ -28,8 +27,7 @@ fn flushes_wait_for_their_legs() {
     assert_eq!(places[1].get(), 1);
     first.flush().unwrap();
     assert_eq!(places[0].get(), 1);
-    wind_up(first);
-    drop(second);
+    wind_up([first, second]);
 }
 
 /// The item of the first leg blocks. The second leg is put back, and another worker runs it.
@@ -56,8 +54,7 @@ fn leg_is_put_back() {
     second.drain().unwrap();
     gate.open();
     first.flush().unwrap();
-    wind_up(first);
-    drop(second);
+    wind_up([first, second]);
 }
 
 /// The item of the second leg needs a thread that waits for the item of the first leg. Samples
@@ -84,41 +81,29 @@ fn ended_leg_is_settled_during_the_next() {
     (0..3).for_each(|_| machine.tick());
     first.flush().unwrap();
     gate.open();
-    wind_up(first);
-    drop(second);
+    wind_up([first, second]);
 }
 
-/// The items of one queue are cancelled while the worker runs the batch.
 fn leg_is_cancelled() {
     let (machine, [first, second]) = two_queues(1);
-    let nr_runs = Arc::new(AtomicUsize::new(0));
-    let items = [(); 2].map(|()| {
-        let nr_runs = nr_runs.clone();
-        Work::new(move || {
-            nr_runs.fetch_add(1, Ordering::Relaxed);
-        })
-    });
+    let (count, nr_runs) = counter();
+    let items = [(); 2].map(|()| Work::new(count.clone()));
     first.enqueue(&items[0]);
     second.enqueue(&items[1]);
     machine.start_workers(1);
     let nr_cancelled = second.cancel_all();
     second.flush().unwrap();
     first.flush().unwrap();
-    assert_eq!(nr_runs.load(Ordering::Relaxed) + nr_cancelled, 2);
-    wind_up(first);
-    drop(second);
+    assert_eq!(nr_runs.load(Ordering::Relaxed) as usize + nr_cancelled, 2);
+    wind_up([first, second]);
 }
 
 models! {
-    fn flush_waits_for_the_leg_of_its_queue() = bounded(2, flushes_wait_for_their_legs);
-    fn counts_of_a_leg_belong_to_its_queue() =
-        must_fail("take: counts go to the first leg", || bounded(2, flushes_wait_for_their_legs));
-    fn leg_behind_a_blocked_item_is_put_back_with_its_seat() = bounded(1, leg_is_put_back);
-    fn leg_that_keeps_its_seat_is_detected() = must_fail("take: a leg without items keeps its seat",
-        || bounded(1, leg_is_put_back));
+    fn flush_waits_for_the_leg_of_its_queue() =
+        bounded(2, flushes_wait_for_their_legs).detects(["take: counts go to the first leg"]);
+    fn leg_behind_a_blocked_item_is_put_back_with_its_seat() =
+        bounded(1, leg_is_put_back).detects(["take: a leg without items keeps its seat"]);
     fn counts_of_an_ended_leg_are_released_before_the_next_ends() =
-        bounded(1, ended_leg_is_settled_during_the_next);
-    fn counts_that_wait_for_the_next_leg_are_detected() = must_fail("sample: overlooks ended legs",
-        || bounded(1, ended_leg_is_settled_during_the_next));
+        bounded(1, ended_leg_is_settled_during_the_next).detects(["sample: overlooks ended legs"]);
     fn leg_is_run_or_cancelled() = bounded(2, leg_is_cancelled);
 }

@@ -69,7 +69,6 @@ fn recall_races_with_the_push() {
     assert_eq!(got.total, 2);
 }
 
-/// A thread releases the only seat while another requests it, and finds it or receives it.
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
@@ -157,10 +156,7 @@ fn stock_races_with_a_flush() {
 /// Two threads free a block each while the owner allocates. It starts last: see `inject`.
 fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     let blocks = Arc::new(Blocks::new(false));
-    let freers = [0, 1].map(|nth| {
-        let blocks = blocks.clone();
-        spawn(move || blocks.free(nth))
-    });
+    let freers = [0, 1].map(|nth| spawn_with(blocks.clone(), move |blocks| blocks.free(nth)));
     let owner = spawn_with(blocks.clone(), move |blocks| [alloc(&blocks), alloc(&blocks)]);
     freers.into_iter().for_each(|freer| _ = freer.join().unwrap());
     let [first, second] = owner.join().unwrap();
@@ -186,10 +182,7 @@ fn owner_races_with_scanner() {
 
 fn freers_meet_scanner() {
     let blocks = Arc::new(Blocks::new(false));
-    let freers = [0, 1].map(|nth| {
-        let blocks = blocks.clone();
-        spawn(move || blocks.free(nth))
-    });
+    let freers = [0, 1].map(|nth| spawn_with(blocks.clone(), move |blocks| blocks.free(nth)));
     let is_discarded = blocks.scan();
     let notified = freers.map(|freer| freer.join().unwrap());
     assert!(is_discarded || notified.contains(&true), "no scan is scheduled for a free chunk");
@@ -198,46 +191,38 @@ fn freers_meet_scanner() {
 models! {
     fn freed_blocks_are_seen_and_found() =
         exhaustive(|| freers_meet_owner(Blocks::alloc)),
-        exhaustive(|| freers_meet_owner(Blocks::alloc_lowest)),
-        must_fail("chunk: relaxed free", || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest))),
-        must_fail("chunk: relaxed take", || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest))),
-        must_fail("chunk: clears the ready bit late",
-            || exhaustive(|| freers_meet_owner(Blocks::alloc_lowest)));
+        exhaustive(|| freers_meet_owner(Blocks::alloc_lowest)).detects([
+            "chunk: relaxed free",
+            "chunk: relaxed take",
+            "chunk: clears the ready bit late",
+        ]);
     fn scanner_has_the_chunks_that_it_discards() =
-        exhaustive(owner_races_with_scanner),
-        must_fail("chunk: relaxed claim", || exhaustive(owner_races_with_scanner)),
-        must_fail("chunk: claims blocks in use", || exhaustive(owner_races_with_scanner)),
-        must_fail("chunk: is clean after its return", || exhaustive(owner_races_with_scanner));
+        exhaustive(owner_races_with_scanner).detects([
+            "chunk: relaxed claim",
+            "chunk: claims blocks in use",
+            "chunk: is clean after its return",
+        ]);
     fn freed_chunk_is_scanned_or_notified() =
-        exhaustive(freers_meet_scanner),
-        must_fail("chunk: notifies without a fence", || exhaustive(freers_meet_scanner)),
-        must_fail("chunk: scans without a fence", || exhaustive(freers_meet_scanner));
-    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
+        exhaustive(freers_meet_scanner)
+            .detects(["chunk: notifies without a fence", "chunk: scans without a fence"]);
+    fn injected_items_arrive_whole_and_in_order() =
+        exhaustive(inject).detects(["stack: relaxed push", "stack: relaxed take"]);
     fn recalled_item_leaves_no_gap() = exhaustive(take_back);
-    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
-    fn taking_injected_items_needs_acquire() =
-        must_fail("stack: relaxed take", || exhaustive(inject));
-    fn item_recalled_during_its_push_leaves_no_gap() = exhaustive(recall_races_with_the_push);
-    fn recalling_an_item_must_see_its_push() =
-        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
-    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
-    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
-    fn joining_the_gates_wait_queue_needs_a_recheck() =
-        must_fail("active: no second check", || exhaustive(one_seat));
-    fn leaked_seat_is_detected() =
-        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
-    fn seat_granted_twice_is_detected() =
-        must_fail("active: a seat given twice", || exhaustive(one_seat));
-    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
-    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
-    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
-    fn stocks_that_are_not_closed_are_found() =
-        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
-        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
-    fn closing_stocks_must_see_writes_and_be_notified() =
-        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
-        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
-        must_fail("stock: the last helper does not notify",
-            || exhaustive(stock_races_with_a_flush));
+    fn item_recalled_during_its_push_leaves_no_gap() =
+        exhaustive(recall_races_with_the_push).detects(["inject: relaxed read"]);
+    fn seat_is_never_lost_between_release_and_wait() =
+        exhaustive(one_seat).detects(["active: no second check", "active: a seat given twice"]);
+    fn a_seat_is_never_forgotten_while_the_limit_changes() =
+        bounded(3, seats_that_change).detects(["active: a seat that leaks"]);
+    fn cached_seat_is_found_by_a_waiter() =
+        exhaustive(stock_races_with_a_waiter).detects(["stock: a wait queue leaves it open"]);
+    fn drain_sees_writes_of_holders_of_cached_seats() =
+        exhaustive(stock_races_with_a_drain)
+            .detects(["stock: a drain leaves it open", "stock: relaxed transitions"]);
+    fn flush_sees_writes_of_helpers_counted_in_stocks() =
+        exhaustive(stock_races_with_a_flush).detects([
+            "stock: a flush leaves it open",
+            "stock: relaxed read of the helpers",
+            "stock: the last helper does not notify",
+        ]);
 }

@@ -77,29 +77,19 @@ fn job(func: raw::WorkFn, again: Option<&Workqueue>) -> There {
     There(NonNull::from(Box::leak(job)))
 }
 
-fn flush_then_free(help: bool) {
+/// An item is flushed, perhaps by helping. If `requeues`, it is queued again, possibly during its
+/// run.
+fn flush_then_free(help: bool, requeues: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
     assert!(job.queue(&queue));
-    job.flush();
-    let nr_runs = job.free();
-    assert_eq!(nr_runs.get(), 1);
-    wind_up(queue);
-}
-
-/// The item is queued again, possibly during its run, and flushed, perhaps by helping.
-fn queued_during_a_run(help: bool) {
-    let (_machine, queue) = queue(1, help);
-    let job = job(count, None);
-    assert!(job.queue(&queue));
-    let again = job.queue(&queue);
+    let again = requeues && job.queue(&queue);
     job.flush();
     let nr_runs = job.free();
     assert_eq!(nr_runs.get(), 1 + u32::from(again));
     wind_up(queue);
 }
 
-/// The item is cancelled while a worker may start it, then freed.
 fn cancel_then_free() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);
@@ -143,7 +133,6 @@ fn cancel_ends_requeueing(nr_workers: usize) {
     wind_up(queue);
 }
 
-/// One thread flushes while another cancels. The flush ends.
 fn cancelled_during_a_flush() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);
@@ -158,25 +147,18 @@ fn cancelled_during_a_flush() {
 
 models! {
     fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() =
-        bounded(2, || flush_then_free(false));
-    fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true));
-    fn waiter_for_a_start_must_wait_for_the_run_after_it() =
-        must_fail("raw: a start forgets its waiters", || bounded(2, || flush_then_free(false)));
-    fn waiter_must_make_a_transition() =
-        must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
-    fn raw_item_is_not_helped_during_its_run() = bounded(2, || queued_during_a_run(true));
-    fn run_must_be_recorded_before_its_start() = must_fail("raw: a run is noted after its start",
-        || bounded(2, || queued_during_a_run(true)));
+        bounded(2, || flush_then_free(false, false))
+            .detects(["raw: a start forgets its waiters", "raw: a waiter makes no transition"]);
+    fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true, false));
+    fn raw_item_is_not_helped_during_its_run() =
+        bounded(2, || flush_then_free(true, true)).detects(["raw: a run is noted after its start"]);
     fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() = bounded(2, cancel_then_free);
     fn a_raw_item_may_be_freed_by_its_run() = bounded(2, freed_by_its_run);
-    fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);
-    fn overlapping_runs_of_a_raw_item_would_be_detected() =
-        must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
-    fn item_deferred_to_a_run_must_be_put_back() =
-        must_fail("raw: an end forgets a deferred item", || bounded(1, two_enqueuers));
+    fn raw_item_runs_once_for_each_enqueue_without_overlap() =
+        bounded(1, two_enqueuers)
+            .detects(["raw: runs overlap", "raw: an end forgets a deferred item"]);
     fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() =
         bounded(1, || cancel_ends_requeueing(1)), bounded(1, || cancel_ends_requeueing(2));
-    fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() = bounded(1, cancelled_during_a_flush);
-    fn cancel_must_notify_flushers() =
-        must_fail("raw: a cancel forgets the waiters", || bounded(1, cancelled_during_a_flush));
+    fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() =
+        bounded(1, cancelled_during_a_flush).detects(["raw: a cancel forgets the waiters"]);
 }

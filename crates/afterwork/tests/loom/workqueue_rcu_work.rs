@@ -60,11 +60,8 @@ fn flush_races_with_queueing() {
 models! {
     fn cancel_prevents_or_undoes_queueing_by_a_grace_period() =
         bounded(2, cancel_races_with_the_end);
-    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_races_with_the_end);
-    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
-        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_races_with_the_end));
+    fn rcu_work_is_either_armed_or_pending() =
+        bounded(2, requeue_races_with_the_end).detects(["delayed: unlocks before it claims"]);
     fn flush_waits_for_an_item_with_an_unsubmitted_callback() =
-        bounded(2, flush_races_with_queueing);
-    fn flush_must_ask_until_the_item_waits_no_more() =
-        must_fail("rcu_work: flush asks once", || bounded(2, flush_races_with_queueing));
+        bounded(2, flush_races_with_queueing).detects(["rcu_work: flush asks once"]);
 }

@@ -7,8 +7,7 @@ const LONG_NS: u64 = 10_000_000;
 
 /// No worker arrives, and the rescuer is called while it may be about to sleep.
 fn called_to_sleep() {
-    let machine = machine(1, 1);
-    let queue = plain().with_rescuer().build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(1, 1, plain().with_rescuer());
     let work = Work::new(|| ());
     queue.enqueue(&work);
     machine.mayday(0);
@@ -39,10 +38,8 @@ fn late_worker_arrives() {
 }
 
 models! {
-    fn call_reaches_a_rescuer_that_prepares_to_sleep() = bounded(3, called_to_sleep);
-    fn call_that_notifies_before_it_writes_is_lost() =
-        must_fail("mayday: notifies before it writes", || bounded(3, called_to_sleep));
-    fn rescuer_and_a_late_worker_share_the_work() = bounded(1, late_worker_arrives);
-    fn rescuer_must_release_its_seat() =
-        must_fail("rescue: keeps its seat", || bounded(1, late_worker_arrives));
+    fn call_reaches_a_rescuer_that_prepares_to_sleep() =
+        bounded(3, called_to_sleep).detects(["mayday: notifies before it writes"]);
+    fn rescuer_and_a_late_worker_share_the_work() =
+        bounded(1, late_worker_arrives).detects(["rescue: keeps its seat"]);
 }

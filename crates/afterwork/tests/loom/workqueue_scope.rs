@@ -21,7 +21,6 @@ fn end_races_with_a_panicking_guest() {
     assert_eq!(word.get(), 2);
 }
 
-/// An item is added while the only guest finds no more work and leaves.
 fn item_is_added_while_a_guest_leaves() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
@@ -34,7 +33,6 @@ fn item_is_added_while_a_guest_leaves() {
     scope.finish();
 }
 
-/// The owner takes the closure back while a worker is about to start it.
 fn owner_claims_the_item_that_a_worker_starts() {
     let word = Arc::new(Plain::default());
     let theirs = word.clone();
@@ -94,7 +92,6 @@ fn item_is_added_for_a_guest() {
     guest.join().unwrap();
 }
 
-/// The owner and a guest run two items that must not overlap.
 fn items_in_order() {
     let scope = OpenScope::new(true);
     let word = Arc::new(Plain::default());
@@ -111,7 +108,6 @@ fn items_in_order() {
     guest.join().unwrap();
 }
 
-/// Two participants process three elements. Each element is processed once.
 fn two_threads_share_a_range() {
     let range = OpenRange::new(3);
     let words: Arc<[Plain; 3]> = Arc::default();
@@ -124,7 +120,6 @@ fn two_threads_share_a_range() {
     assert!(words.iter().all(|word| word.get() == 1));
 }
 
-/// The owner or the worker of a queue starts the item of a scope.
 fn scope_on_a_queue() {
     let (_machine, queue) = queue(1, false);
     let ended = AtomicBool::new(false);
@@ -153,43 +148,31 @@ fn join_on_a_queue() {
 }
 
 models! {
-    fn a_scope_ends_after_its_guests() = bounded(3, end_races_with_a_panicking_guest);
-    fn the_end_must_wait_for_guests() = must_fail("crew: the end overlooks guests",
-        || bounded(3, end_races_with_a_panicking_guest));
-    fn the_last_guest_must_wake_the_owner() =
-        must_fail("crew: the last guest does not wake the owner",
-            || bounded(3, end_races_with_a_panicking_guest));
-    fn leaving_guest_must_publish_its_writes() =
-        must_fail("crew: relaxed leave", || exhaustive(owner_claims_the_item_that_a_worker_starts));
+    fn a_scope_ends_after_its_guests() =
+        bounded(3, end_races_with_a_panicking_guest).detects([
+            "crew: the end overlooks guests",
+            "crew: the last guest does not wake the owner",
+        ]);
     fn item_added_as_a_guest_leaves_is_run_or_gets_a_ticket() =
-        exhaustive(item_is_added_while_a_guest_leaves);
-    fn ticket_of_a_leaving_guest_must_not_count_as_help() =
-        must_fail("crew: tickets of leaving guests are enough",
-            || exhaustive(item_is_added_while_a_guest_leaves));
+        exhaustive(item_is_added_while_a_guest_leaves)
+            .detects(["crew: tickets of leaving guests are enough"]);
     fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() =
-        exhaustive(owner_claims_the_item_that_a_worker_starts);
-    fn late_worker_must_not_enter() = must_fail("crew: a guest enters after the end",
-        || exhaustive(owner_claims_the_item_that_a_worker_starts));
-    fn owner_must_wait_for_guests_that_entered_before_its_check() =
-        must_fail("crew: the end overlooks guests",
-            || exhaustive(owner_claims_the_item_that_a_worker_starts));
+        exhaustive(owner_claims_the_item_that_a_worker_starts).detects([
+            "crew: relaxed leave",
+            "crew: a guest enters after the end",
+            "crew: the end overlooks guests",
+        ]);
     fn sleeping_owner_starts_an_item_added_by_a_guest() =
-        bounded(3, guest_adds_an_item_for_a_sleeping_owner);
-    fn adding_an_item_must_wake_the_owner() = must_fail("scope: the owner is not woken",
-        || bounded(3, guest_adds_an_item_for_a_sleeping_owner));
-    fn sleeping_owner_leaves_no_item_in_the_list() = bounded(3, guest_leaves_items_in_the_list);
-    fn owner_must_check_the_list_before_it_sleeps() =
-        must_fail("scope: a mark next to items", || bounded(3, guest_leaves_items_in_the_list));
-    fn guest_sees_writes_before_its_item_was_added() = bounded(3, item_is_added_for_a_guest);
-    fn adding_an_item_must_publish_it() =
-        must_fail("stack: relaxed push", || bounded(3, item_is_added_for_a_guest));
-    fn items_of_an_ordered_queue_run_one_at_a_time_on_any_thread() = bounded(3, items_in_order);
-    fn an_item_must_wait_for_the_one_before_it() =
-        must_fail("scope: items overlap", || bounded(3, items_in_order));
-    fn each_element_of_a_range_is_one_participants() = exhaustive(two_threads_share_a_range);
-    fn participant_must_check_that_a_piece_is_still_available() =
-        must_fail("pieces: a piece is taken without a check",
-            || exhaustive(two_threads_share_a_range));
+        bounded(3, guest_adds_an_item_for_a_sleeping_owner)
+            .detects(["scope: the owner is not woken"]);
+    fn sleeping_owner_leaves_no_item_in_the_list() =
+        bounded(3, guest_leaves_items_in_the_list).detects(["scope: a mark next to items"]);
+    fn guest_sees_writes_before_its_item_was_added() =
+        bounded(3, item_is_added_for_a_guest).detects(["stack: relaxed push"]);
+    fn items_of_an_ordered_queue_run_one_at_a_time_on_any_thread() =
+        bounded(3, items_in_order).detects(["scope: items overlap"]);
+    fn each_element_of_a_range_is_one_participants() =
+        exhaustive(two_threads_share_a_range).detects(["pieces: a piece is taken without a check"]);
     fn a_scope_of_a_queue_ends_after_its_item() = bounded(2, scope_on_a_queue);
     fn both_parts_of_a_join_have_ended_when_it_returns() = bounded(2, join_on_a_queue);
 }

@@ -6,7 +6,6 @@ fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
     matches!(outcome, Err(JoinError::Cancelled))
 }
 
-/// One item was queued earlier, and another is being queued. No item runs before the end.
 fn cancel_all_races_with_queueing() {
     let (machine, queue) = held(false);
     let before = queue.spawn(|| ());
@@ -22,7 +21,6 @@ fn cancel_all_races_with_queueing() {
     wind_up(queue);
 }
 
-/// A worker takes items that are being cancelled. Each is reported once.
 fn cancel_all_races_with_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
@@ -36,7 +34,6 @@ fn cancel_all_races_with_a_worker() {
     wind_up(queue);
 }
 
-/// The first of two items in a worker's local batch cancels all items.
 fn item_cancels_the_local_batch_of_its_worker() {
     let params = Params { max_workers: 1, max_batch: 2, ..Params::default() };
     let machine = Machine::new(&Topology::synthetic("1 core").unwrap(), params);
@@ -64,8 +61,7 @@ fn cancel_all_races_with_a_helper() {
 
 /// A pwq receives a seat for an item, and its queue is paused again before the run.
 fn pause_races_with_a_transferred_seat() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
+    let (machine, queue) = set_up(1, 1, plain());
     machine.start_workers(1);
     queue.pause();
     // The flags are set if the item must not start, and if it has started nevertheless.
@@ -130,13 +126,11 @@ fn cancel_all_races_with_a_run(anew: bool) {
     wind_up(queue);
 }
 
-/// A timer fires while all items are cancelled. No item runs.
 fn cancel_all_races_with_firing() {
-    let soon = Duration::from_millis(1);
     let (machine, queue) = held(false);
     let work = DelayedWork::new(|| unreachable!("cancelled"));
-    assert!(queue.enqueue_after(&work, soon));
-    let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * soon));
+    assert!(queue.enqueue_after(&work, SOON));
+    let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON));
     queue.cancel_all();
     assert!(!work.is_pending(), "it was armed before");
     firing.join().unwrap();
@@ -147,17 +141,15 @@ fn cancel_all_races_with_firing() {
 
 /// A thread that may have seen the queue open arms a timer while the queue is destroyed.
 fn destroy_races_with_arming() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    let soon = Duration::from_millis(1);
+    let (machine, queue) = set_up(1, 1, plain());
     let work = DelayedWork::new(|| unreachable!("cancelled"));
     let arming = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
-        _ = queue.enqueue_after(&work, soon)
+        _ = queue.enqueue_after(&work, SOON)
     });
     queue.shutdown(Duration::MAX).unwrap();
     arming.join().unwrap();
     assert!(!work.is_pending());
-    machine.fire_timers(2 * soon);
+    machine.fire_timers(2 * SOON);
     machine.help_out();
     wind_up(queue);
 }
@@ -185,42 +177,28 @@ fn a_drain_is_awaited() {
 
 models! {
     fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
-        bounded(3, cancel_all_races_with_queueing);
-    fn cancel_all_must_check_the_injector() = must_fail("cancel all: forgets the injector",
-        || bounded(3, cancel_all_races_with_queueing));
+        bounded(3, cancel_all_races_with_queueing).detects(["cancel all: forgets the injector"]);
     fn item_that_a_worker_takes_during_a_cancel_ends_once() =
         bounded(2, cancel_all_races_with_a_worker);
     fn items_of_a_local_batch_are_cancelled() =
-        bounded(2, item_cancels_the_local_batch_of_its_worker);
-    fn cancel_all_must_check_the_local_batches() =
-        must_fail("cancel all: forgets the local batches",
-            || bounded(2, item_cancels_the_local_batch_of_its_worker));
-    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_races_with_a_helper);
-    fn item_released_by_a_helper_must_be_cancelled() =
-        must_fail("cancel all: forgets returned items",
-            || bounded(3, cancel_all_races_with_a_helper));
+        bounded(2, item_cancels_the_local_batch_of_its_worker)
+            .detects(["cancel all: forgets the local batches"]);
+    fn item_released_by_a_helper_is_cancelled_by_it() =
+        bounded(3, cancel_all_races_with_a_helper).detects(["cancel all: forgets returned items"]);
     fn item_that_waits_after_a_pause_does_not_start() =
-        bounded(3, pause_races_with_a_transferred_seat);
-    fn transferred_seat_must_respect_a_pause() =
-        must_fail("take: overlooks a pause", || bounded(3, pause_races_with_a_transferred_seat));
+        bounded(3, pause_races_with_a_transferred_seat).detects(["take: overlooks a pause"]);
     fn item_requeued_during_its_run_is_cancelled() =
-        bounded(2, || cancel_all_races_with_a_run(true));
-    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
-        || bounded(2, || cancel_all_races_with_a_run(true)));
-    fn item_queued_behind_a_run_is_cancelled() = bounded(2, || cancel_all_races_with_a_run(false));
-    fn item_deferred_to_a_run_must_be_cancelled() = must_fail("cancel all: forgets returned items",
-        || bounded(2, || cancel_all_races_with_a_run(false)));
-    fn running_item_must_not_be_ended() = must_fail("cancel all: ends a running item",
-        || bounded(2, || cancel_all_races_with_a_run(false)));
-    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_races_with_firing);
-    fn cancel_all_must_outlast_firing_timers() =
-        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_races_with_firing));
-    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_races_with_arming);
-    fn destroy_must_be_visible_to_later_arming() =
-        must_fail("destroy: forgets arming timers", || bounded(3, destroy_races_with_arming));
-    fn a_task_that_awaits_a_drain_is_woken() = bounded(2, a_drain_is_awaited);
-    fn end_of_an_awaited_drain_must_wake_the_task() =
-        must_fail("settled: tasks are not woken", || bounded(2, a_drain_is_awaited));
-    fn task_must_register_its_waker_before_the_check() =
-        must_fail("drain: registers its waker after the check", || bounded(2, a_drain_is_awaited));
+        bounded(2, || cancel_all_races_with_a_run(true)).detects(["revival: is always younger"]);
+    fn item_queued_behind_a_run_is_cancelled() =
+        bounded(2, || cancel_all_races_with_a_run(false))
+            .detects(["cancel all: forgets returned items", "cancel all: ends a running item"]);
+    fn armed_timer_is_cancelled_or_has_fired() =
+        bounded(3, cancel_all_races_with_firing).detects(["cancel all: forgets firing timers"]);
+    fn timer_is_not_armed_for_a_destroyed_queue() =
+        bounded(3, destroy_races_with_arming).detects(["destroy: forgets arming timers"]);
+    fn a_task_that_awaits_a_drain_is_woken() =
+        bounded(2, a_drain_is_awaited).detects([
+            "settled: tasks are not woken",
+            "drain: registers its waker after the check",
+        ]);
 }

@@ -2,32 +2,10 @@
 
 use crate::support::*;
 
-/// The clock of a model stays at zero until the model advances it.
-const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(100);
-
-struct Task(Parker);
-
-impl Task {
-    fn new() -> Self {
-        Self(Parker::with_spin_limit(0))
-    }
-
-    fn poll(&self, sleep: &mut Sleep) -> Poll<()> {
-        let waker = Waker::from(self.0.unparker());
-        Pin::new(sleep).poll(&mut Context::from_waker(&waker))
-    }
-
-    fn was_woken(&mut self) -> bool {
-        self.0.try_park()
-    }
-}
-
 fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
     spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON))
 }
 
-/// The timer fires while the sleep is polled with another waker.
 fn poll_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (first, mut last) = (Task::new(), Task::new());
@@ -68,8 +46,9 @@ fn block_on_races_with_the_manager() {
     managing.join().unwrap();
 }
 
-/// A run is about to arm its timer again while the periodic work is dropped.
-fn drop_races_with_the_end_of_a_run() {
+/// A run is about to arm its timer again while the periodic work is dropped, or all items of its
+/// queue are cancelled.
+fn stop_races_with_the_end_of_a_run(is_dropped: bool) {
     let (machine, queue) = held(false);
     let ((count, nr_runs), nr_dropped) = (counter(), Arc::new(AtomicU32::new(0)));
     let life = Life(nr_dropped.clone());
@@ -77,30 +56,21 @@ fn drop_races_with_the_end_of_a_run() {
         let _life = &life;
         count();
     };
-    let ticks = queue.every(SOON, run).unwrap();
+    let mut ticks = Some(queue.every(SOON, run).unwrap());
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
     let running = spawn_with(machine.clone(), move |machine| machine.help_out());
-    drop(ticks);
+    if is_dropped {
+        ticks = None;
+    } else {
+        queue.cancel_all();
+    }
     running.join().unwrap();
-    // No timer holds the closure any more.
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
-    assert!(nr_runs.load(Ordering::Relaxed) <= 1);
-    wind_up(queue);
-}
-
-/// A run is about to arm its timer again while all items of its queue are cancelled.
-fn cancel_all_races_with_the_end_of_a_run() {
-    let (machine, queue) = held(false);
-    let (count, nr_runs) = counter();
-    let ticks = queue.every(SOON, count).unwrap();
-    machine.fire_timers(2 * SOON);
-    machine.pretend_busy(false);
-    let running = spawn_with(machine.clone(), move |machine| machine.help_out());
-    queue.cancel_all();
-    running.join().unwrap();
-    // The time of the next run has passed long ago.
+    // If the work was dropped, no timer holds the closure any more.
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), u32::from(is_dropped));
     let then = nr_runs.load(Ordering::Relaxed);
+    assert!(then <= 1);
+    // The time of the next run has passed long ago.
     machine.fire_timers(100 * SOON);
     machine.help_out();
     assert_eq!(nr_runs.load(Ordering::Relaxed), then);
@@ -109,23 +79,17 @@ fn cancel_all_races_with_the_end_of_a_run() {
 }
 
 models! {
-    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_races_with_firing);
-    fn poll_must_register_its_own_waker() =
-        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_races_with_firing));
-    fn sleep_dropped_early_wakes_no_task() = bounded(3, drop_races_with_firing);
-    fn drop_must_remove_the_timer() =
-        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_races_with_firing));
-    fn expiry_must_publish_the_removal_of_the_timer() =
-        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
+    fn a_sleep_wakes_the_last_poll_or_that_is_ready() =
+        bounded(3, poll_races_with_firing).detects(["sleep: a poll keeps the first waker"]);
+    fn sleep_dropped_early_wakes_no_task() =
+        bounded(3, drop_races_with_firing)
+            .detects(["sleep: a drop leaves the timer", "sleep: an expiry publishes nothing"]);
     fn manager_is_notified_of_the_first_sleep_and_ends_it() =
-        bounded(3, block_on_races_with_the_manager);
-    fn manager_must_be_notified_of_the_first_sleep() = must_fail("sleep: the first wakes no thread",
-        || bounded(3, block_on_races_with_the_manager));
-    fn dropped_periodic_work_does_not_run_again() = bounded(2, drop_races_with_the_end_of_a_run);
-    fn end_of_a_run_must_check_whether_the_work_was_dropped() =
-        must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
+        bounded(3, block_on_races_with_the_manager).detects(["sleep: the first wakes no thread"]);
+    fn dropped_periodic_work_does_not_run_again() =
+        bounded(2, || stop_races_with_the_end_of_a_run(true))
+            .detects(["every: arms a disabled item"]);
     fn cancelled_periodic_work_does_not_run_again() =
-        bounded(2, cancel_all_races_with_the_end_of_a_run);
-    fn the_end_of_a_run_must_check_for_a_cancel_all() = must_fail("every: arms a cancelled item",
-        || bounded(2, cancel_all_races_with_the_end_of_a_run));
+        bounded(2, || stop_races_with_the_end_of_a_run(false))
+            .detects(["every: arms a cancelled item"]);
 }

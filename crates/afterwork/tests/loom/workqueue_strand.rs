@@ -40,7 +40,6 @@ fn spawn_meets_spawn() {
     wind_up(queue);
 }
 
-/// A closure is cancelled while the strand pops it; then the queue ends.
 fn cancel_races_with_pop() {
     let (_machine, queue) = queue(1, false);
     let strand = queue.strand(Plain::default());
@@ -108,7 +107,6 @@ fn bulk_cancels_inside_a_run() {
     wind_up(queue);
 }
 
-/// All items are cancelled while the first closure runs.
 fn bulk_cancel_inside_a_run() {
     let (machine, queue) = held(false);
     let strand = queue.strand(());
@@ -122,7 +120,6 @@ fn bulk_cancel_inside_a_run() {
     wind_up(queue);
 }
 
-/// A flush begins while a strand with two closures runs.
 fn flush_races_with_a_run() {
     let (machine, queue) = held(false);
     let strand = queue.strand(());
@@ -142,26 +139,19 @@ fn flush_races_with_a_run() {
 }
 
 models! {
-    fn spawns_must_wait_for_the_one_that_queues_the_strand() =
-        must_fail("strand: returns before it is queued", || bounded(3, spawn_meets_spawn)),
-        must_fail("strand: relaxed count", || bounded(3, spawn_meets_spawn));
-    fn closures_of_a_strand_run_in_order_and_none_is_lost() = bounded(1, two_spawners);
-    fn a_run_of_a_strand_must_see_a_late_push() =
-        must_fail("strand: forgets a late push", || bounded(1, two_spawners));
-    fn a_closure_of_a_strand_is_in_flight_after_its_spawn() = bounded(3, spawn_meets_spawn);
-    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
-    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
-        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
+    fn closures_of_a_strand_run_in_order_and_none_is_lost() =
+        bounded(1, two_spawners).detects(["strand: forgets a late push"]);
+    fn a_closure_of_a_strand_is_in_flight_after_its_spawn() =
+        bounded(3, spawn_meets_spawn)
+            .detects(["strand: returns before it is queued", "strand: relaxed count"]);
+    fn a_cancelled_closure_of_a_strand_ends_once() =
+        bounded(2, cancel_races_with_pop).detects(["strand: pops a claimed closure"]);
     fn bulk_cancel_leaves_no_pending_closure_of_a_strand() =
         bounded(2, bulk_cancel_races_with_a_run);
-    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
-    fn a_strand_that_runs_must_stay_queued() =
-        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
+    fn closures_spawned_after_a_bulk_cancel_run() =
+        bounded(1, bulk_cancels_inside_a_run).detects(["strand: is unqueued while it runs"]);
     fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
-        bounded(1, bulk_cancel_inside_a_run);
-    fn closure_must_see_a_bulk_cancel() =
-        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
-    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(3, flush_races_with_a_run);
-    fn a_strand_must_not_end_its_run_during_a_flush() =
-        must_fail("strand: ends during a flush", || bounded(3, flush_races_with_a_run));
+        bounded(1, bulk_cancel_inside_a_run).detects(["strand: starts what was cancelled"]);
+    fn a_flush_waits_for_the_closures_of_a_strand() =
+        bounded(3, flush_races_with_a_run).detects(["strand: ends during a flush"]);
 }

@@ -2,7 +2,6 @@
 
 use crate::support::*;
 
-/// One item ends while the set's owner checks it, registers its waker, or sleeps.
 fn end_races_with_join_next() {
     let (_machine, queue) = queue(1, false);
     let mut set = TaskSet::new(&queue);
@@ -13,7 +12,6 @@ fn end_races_with_join_next() {
     wind_up(queue);
 }
 
-/// Two items end at the same time, while their owner waits.
 fn two_ends_race_with_join_next() {
     let (_machine, queue) = queue(2, false);
     let mut set = TaskSet::new(&queue);
@@ -62,9 +60,8 @@ fn end_races_with_drop() {
 }
 
 models! {
-    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_races_with_join_next);
-    fn item_must_be_listed_before_the_check_for_a_waiter() =
-        must_fail("task set: checks for a waiter first", || bounded(2, end_races_with_join_next));
+    fn set_waiter_is_woken_by_the_end_of_an_item() =
+        bounded(2, end_races_with_join_next).detects(["task set: checks for a waiter first"]);
     fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
     fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_races_with_abort);
     fn set_dropped_as_an_item_ends_drops_the_result_once() = bounded(2, end_races_with_drop);

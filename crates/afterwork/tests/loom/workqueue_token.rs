@@ -36,10 +36,8 @@ fn cancel_races_with_an_item() {
 
 models! {
     fn child_is_cancelled_whenever_it_is_created() = exhaustive(cancel_races_with_a_child);
-    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
-    fn waiter_must_check_under_the_lock() =
-        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
-    fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_races_with_an_item);
-    fn token_must_see_an_earlier_cancel() =
-        must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_races_with_an_item));
+    fn a_waiter_ends_with_the_cancel() =
+        exhaustive(cancel_races_with_a_waiter).detects(["token: checks before the lock"]);
+    fn a_running_item_is_notified_of_its_cancel() =
+        bounded(2, cancel_races_with_an_item).detects(["token: overlooks an earlier cancel"]);
 }

@@ -17,7 +17,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::percpu::{Builder, PerCpu, Qpw};
+use afterwork::percpu::{PerCpu, Qpw};
 use afterwork::rcu::srcu::Domain;
 use afterwork::rcu::{Flavor, Rcu, qsbr};
 use afterwork::workqueue::{DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue};

@@ -2,18 +2,12 @@
 
 use crate::*;
 
-fn machine() -> Topology {
-    Topology::synthetic("2 core").unwrap()
-}
-
-fn builder(qpw: Qpw) -> Builder {
-    PerCpu::builder().topology(machine()).qpw(qpw)
-}
-
 #[test]
 fn an_owner_and_others_reach_a_slot_in_turns() {
     for qpw in Qpw::ALL {
-        let slots = builder(qpw).build(|_| vec![0_u64]).unwrap();
+        let machine = Topology::synthetic("2 core").unwrap();
+        let slots = PerCpu::builder().topology(machine).qpw(qpw);
+        let slots = slots.build(|_| vec![0_u64]).unwrap();
         let is_over = AtomicBool::new(false);
         let cpu = CpuId::new(1);
         thread::scope(|scope| {

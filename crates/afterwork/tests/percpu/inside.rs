@@ -120,23 +120,6 @@ fn work_that_calls_its_own_slot_is_rejected_on_any_thread() {
 }
 
 #[test]
-fn items_behind_a_panicking_handler_run() {
-    for qpw in Qpw::ALL {
-        let builder = builder(qpw).on_panic(|_| panic_any("the handler"));
-        let hits = builder.build(|_| 0).unwrap();
-        while_owned(&hits, || {
-            for number in [1, 2] {
-                hits.queue_percpu_work(cpu(number), |_| panic_any("the work"));
-                hits.queue_percpu_work(cpu(number), |hits| *hits += 1);
-                hits.flush(cpu(number));
-                assert_eq!(hits.run_on(cpu(number), |hits| *hits), 1, "{qpw}");
-            }
-        });
-        assert_eq!(hits.nr_panics(), 2);
-    }
-}
-
-#[test]
 fn handler_whose_drop_panics_harms_no_other_thread() {
     struct Bomb;
     sync::on_drop!(Bomb, this => panic_any("the drop of a handler"));

@@ -202,18 +202,25 @@ fn panic_reaches_the_caller_and_leaves_the_slot_usable() {
 #[test]
 fn panic_of_queued_work_is_counted_and_reported() {
     for qpw in Qpw::ALL {
-        let reported = Arc::new(AtomicU64::new(0));
-        let sum = reported.clone();
-        let report = move |cpu: CpuId| _ = sum.fetch_add(cpu.as_u32().into(), Ordering::Relaxed);
-        let slots = builder(qpw).on_panic(report).build(|_| 0u64).unwrap();
-        while_owned(&slots, || {
-            for number in [1, 2] {
-                slots.queue_percpu_work(cpu(number), |_| panic!("expected"));
-                slots.flush(cpu(number));
-            }
-        });
-        assert_eq!(slots.nr_panics(), 2);
-        assert_eq!(reported.load(Ordering::Relaxed), 3);
+        for handler_panics in [false, true] {
+            let reported = Arc::new(AtomicU64::new(0));
+            let sum = reported.clone();
+            let report = move |cpu: CpuId| {
+                sum.fetch_add(cpu.as_u32().into(), Ordering::Relaxed);
+                assert!(!handler_panics, "the handler");
+            };
+            let slots = builder(qpw).on_panic(report).build(|_| 0u64).unwrap();
+            while_owned(&slots, || {
+                for number in [1, 2] {
+                    slots.queue_percpu_work(cpu(number), |_| panic!("expected"));
+                    slots.queue_percpu_work(cpu(number), |data| *data += 1);
+                    slots.flush(cpu(number));
+                    assert_eq!(slots.run_on(cpu(number), |data| *data), 1, "{qpw}");
+                }
+            });
+            assert_eq!(slots.nr_panics(), 2);
+            assert_eq!(reported.load(Ordering::Relaxed), 3);
+        }
     }
 }
 

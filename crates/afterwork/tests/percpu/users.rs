@@ -2,20 +2,12 @@
 
 use crate::support::*;
 
-fn by_threads(body: impl Fn() + Sync) {
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(&body);
-        }
-    });
-}
-
 #[test]
 fn sloppy_counter_sums_exactly_and_errs_by_less_than_its_slop() {
     let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let counter = SloppyCounter::new(builder(qpw), 32).unwrap();
-        by_threads(|| {
+        let count = || {
             for amount in 0..1000 {
                 counter.add(amount);
                 counter.add(-amount / 2);
@@ -23,7 +15,8 @@ fn sloppy_counter_sums_exactly_and_errs_by_less_than_its_slop() {
                     counter.sum();
                 }
             }
-        });
+        };
+        thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(count)));
         let expected: i64 = 4 * (0..1000).map(|amount| amount - amount / 2).sum::<i64>();
         assert!(counter.rough().abs_diff(expected) < counter.slop(), "{qpw}");
         assert_eq!(counter.sum(), expected, "{qpw}");

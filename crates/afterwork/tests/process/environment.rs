@@ -21,13 +21,6 @@ fn lines(command: &mut Command) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-fn use_everything() {
-    assert_eq!(system().unwrap().spawn(|| 1).join().unwrap(), 1);
-    block_on(sleep(Duration::from_millis(1)));
-    PerCpu::builder().build(|_| 0).unwrap();
-    afterwork::rcu::synchronize();
-}
-
 #[test]
 fn each_wrong_pair_is_reported_once_and_ignored() {
     const TEST: &str = "environment::each_wrong_pair_is_reported_once_and_ignored";

@@ -4,9 +4,6 @@
 
 use std::ffi::CString;
 
-use afterwork::percpu::SloppyCounter;
-use afterwork::workqueue::{interval, timeout};
-
 use crate::*;
 
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
@@ -34,33 +31,6 @@ fn may_hide() -> bool {
         eprintln!("skipped: cannot create a mount namespace: {output}");
     }
     status.success()
-}
-
-fn use_everything() {
-    const SPAN: Duration = Duration::from_millis(1);
-    let queue = Workqueue::builder("sandbox").build().unwrap();
-    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    let queue = Workqueue::builder("per-cpu").per_cpu().build().unwrap();
-    assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
-    assert_eq!(system().unwrap().spawn(|| 3).join().unwrap(), 3);
-    block_on(sleep(SPAN));
-    assert!(block_on(timeout(SPAN, std::future::pending::<()>())).is_err());
-    block_on(interval(SPAN).unwrap().tick());
-    let worker = Worker::builder("sandbox").build().unwrap();
-    let slept = worker.spawn_local(|| async {
-        sleep(SPAN).await;
-        4
-    });
-    assert_eq!(slept.join().unwrap(), 4);
-    let slots = PerCpu::builder().build(|_| 5).unwrap();
-    assert_eq!(slots.with_current(|slot| *slot), 5);
-    let count = SloppyCounter::new(PerCpu::builder(), 4).unwrap();
-    count.add(6);
-    assert_eq!(count.sum(), 6);
-    drop(rcu::read());
-    rcu::synchronize();
-    rcu::barrier();
-    observe::snapshot().unwrap();
 }
 
 /// Uses everything in a process that `hide` has changed. Returns the library's lines on stderr.

@@ -9,7 +9,6 @@ use topology::CpuSet;
 
 use crate::*;
 
-/// Makes all later calls to `membarrier` in this process fail.
 fn reject_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
         libc::sock_filter { code: code as u16, jt: 0, jf: jump_if_false, k }
@@ -188,14 +187,10 @@ struct Inherited {
 
 impl Inherited {
     fn of(thread: i32) -> io::Result<Self> {
-        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
-        let field = |name| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.unwrap().trim().to_owned()
-        };
+        let status = format!("/proc/self/task/{thread}/status");
         Ok(Self {
-            cpus: field("Cpus_allowed:"),
-            blocked: field("SigBlk:"),
+            cpus: field_of(&status, "Cpus_allowed:")?,
+            blocked: field_of(&status, "SigBlk:")?,
             // SAFETY: the call takes a number.
             policy: unsafe { libc::sched_getscheduler(thread) },
             // SAFETY: the call takes numbers.

@@ -33,38 +33,26 @@ fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
     let _alone = children::alone();
     let (sender, receiver) = mpsc::channel();
     rcu::call(move || {
-        let barrier = catch_unwind(rcu::barrier);
+        let message = message_of(rcu::barrier);
         rcu::synchronize();
-        let message = *barrier.unwrap_err().downcast::<&str>().unwrap();
         sender.send(message).unwrap();
     });
     rcu::barrier();
-    let message = receiver.recv().unwrap();
-    assert_eq!(message, "barrier inside a callback waits for itself");
+    assert_eq!(receiver.recv().unwrap(), "barrier inside a callback waits for itself");
 }
 
 #[test]
 fn closures_and_heads_of_a_thread_run_in_call_order() {
     let _alone = children::alone();
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    #[repr(C)]
-    struct Node(rcu::Head, usize);
-    unsafe extern "C-unwind" fn note(head: *mut rcu::Head) {
-        // SAFETY: the node was leaked for this callback.
-        let node = unsafe { Box::from_raw(head.cast::<Node>()) };
-        ORDER.lock().unwrap().push(node.1);
-    }
-    // The thread stays on one CPU, because each CPU has a list of its own.
-    let cpu = sync::cpu::affinity().unwrap().iter().next().unwrap();
+    let note = |at| ORDER.lock().unwrap().push(at);
     thread::spawn(move || {
-        sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+        stay_on_one_cpu();
         for at in 0..1000 {
             if at % 7 == 3 {
-                let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));
-                // SAFETY: the head is the first field of a box, and nothing else refers to the box.
-                unsafe { rcu::raw::call_c(node.cast(), note) };
+                call_head(Box::new(move || note(at)));
             } else {
-                rcu::call(move || ORDER.lock().unwrap().push(at));
+                rcu::call(move || note(at));
             }
         }
     })
@@ -112,17 +100,6 @@ fn a_panic_in_a_callback_loses_no_other() {
     rcu::barrier();
     assert_eq!(run.nr(), 6);
     assert_eq!(rcu::nr_panicked(), 4);
-}
-
-#[test]
-fn callbacks_may_call_and_read() {
-    let (sender, receiver) = mpsc::channel();
-    rcu::call(move || {
-        let guard = rcu::read();
-        rcu::call(move || sender.send(()).unwrap());
-        drop(guard);
-    });
-    receiver.recv().unwrap();
 }
 
 #[test]
@@ -176,12 +153,4 @@ fn panic_of_a_batch_runner_loses_no_callback() {
     rcu::run_callbacks_on(None);
     assert_eq!(run.nr(), 2);
     assert!(rcu::nr_panicked() > before);
-}
-
-#[test]
-fn deferred_drop_happens_once() {
-    let dropped = Run::default();
-    (0..100).for_each(|_| rcu::call_drop(Counted(dropped.clone())));
-    rcu::barrier();
-    assert_eq!(dropped.nr(), 100);
 }

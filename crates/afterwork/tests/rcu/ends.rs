@@ -2,22 +2,8 @@
 
 use crate::*;
 
-/// A callback, with a value that it drops.
-type Callback = Box<dyn FnOnce() + Send>;
 /// The name of a way to run a callback, and its function.
 type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
-
-fn call_head(callback: Callback) {
-    #[repr(C)]
-    struct Node(Head, Callback);
-    let node = Box::into_raw(Box::new(Node(Head::new(), callback)));
-    unsafe extern "C-unwind" fn run(head: *mut Head) {
-        // SAFETY: the node was leaked for this callback.
-        unsafe { Box::from_raw(head.cast::<Node>()).1() };
-    }
-    // SAFETY: the head is the node's first field, and nothing else uses the node.
-    unsafe { rcu::raw::call_c(node.cast(), run) };
-}
 
 struct Last(Option<Callback>);
 
@@ -74,7 +60,6 @@ fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     }
 }
 
-/// Returns a worker that runs `closure`.
 fn worker(closure: Callback) -> Worker {
     let worker = Worker::builder("dropped").build().unwrap();
     worker.spawn_detached(closure);

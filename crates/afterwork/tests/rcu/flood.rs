@@ -11,34 +11,12 @@ const NR_CLOSURES: usize = 15 * MARK;
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// Does the same as `run_alone!`, and asserts the number of flood reports.
-macro_rules! run_alone_reporting {
-    ($tunables:expr, $nr_reports:expr) => {
-        if let Some(output) = alone!($tunables) {
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(stderr.matches(REPORT).count(), $nr_reports, "{stderr}");
-            return;
-        }
-    };
-}
-
-/// Keeps this thread on one CPU, so that it adds to one list.
-fn stay_here() {
-    // SAFETY: the structure consists of integers. The calls affect only this thread.
-    unsafe {
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
-        let len = size_of_val(&cpus);
-        assert_eq!(libc::sched_setaffinity(0, len, &cpus), 0);
-    }
-}
-
 /// Calls `call` `nr` times on another thread while no callback may run. Returns the elapsed time.
 fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     let guard = rcu::read();
     let took = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            stay_here();
+            stay_on_one_cpu();
             let start = Instant::now();
             (0..nr).for_each(call);
             start.elapsed()
@@ -50,24 +28,14 @@ fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     took
 }
 
-fn call_head() {
-    let head = Box::into_raw(Box::new(Head::new()));
-    unsafe extern "C-unwind" fn free(head: *mut Head) {
-        // SAFETY: the head was leaked below for this callback.
-        drop(unsafe { Box::from_raw(head) });
-    }
-    // SAFETY: only the callback uses the head.
-    unsafe { rcu::raw::call_c(head, free) };
-}
-
 #[test]
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let dropped = Run::default();
     let count = |_| rcu::call_drop(Counted(dropped.clone()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
     assert_eq!(dropped.nr(), NR_CLOSURES);
-    assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
+    assert!(under_a_reader(NR_HEADS, |_| call_head(Box::new(|| ()))) >= LEAST);
     let cell = Rcu::new(0);
     assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
     assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
@@ -75,7 +43,7 @@ fn a_flood_of_callbacks_is_slowed_down_and_reported() {
 
 #[test]
 fn a_flood_of_a_domain_is_slowed_down_and_reported() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let domain = Domain::new();
     let guard = domain.read();
     let start = Instant::now();
@@ -87,7 +55,7 @@ fn a_flood_of_a_domain_is_slowed_down_and_reported() {
 
 #[test]
 fn a_flood_does_not_block_threads_that_must_not_wait() {
-    run_alone_reporting!(TUNED, 1);
+    run_alone!(TUNED, REPORT, 1);
     let run = Run::default();
     let flood = |run: &Run| (0..100 * MARK).for_each(|_| rcu::call(run.callback()));
     // A wait for the thread's own section would take seconds at each of a hundred marks.
@@ -112,7 +80,7 @@ fn until_full<E>(try_call: impl Fn() -> Result<(), E> + Sync) {
     let guard = rcu::read();
     let added = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            stay_here();
+            stay_on_one_cpu();
             (nr_added(), try_call().is_err())
         });
         flood.join().unwrap()
@@ -175,10 +143,10 @@ fn a_domain_adds_no_callback_to_a_full_list() {
 
 #[test]
 fn high_mark_of_zero_disables_the_slowdown() {
-    run_alone_reporting!("rcu.qhimark=0", 0);
+    run_alone!("rcu.qhimark=0", REPORT, 0);
     assert_eq!(rcu::tunables().qhimark, 0);
     let guard = rcu::read();
-    let flood = || (0..100_000).for_each(|_| call_head());
+    let flood = || (0..100_000).for_each(|_| call_head(Box::new(|| ())));
     thread::scope(|scope| scope.spawn(flood).join().unwrap());
     drop(guard);
     rcu::set_tunables(Tunables::default());
@@ -187,7 +155,7 @@ fn high_mark_of_zero_disables_the_slowdown() {
 
 #[test]
 fn threads_that_call_once_each_are_no_flood() {
-    run_alone_reporting!(TUNED, 0);
+    run_alone!(TUNED, REPORT, 0);
     let run = Run::default();
     let count = || rcu::call(run.callback());
     let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
@@ -196,7 +164,7 @@ fn threads_that_call_once_each_are_no_flood() {
     // Next to a head, each closure is also in its own bag.
     let call_both = |_| {
         count();
-        call_head();
+        call_head(Box::new(|| ()));
     };
     under_a_reader(MARK / 2 - 10, call_both);
     assert_eq!(run.nr(), MARK - 10 + MARK / 2 - 10);

@@ -58,8 +58,7 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
     ];
     for (what, wait) in waits {
         let guard = rcu::read();
-        let refused = catch_unwind(AssertUnwindSafe(wait));
-        let message = refused.expect_err(what).downcast::<String>().unwrap();
+        let message = message_of(wait);
         assert!(message.contains("inside a read-side critical section"), "{what}: {message}");
         drop(guard);
         // The panic leaves no trace, so a later wait succeeds.
@@ -109,12 +108,7 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
         rcu::barrier();
         domain.synchronize();
     };
-    let resident_kib = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.unwrap().split_whitespace().next().unwrap();
-        number.parse::<usize>().unwrap()
-    };
+    let resident_kib = || number_in("/proc/self/status", "VmRSS:").unwrap();
     let grown_kib = || {
         let before = resident_kib();
         start_and_exit(2000);
@@ -128,25 +122,26 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");
 }
 
-struct ReadsAtExit;
-
-sync::on_drop!(ReadsAtExit, this => {
-    let outer = rcu::read();
-    drop(rcu::read());
-    drop(outer);
-});
-
-struct HoldsToTheEnd(#[expect(dead_code, reason = "dropped at the thread's end")] rcu::Guard);
-
 #[test]
-fn a_section_in_a_thread_local_destructor_is_a_section() {
+fn thread_local_destructors_may_read_and_end_sections() {
+    struct ReadsAtExit;
+    sync::on_drop!(ReadsAtExit, this => {
+        let outer = rcu::read();
+        drop(rcu::read());
+        drop(outer);
+        let mut reader = Reader::new();
+        reader.quiescent();
+        reader.offline(|| ());
+        reader.quiescent();
+    });
     thread_local!(static EARLY: ReadsAtExit = const { ReadsAtExit });
-    thread_local!(static LATE: std::cell::OnceCell<HoldsToTheEnd> = const { std::cell::OnceCell::new() });
-    for _ in 0..20 {
-        thread::spawn(|| {
+    thread_local!(static LATE: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) });
+    let begin: [fn() -> Box<dyn Any>; 2] = [|| Box::new(rcu::read()), || Box::new(Reader::new())];
+    for begin in begin.into_iter().cycle().take(40) {
+        thread::spawn(move || {
             // The order in which the locals are dropped is unspecified.
             EARLY.with(|_| ());
-            LATE.with(|late| assert!(late.set(HoldsToTheEnd(rcu::read())).is_ok()));
+            LATE.set(Some(begin()));
         })
         .join()
         .unwrap();

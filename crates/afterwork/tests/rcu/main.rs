@@ -8,10 +8,17 @@ macro_rules! alone {
     }};
 }
 
-/// Continues the test in its own process with these tunables, and returns in this one.
+/// Continues the test in its own process with these tunables, and returns in this one, after an
+/// optional check that the other process has printed a text a number of times.
 macro_rules! run_alone {
     ($tunables:expr) => {
         if alone!($tunables).is_some() {
+            return;
+        }
+    };
+    ($tunables:expr, $text:expr, $nr_times:expr) => {
+        if let Some(stderr) = alone!($tunables) {
+            assert_eq!(stderr.matches($text).count(), $nr_times, "{stderr}");
             return;
         }
     };
@@ -34,11 +41,13 @@ mod runners;
 mod signal;
 mod stall;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::*;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock};
@@ -52,6 +61,7 @@ use afterwork::rcu::srcu::{Domain, OwnedGuard};
 use afterwork::rcu::{self, Batch, Full, Head, Rcu, Stall, Tunables};
 use afterwork::wake::Parker;
 use afterwork::workqueue::Workqueue;
+use children::{message_of, number_in, until};
 
 /// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,13 +80,27 @@ impl Run {
     }
 }
 
-/// Counts its drop.
 struct Counted(Run);
 
 sync::on_drop!(Counted, this => this.0.callback()());
 
-fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        thread::yield_now();
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// Queues a callback by a head in its own memory.
+fn call_head(callback: Callback) {
+    #[repr(C)]
+    struct Node(Head, Callback);
+    let node = Box::into_raw(Box::new(Node(Head::new(), callback)));
+    unsafe extern "C-unwind" fn run(head: *mut Head) {
+        // SAFETY: the node was leaked for this callback.
+        unsafe { Box::from_raw(head.cast::<Node>()).1() };
     }
+    // SAFETY: the head is the node's first field, and nothing else uses the node.
+    unsafe { rcu::raw::call_c(node.cast(), run) };
+}
+
+/// Keeps this thread on one CPU, so that it adds to one list.
+fn stay_on_one_cpu() {
+    let one = sync::cpu::affinity().unwrap().iter().take(1).collect();
+    sync::cpu::set_affinity(None, &one).unwrap();
 }

@@ -175,28 +175,6 @@ fn readers_of_loops_and_sections_see_no_freed_version() {
 }
 
 #[test]
-fn reader_in_a_thread_local_destructor_may_change_its_state() {
-    struct ReadsAtExit;
-    sync::on_drop!(ReadsAtExit, this => {
-        let mut reader = Reader::new();
-        reader.quiescent();
-        reader.offline(|| ());
-        reader.quiescent();
-    });
-    thread_local!(static EARLY: ReadsAtExit = const { ReadsAtExit });
-    thread_local!(static LATE: std::cell::RefCell<Option<Reader>> = const { std::cell::RefCell::new(None) });
-    for _ in 0..20 {
-        thread::spawn(|| {
-            EARLY.with(|_| ());
-            LATE.with(|late| *late.borrow_mut() = Some(Reader::new()));
-        })
-        .join()
-        .unwrap();
-        rcu::synchronize();
-    }
-}
-
-#[test]
 fn grace_period_waits_for_reading_items_not_idle_workers() {
     let queue = Workqueue::builder("reads").build().unwrap();
     let together = Arc::new(Barrier::new(2));

@@ -47,7 +47,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
 fn waiter_runs_callbacks_if_no_thread_can_be_created() {
     run_alone!("");
     let run = Run::default();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     for _ in 0..1000 {
         let (now, then) = (run.callback(), run.callback());
         rcu::call(move || {
@@ -69,28 +69,24 @@ fn waiter_runs_callbacks_if_no_thread_can_be_created() {
     rcu::call(|| std::mem::forget(rcu::read()));
     rcu::barrier();
     rcu::call(run.callback());
-    let refused = catch_unwind(rcu::barrier).unwrap_err();
-    let message = refused.downcast::<String>().unwrap();
-    assert!(message.contains("inside a read-side critical section"));
+    assert!(message_of(rcu::barrier).contains("inside a read-side critical section"));
     assert_eq!(run.nr(), 2001);
-    drop(no_threads);
 }
 
 #[test]
 fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
     run_alone!("");
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     for domain in [None, Some(Domain::new())] {
         let run = Run::default();
-        let child = Arc::new(AtomicUsize::new(0));
+        let child = Arc::new(AtomicI32::new(0));
         let call = |callback: Box<dyn FnOnce() + Send>| match &domain {
             Some(domain) => domain.call(callback),
             None => rcu::call(callback),
         };
         let pid = child.clone();
         call(Box::new(move || {
-            // SAFETY: the child runs only code under test, and exits below.
-            pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
+            pid.store(fork().unwrap_or(0), Ordering::Relaxed);
         }));
         (0..100).for_each(|_| call(Box::new(run.callback())));
         // In the child, a domain of the parent rejects the call, but RCU does not.
@@ -98,7 +94,7 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
             Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
             None => catch_unwind(rcu::barrier),
         };
-        let pid = child.load(Ordering::Relaxed) as libc::pid_t;
+        let pid = child.load(Ordering::Relaxed);
         if pid == 0 {
             let is_right = run.nr() == 0 && waited.is_err() == domain.is_some();
             exit(i32::from(!is_right));
@@ -106,20 +102,13 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
         assert!(waited.is_ok() && run.nr() == 100);
         assert!(wait_for(pid).success(), "the child ran callbacks of its parent's");
     }
-    drop(no_threads);
 }
 
 /// Forks while the process can create no threads.
-///
-/// # Safety
-///
-/// 1. The same as for `libc::fork`.
-unsafe fn fork() -> libc::pid_t {
+fn fork() -> Option<libc::pid_t> {
     let before = set_thread_limit(None);
-    // SAFETY: (1).
-    let pid = unsafe { libc::fork() };
+    let pid = children::fork();
     set_thread_limit(before);
-    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     pid
 }
 
@@ -127,7 +116,7 @@ unsafe fn fork() -> libc::pid_t {
 fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
     run_alone!("");
     let run = Run::default();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     let domain = Domain::new();
     domain.call(run.callback());
     domain.call(|| panic!("on purpose"));
@@ -140,7 +129,6 @@ fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
     domain.call(run.callback());
     drop(domain);
     assert_eq!(run.nr(), 2, "under a section that never ends");
-    drop(no_threads);
 }
 
 #[test]
@@ -188,11 +176,10 @@ fn a_barrier_in_a_callback_needs_no_second_thread() {
         theirs.barrier();
     });
     has_begun.recv().unwrap();
-    let no_threads = NoThreads::begin();
+    let _no_threads = NoThreads::begin();
     begin.send(()).unwrap();
     domain.barrier();
     assert_eq!(run.nr(), 1);
-    drop(no_threads);
 }
 
 #[test]

@@ -2,11 +2,15 @@
 
 use crate::*;
 
-/// Returns the number of threads of this process that run callbacks of domains.
+/// Returns the folders of the threads of this process that run callbacks of domains.
+fn threads() -> impl Iterator<Item = PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
+    let name = |task: &PathBuf| fs::read_to_string(task.join("comm"));
+    tasks.filter(move |task| name(task).is_ok_and(|name| name.trim_end() == "aw-srcu"))
+}
+
 fn nr_threads() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
-    names.filter(|name| name.trim_end() == "aw-srcu").count()
+    threads().count()
 }
 
 #[test]
@@ -92,17 +96,8 @@ fn a_blocking_callback_does_not_stop_other_domains() {
     blocked.barrier();
 }
 
-/// Returns the total number of sleeps of the threads that run callbacks of domains.
-fn nr_sleeps() -> u64 {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-    let states = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
-    let ours = states.filter(|state| state.starts_with("Name:\taw-srcu\n"));
-    let field = |state: String| {
-        let mut lines = state.lines();
-        let number = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        number.unwrap().trim().parse::<u64>().unwrap()
-    };
-    ours.map(field).sum()
+fn nr_sleeps() -> usize {
+    threads().filter_map(|task| number_in(task.join("status"), "voluntary_ctxt_switches:")).sum()
 }
 
 #[test]

@@ -70,8 +70,7 @@ fn stall_handler_that_waits_for_a_grace_period_panics() {
     let (notifier, stalls) = mpsc::channel();
     rcu::on_stall(Some(Box::new(move |_| {
         for wait in [rcu::synchronize as fn(), rcu::barrier] {
-            let refused = catch_unwind(wait).unwrap_err();
-            notifier.send(*refused.downcast::<String>().unwrap()).ok();
+            notifier.send(message_of(wait)).ok();
         }
         panic!("on purpose");
     })));

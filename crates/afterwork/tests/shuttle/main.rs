@@ -3,6 +3,8 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork --release --test shuttle`
 #![cfg(shuttle)]
 
+#[path = "../support/passed.rs"]
+mod passed;
 mod percpu;
 mod rcu;
 mod rcu_cell;
@@ -30,14 +32,34 @@ use afterwork::rcu::{Rcu, model};
 use afterwork::wake::{EventCount, Parker, Unparker, WakeQ};
 use afterwork::workqueue::model::{Culler, Machine};
 use afterwork::workqueue::{AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue};
+use passed::Passed;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use sync::atomic::*;
-use sync::twin::{must_deadlock, must_fail};
+use sync::twin::must_fail;
 use sync::{Mutex, models};
 use topology::{CpuId, Topology};
 use versions::{Seen, Versions};
+
+/// Runs `model` under `nr_runs` random schedules, and then under `nr_runs` schedules with few
+/// thread switches.
+///
+/// Prints the seed; `AFTERWORK_SEED` sets it.
+fn explore(nr_runs: usize, model: fn()) -> Passed<impl Fn()> {
+    let seed = std::env::var("AFTERWORK_SEED").map_or_else(
+        |_| RandomState::new().hash_one(nr_runs),
+        |seed| seed.parse().expect("AFTERWORK_SEED is a number"),
+    );
+    println!("AFTERWORK_SEED={seed}");
+    let mut config = Config::new();
+    // Workers run items in frames that are deeper than shuttle expects.
+    config.stack_size = 128 * 1024;
+    Passed::run(move || {
+        Runner::new(RandomScheduler::new_from_seed(seed, nr_runs), config.clone()).run(model);
+        Runner::new(PctScheduler::new_from_seed(seed, 3, nr_runs), config.clone()).run(model);
+    })
+}
 
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
@@ -45,7 +67,6 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Returns a closure that adds one to `count`.
 fn adder(count: &Arc<AtomicU32>) -> impl Fn() + Send + use<> {
     let count = count.clone();
     move || _ = count.fetch_add(1, Ordering::Relaxed)

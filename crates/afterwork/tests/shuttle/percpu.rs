@@ -1,11 +1,9 @@
 //! Three slots, owners that attach, park and leave, and all remote callers, in every mode.
 
-use crate::workqueue::explore;
 use crate::*;
 
 const NR_CPUS: u32 = 3;
 
-/// Every thread adds one to slots repeatedly, each in a different way. No addition is lost.
 fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Topology::synthetic("3 core").unwrap());
@@ -90,7 +88,6 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers sleep, without a time limit, until the owner leaves or runs their calls.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);
@@ -121,27 +118,18 @@ fn wait_for(condition: &AtomicBool) {
 
 models! {
     fn callers_asleep_next_to_an_owner_are_woken() =
-        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::Queue)),
-        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::OnDemand)),
-        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::EveryOp));
-    fn transferring_the_slot_needs_its_wake_up() =
-        must_fail("percpu: hands over to no thread",
-            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::Queue))),
-        must_fail("percpu: hands over to no thread",
-            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::OnDemand))),
-        must_fail("percpu: hands over to no thread",
-            || explore(1_000, || callers_asleep_next_to_an_owner(Qpw::EveryOp)));
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::Queue))
+            .detects(["percpu: hands over to no thread"]),
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::OnDemand))
+            .detects(["percpu: hands over to no thread"]),
+        explore(1_000, || callers_asleep_next_to_an_owner(Qpw::EveryOp))
+            .detects(["percpu: hands over to no thread"]);
     fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() =
-        explore(500, drain_that_waits_for_an_owner);
-    fn drain_that_stays_announced_inside_a_call_is_detected() =
-        must_fail("percpu: a drain stays announced inside a call",
-            || explore(500, drain_that_waits_for_an_owner));
-    fn no_addition_is_lost_when_remote_work_is_queued() =
-        explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
-    fn no_addition_is_lost_when_slots_are_transferred_on_demand() =
-        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
-    fn no_addition_is_lost_when_a_bias_is_broken() =
-        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly));
-    fn no_addition_is_lost_when_slots_are_taken_for_each_operation() =
+        explore(500, drain_that_waits_for_an_owner)
+            .detects(["percpu: a drain stays announced inside a call"]);
+    fn no_addition_is_lost_in_any_mode() =
+        explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never)),
+        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never)),
+        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly)),
         explore(2_000, || sum_is_exact(Qpw::EveryOp, Escalate::Never));
 }

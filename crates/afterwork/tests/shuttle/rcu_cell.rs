@@ -1,6 +1,5 @@
 //! A cell that several threads update and read.
 
-use crate::workqueue::explore;
 use crate::*;
 
 /// A version that counts how many versions are alive.
@@ -19,7 +18,6 @@ impl Version {
 
 sync::on_drop!(Version, this => this.nr_alive.fetch_sub(1, Ordering::Relaxed));
 
-/// Three threads each add one twice, and read. Every version but the last is dropped once.
 fn updated() {
     let nr_alive = Arc::new(AtomicUsize::new(0));
     let domain = Domain::new();

@@ -1,6 +1,5 @@
 //! Sleepable sections of many threads, guards that move between threads, callbacks and barriers.
 
-use crate::workqueue::explore;
 use crate::*;
 
 #[derive(Default)]
@@ -82,10 +81,10 @@ fn waiter() {
 }
 
 models! {
-    fn a_waiter_does_not_depend_on_the_runners() = explore(5_000, waiter);
-    fn a_driver_that_stops_midway_must_wake_both_cookies() =
+    fn a_waiter_does_not_depend_on_the_runners() =
+        explore(5_000, waiter),
         must_fail("rcu: a driver that stops wakes one", || explore(50_000, waiter));
-    fn no_srcu_reader_sees_a_freed_version() = explore(1_000, versions);
-    fn draining_one_parity_frees_under_a_reader() =
+    fn no_srcu_reader_sees_a_freed_version() =
+        explore(1_000, versions),
         must_fail("srcu: single flip", || explore(20_000, versions));
 }

@@ -135,14 +135,10 @@ fn posters_wait_for_capacity(capacity: usize) {
 models! {
     fn task_is_woken_for_all_items_and_receives_them_in_order() =
         shuttle::check_random(a_task_owns, NR_RUNS);
-    fn no_item_outlives_its_owner() =
-        shuttle::check_random(the_owner_ends_in_the_middle, NR_RUNS),
-        shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
+    fn no_item_outlives_its_owner() = explore(NR_RUNS, the_owner_ends_in_the_middle);
     fn waiting_senders_are_admitted_in_order() =
-        shuttle::check_random(|| posters_wait_for_capacity(1), NR_RUNS / 2),
-        shuttle::check_pct(|| posters_wait_for_capacity(1), NR_RUNS / 4, 3),
-        shuttle::check_random(|| posters_wait_for_capacity(2), NR_RUNS / 2),
-        shuttle::check_pct(|| posters_wait_for_capacity(2), NR_RUNS / 4, 3);
+        explore(NR_RUNS / 2, || posters_wait_for_capacity(1)),
+        explore(NR_RUNS / 2, || posters_wait_for_capacity(2));
     fn thread_is_woken_for_all_items_and_receives_them_in_order() =
         shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
         shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);

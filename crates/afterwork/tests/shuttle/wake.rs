@@ -1,9 +1,7 @@
 //! Many wakers and many waiters.
 
-use crate::workqueue::explore;
 use crate::*;
 
-/// Eight threads each wait for their own number. Four others raise the count and wake them.
 fn turns() {
     const NR_WAITERS: usize = 8;
     let event = Arc::new(EventCount::new());
@@ -21,7 +19,6 @@ fn turns() {
     join_all(waiters);
 }
 
-/// Six parked threads are on a list. Three others remove some under a lock, and wake them later.
 fn collected() {
     let sleepers = Arc::new(Mutex::new(Vec::new()));
     let parked: Vec<_> = (0..6)

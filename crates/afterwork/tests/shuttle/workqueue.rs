@@ -2,23 +2,6 @@
 
 use crate::*;
 
-/// Runs `model` under `nr_runs` random schedules, and then under `nr_runs` schedules with few
-/// thread switches.
-///
-/// Prints the seed; `AFTERWORK_SEED` sets it.
-pub fn explore(nr_runs: usize, model: fn()) {
-    let seed = std::env::var("AFTERWORK_SEED").map_or_else(
-        |_| RandomState::new().hash_one(nr_runs),
-        |seed| seed.parse().expect("AFTERWORK_SEED is a number"),
-    );
-    println!("AFTERWORK_SEED={seed}");
-    let mut config = Config::new();
-    // Workers run items in frames that are deeper than shuttle expects.
-    config.stack_size = 128 * 1024;
-    Runner::new(RandomScheduler::new_from_seed(seed, nr_runs), config.clone()).run(model);
-    Runner::new(PctScheduler::new_from_seed(seed, 3, nr_runs), config).run(model);
-}
-
 /// A machine whose manager is a thread of the model.
 pub struct Managed {
     registry: Registry,
@@ -427,50 +410,37 @@ fn emptied_among_shares() {
 }
 
 models! {
-    fn emptied_queue_waits_for_no_turn() = explore(200, emptied_among_shares);
-    fn seat_kept_by_an_emptied_queue_would_be_detected() =
-        must_deadlock("seats: an emptied pwq keeps them", || explore(200, emptied_among_shares));
-    fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
-    fn new_queues_that_precede_all_others_would_be_detected() =
-        must_fail("shares: a new pwq begins as an idle one", || explore(200, old_next_to_new));
-    fn queues_with_shares_take_turns_after_any_idle_time() = explore(400, busy_next_to_idle);
-    fn saved_idle_time_of_a_queue_would_be_detected() =
-        must_fail("shares: idle time is accumulated", || explore(400, busy_next_to_idle));
+    fn emptied_queue_waits_for_no_turn() =
+        explore(200, emptied_among_shares).deadlocks_with(["seats: an emptied pwq keeps them"]);
+    fn a_new_queue_for_each_item_starves_no_queue_that_waits() =
+        explore(200, old_next_to_new).detects(["shares: a new pwq begins as an idle one"]);
+    fn queues_with_shares_take_turns_after_any_idle_time() =
+        explore(400, busy_next_to_idle).detects(["shares: idle time is accumulated"]);
     fn queues_and_groups_take_turns_after_any_idle_time() =
-        explore(400, busy_next_to_an_idle_group);
-    fn saved_idle_time_of_a_group_would_be_detected() =
-        must_fail("shares: idle time of a group is accumulated",
-            || explore(400, busy_next_to_an_idle_group));
-    fn groups_that_pay_for_nothing_would_be_detected() =
-        must_fail("shares: a group pays for nothing", || explore(400, busy_next_to_an_idle_group));
-    fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
-    fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
-    fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);
-    fn flush_that_forgets_a_helper_is_detected() =
+        explore(400, busy_next_to_an_idle_group).detects([
+            "shares: idle time of a group is accumulated",
+            "shares: a group pays for nothing",
+        ]);
+    fn items_run_as_often_as_they_were_queued() =
+        explore(15_000, mix).detects(["active: no second check", "item: runs overlap"]);
+    fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() =
+        explore(1_000, two_seats)
+            .detects(["take: forgets the inactive", "active: a seat given twice"]);
+    fn after_a_flush_all_earlier_items_have_ended() =
+        explore(1_500, flushes),
         must_fail("flush: forgets the helpers", || explore(6_000, flushes));
     fn chains_in_opposite_order_do_not_wait_for_each_other() =
-        explore(4_000, chains_in_opposite_order);
-    fn enqueue_all_must_not_wait_with_an_unpushed_chain() =
-        must_fail("enqueue all: waits with an unpushed chain",
-            || explore(4_000, chains_in_opposite_order));
+        explore(4_000, chains_in_opposite_order)
+            .detects(["enqueue all: waits with an unpushed chain"]);
     fn items_that_wait_for_items_end() = explore(1_500, nested);
-    fn item_never_waits_behind_blocked_items() = explore(2_000, chained);
+    fn item_never_waits_behind_blocked_items() =
+        explore(2_000, chained).detects(["take: no chained kick"]);
     fn an_ordered_queue_starts_its_items_in_their_order() = explore(1_500, ordered);
-    fn without_the_chained_kick_an_item_is_stranded() =
-        must_fail("take: no chained kick", || explore(1_000, chained));
-    fn without_the_recheck_of_the_gate_an_item_is_forgotten() =
-        must_fail("active: no second check", || explore(4_000, mix));
-    fn overlapping_runs_of_an_item_would_be_detected() =
-        must_fail("item: runs overlap", || explore(4_000, mix));
-    fn forgotten_inactive_item_would_be_detected() =
-        must_fail("take: forgets the inactive", || explore(1_000, two_seats));
-    fn seat_granted_twice_would_be_seen() =
-        must_fail("active: a seat given twice", || explore(1_000, two_seats));
-    fn an_ordinary_item_gets_its_turn_among_urgent_ones() = explore(400, ordinary_among_urgent);
-    fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
-        explore(400, urgent_before_the_pause_ends);
-    fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
-        || explore(4_000, urgent_before_the_pause_ends));
-    fn starved_ordinary_item_would_be_detected() =
+    fn an_ordinary_item_gets_its_turn_among_urgent_ones() =
+        explore(400, ordinary_among_urgent),
         must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));
+    fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
+        explore(400, urgent_before_the_pause_ends),
+        must_fail("lanes: a seat does not recheck",
+            || explore(4_000, urgent_before_the_pause_ends));
 }

@@ -2,10 +2,9 @@
 
 use shuttle::sync::Mutex;
 
-use crate::workqueue::{Managed, explore};
+use crate::workqueue::Managed;
 use crate::*;
 
-/// Items of a group of one seat wait for each other, three deep, and then lock a counter.
 fn joins_three_deep() {
     // At most four items wait, and each occupies a worker.
     let (managed, mut queues) = Managed::new(&[1], 5);
@@ -42,9 +41,8 @@ fn joins_three_deep() {
 }
 
 models! {
-    fn items_of_one_seat_may_wait_for_each_other_three_deep() = explore(1_000, joins_three_deep);
-    fn waiters_that_keep_their_seats_would_be_detected() =
-        must_deadlock("group: a waiter keeps its seats", || explore(1_000, joins_three_deep));
-    fn threads_that_return_and_count_twice_would_be_detected() =
-        must_fail("group: a returning thread counts twice", || explore(1_000, joins_three_deep));
+    fn items_of_one_seat_may_wait_for_each_other_three_deep() =
+        explore(1_000, joins_three_deep)
+            .detects(["group: a returning thread counts twice"])
+            .deadlocks_with(["group: a waiter keeps its seats"]);
 }

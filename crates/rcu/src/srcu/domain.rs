@@ -384,7 +384,7 @@ impl Shared {
         //   grace period: the unlinked value, PARK;  heavy;  sum of locks
         // If our barrier comes first, the sums include our section. If the heavy barrier comes
         // first, our section sees PARK and that the value was unlinked.
-        // Test: srcu_section_needs_its_fence
+        // Test: unparked_srcu_reader_protects_its_data
         if !twin::armed("srcu: no fence in enter") {
             asym::light();
         }
@@ -409,7 +409,7 @@ impl Shared {
                 // If our barrier comes first, the driver's sums include our unlock, and it does not
                 // sleep. If the heavy barrier comes first, we see `asked` below, and wake the
                 // driver.
-                // Test: srcu_leaving_needs_its_fence
+                // Test: srcu_reader_protects_its_data
                 if !twin::armed("srcu: no fence in leave") {
                     asym::light();
                 }

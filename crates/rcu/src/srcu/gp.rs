@@ -114,7 +114,7 @@ impl Shared {
         if phase.load(Ordering::Relaxed) == NONE {
             // ORDER(srcu-enter): other end in `enter`. If the reader was asked, its answer ensures
             // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does.
-            // Test: srcu_section_needs_its_fence
+            // Test: unparked_srcu_reader_protects_its_data
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);
             if !self.slots.have_all_answered() {

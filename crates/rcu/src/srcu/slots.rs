@@ -293,7 +293,7 @@ impl Slots {
             self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
         // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top.
-        // Test: srcu_unlock_needs_release
+        // Test: srcu_reader_protects_its_data
         let (nr_locks, nr_unlocks);
         if twin::armed("srcu: locks summed first") {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
@@ -370,7 +370,7 @@ impl Line {
         // If our store comes first, the driver's sums include our lock, and our reads happen before
         // it frees. If its load comes first, the sums are unequal, and it waits. Without the pair
         // the sum could include our unlock and miss our lock.
-        // Test: srcu_unlock_needs_release
+        // Test: srcu_reader_protects_its_data
         let order = twin::order("srcu: relaxed unlock", Ordering::Release);
         count(&self.unlocks[parity.index()], order);
         if twin::armed("srcu: relaxed unlock") {
