@@ -163,3 +163,39 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     reader.read_to_end(&mut written).unwrap();
     assert_eq!(written, [0; 0]);
 }
+
+#[test]
+fn item_count_never_exceeds_the_capacity() {
+    const NR_POSTERS: usize = 4;
+    const NR_POSTS: usize = 5000;
+    let mut mailbox = Mailbox::builder().capacity(16).build();
+    // Number of accepted items. Each poster may have posted one more item that is not counted yet.
+    let nr_inside = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for from in 0..NR_POSTERS {
+            let (poster, nr_inside) = (mailbox.poster(), &nr_inside);
+            scope.spawn(move || {
+                for number in 0..NR_POSTS {
+                    let mut item = (from, number);
+                    while let Err(refused) = poster.post(item) {
+                        assert!(matches!(refused, PostError::Full(_)));
+                        item = refused.into_inner();
+                        thread::yield_now();
+                    }
+                    nr_inside.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let (mut next, mut nr_received) = ([0; NR_POSTERS], 0);
+        while mailbox.wait(1).is_ok() {
+            for (from, number) in mailbox.drain(7) {
+                assert_eq!(number, next[from]);
+                next[from] += 1;
+                nr_received += 1;
+            }
+            // Capacity is released no later than at the end of the drain.
+            assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
+        }
+        assert_eq!(next, [NR_POSTS; NR_POSTERS]);
+    });
+}
