@@ -6,6 +6,7 @@ mod children;
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
