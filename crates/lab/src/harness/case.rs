@@ -191,7 +191,7 @@ pub mod tests {
     use super::*;
     use crate::harness::metric::{higher, lower};
 
-    /// The time after which a run of a variant counts as hung. It normally takes less than a second.
+    /// The time after which a run of a variant counts as hung. It usually takes less than a second.
     const HUNG: std::time::Duration = std::time::Duration::from_secs(300);
 
     pub fn run_each(cases: Vec<Case>, check: impl Fn(&Case, &Variant, &Sample)) {
@@ -204,8 +204,8 @@ pub mod tests {
         }
     }
 
-    /// Calls `run`. If it hangs, aborts the process with a message that names it, because the output
-    /// of a test that is killed is lost.
+    /// Calls `run`. If it hangs, aborts the process with a message that names it: the output of a
+    /// test that is killed is lost.
     fn abort_if_hung<R>(name: &str, run: impl FnOnce() -> R) -> R {
         let (done, is_done) = channel::<()>();
         std::thread::scope(|scope| {
