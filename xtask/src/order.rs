@@ -47,7 +47,6 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     Ok(Findings { broken, looked_at: format!("{} tags, {} ends", tags.len(), ends.len()) })
 }
 
-/// Returns the names of the test functions in `sources`.
 pub fn tests(sources: &[(String, String)]) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     for (file, text) in sources {

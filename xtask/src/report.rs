@@ -26,10 +26,7 @@ pub fn list(findings: &[Finding]) {
 
 /// Returns the exit status of a chore. `is_good` is `true` if it found nothing wrong.
 pub fn exit_code(is_good: bool) -> ExitCode {
-    match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    ExitCode::from(u8::from(!is_good))
 }
 
 #[derive(Debug, Default)]

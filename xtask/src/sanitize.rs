@@ -255,7 +255,6 @@ pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String
         .ok_or_else(|| Failure::new("the nightly toolchain has no rust-src"))
 }
 
-/// Returns the output of the nightly compiler.
 fn rustc(workspace: &Workspace, args: &[&str]) -> Result<String, Failure> {
     let text = output(workspace.nightly("rustc").args(args))?;
     Ok(String::from_utf8_lossy(&text).into_owned())

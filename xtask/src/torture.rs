@@ -47,7 +47,6 @@ pub struct Asked {
 pub enum End {
     Good,
     Faulty,
-    /// The program rejected its arguments with a message.
     Refused,
     /// The program could not start, or was stopped.
     Other(String),

@@ -9,7 +9,6 @@ use crate::report::{self, Failure};
 use crate::workspace::Workspace;
 
 const PAGE: &str = "docs/tutorial.md";
-/// The file that a program of the page replaces.
 const PROGRAM: &str = "src/main.rs";
 /// The name that the page uses for a clone of this workspace.
 const CLONE: &str = "afterwork";

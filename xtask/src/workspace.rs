@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use crate::report::Failure;
 
-/// The rustup name of the toolchain for unstable features.
 pub const NIGHTLY: &str = "nightly";
 
 /// The variables that the stable toolchain sets. Another toolchain must not see them.
@@ -93,7 +92,6 @@ impl Workspace {
         &self.root
     }
 
-    /// Creates a command that runs in the root, without input.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
@@ -107,14 +105,12 @@ impl Workspace {
         command
     }
 
-    /// Creates a command that runs a program of the nightly toolchain.
     pub fn nightly(&self, program: &str) -> Command {
         let mut command = self.rustup();
         command.args(["run", NIGHTLY, program]);
         command
     }
 
-    /// Adds components to the nightly toolchain.
     pub fn add_to_nightly(&self, components: &[&str]) -> Result<(), Failure> {
         let mut command = self.rustup();
         command.args(["component", "add", "--toolchain", NIGHTLY]).args(components);

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::tests::{Drops, miri_or, pair, poll};
+use super::tests::{Drops, miri_or, pair, pair_of, poll};
 use super::*;
 
 #[derive(Debug)]
@@ -149,9 +149,8 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 
 #[test]
 fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let (mut mailbox, poster) = pair_of(1);
     let set = LocalSet::new(&mailbox);
-    let poster = mailbox.poster();
     let probe = Probe::default();
     let mut handle = set.spawn_local(probe.clone().wait_for(2));
     serve(&mut mailbox, &set);
@@ -176,9 +175,8 @@ fn wake_up_overtakes_waiting_senders_and_uses_no_capacity() {
 #[test]
 fn items_are_received_despite_self_waking_futures() {
     const CAPACITY: usize = 2;
-    let mut mailbox = Mailbox::builder().capacity(CAPACITY).build();
+    let (mut mailbox, poster) = pair_of(CAPACITY);
     let set = LocalSet::new(&mailbox);
-    let poster = mailbox.poster();
     for _ in 0..3 * CAPACITY {
         drop(set.spawn_local(async {
             loop {

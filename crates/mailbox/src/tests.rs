@@ -215,9 +215,8 @@ fn closed_mailbox_returns_the_item() {
 
 #[test]
 fn full_mailbox_returns_the_item() {
-    let mut mailbox = Mailbox::builder().capacity(3).build();
+    let (mut mailbox, poster) = pair_of(3);
     assert_eq!(mailbox.capacity(), Some(3));
-    let poster = mailbox.poster();
     let mut batch = poster.batch();
     batch.push(0).unwrap();
     batch.push(1).unwrap();

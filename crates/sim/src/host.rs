@@ -37,6 +37,5 @@ pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     step()
 }
 
-/// Does nothing: nothing is counted on a real machine.
 #[cfg(not(sim))]
 pub fn measure_from_here() {}

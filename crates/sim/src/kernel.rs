@@ -68,7 +68,6 @@ impl Line {
     }
 }
 
-/// The queue entry of a CPU that is waiting for the lock.
 #[derive(Debug, Default)]
 struct Node {
     is_first: AtomicU32,

@@ -124,7 +124,6 @@ impl Machine {
         Topology::synthetic(&self.shape(&levels)).map_err(|error| error.to_string())
     }
 
-    /// Returns the costs, with one of them multiplied by a factor.
     pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
         Costs::from_ns(|name| {
             let factor = changed.filter(|change| change.0 == name).map_or(1.0, |change| change.1);

@@ -36,7 +36,6 @@ mod sweep;
 #[cfg(sim)]
 mod table;
 
-/// Reports the reason why the program could not do its work, and returns its exit code.
 fn could_not_run(reason: &dyn std::fmt::Display) -> std::process::ExitCode {
     eprintln!("sim: {reason}");
     std::process::ExitCode::from(2)

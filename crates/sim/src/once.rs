@@ -10,14 +10,12 @@ use crate::machine::Machine;
 use crate::options::{Options, programs};
 use crate::scenarios::{Job, Measured, scope_of};
 
-/// The parameters that distinguish the runs of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub scenario: String,
     pub scope: String,
     pub nr_cpus: usize,
     pub seed: u64,
-    /// A guessed cost that is halved or doubled.
     pub changed: Option<(String, f64)>,
 }
 

@@ -6,10 +6,7 @@ use std::ffi::OsString;
 /// more rights than the user who started it: a set-user-ID or set-group-ID bit, or file
 /// capabilities. A variable could make it create files and signals with the owner's rights.
 pub fn var(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|_| !is_privileged())
-}
-
-fn is_privileged() -> bool {
     // SAFETY: the call takes a number and returns one.
-    !cfg!(miri) && unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+    let is_privileged = || !cfg!(miri) && unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    std::env::var_os(name).filter(|_| !is_privileged())
 }

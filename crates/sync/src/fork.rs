@@ -222,16 +222,8 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
-/// The time limit for a child of [`in_child`] in seconds, far longer than any child needs.
-#[cfg(not(any(loom, shuttle)))]
-const LIMIT_S: u32 = 300;
-
-/// The exit status of a child of [`in_child`] that panicked.
-#[cfg(not(any(loom, shuttle)))]
-const PANICKED: i32 = 101;
-
-/// Calls `body` in a child of `fork`, for tests. Returns the child's exit status, or `PANICKED`
-/// after a panic. Returns `None` if a signal ended the child, for example after `LIMIT_S`.
+/// Calls `body` in a child of `fork`, for tests. Returns the child's exit status, or 101 after a
+/// panic. Returns `None` if a signal ended the child, for example after five minutes.
 ///
 /// # Safety
 ///
@@ -239,6 +231,10 @@ const PANICKED: i32 = 101;
 #[cfg(not(any(loom, shuttle)))]
 #[doc(hidden)]
 pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
+    /// The exit status of a child that panicked.
+    const PANICKED: i32 = 101;
+    /// The time limit in seconds, far longer than any child needs.
+    const LIMIT_S: u32 = 300;
     // SAFETY: (1), and the child ends below.
     let pid = unsafe { libc::fork() };
     if pid == 0 {

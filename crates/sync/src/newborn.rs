@@ -66,7 +66,8 @@ pub(crate) fn reset(first: libc::pid_t) {
     }
     let wanted = io_priority(first);
     if wanted >= 0 && io_priority(0) != wanted {
-        set_io_priority(wanted);
+        // SAFETY: the call takes numbers; 0 is this thread.
+        unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THREAD, 0, wanted) };
     }
 }
 
@@ -118,11 +119,6 @@ fn io_priority(thread: libc::pid_t) -> libc::c_long {
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
     // Older kernels report level 4 for a thread without a class.
     if priority >> 13 == 0 { 0 } else { priority }
-}
-
-fn set_io_priority(priority: libc::c_long) {
-    // SAFETY: the call takes numbers; 0 is this thread.
-    unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THREAD, 0, priority) };
 }
 
 /// Sets the ABI's floating-point modes: round to nearest, keep denormal numbers, raise no signal.

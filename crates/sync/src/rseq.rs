@@ -1,5 +1,8 @@
 //! The `struct rseq` of a thread, which glibc 2.35 and later registers with the kernel.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use std::ffi::CStr;
+
 /// The place of the structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
@@ -13,13 +16,9 @@ impl Area {
     /// Returns the place of the structure if glibc has registered it.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub fn find() -> Option<Self> {
-        // SAFETY: dlsym with a NUL-terminated name only looks the name up.
-        let (offset, size) = unsafe {
-            (
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
-            )
-        };
+        // SAFETY: the call only looks the name up.
+        let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        let (offset, size) = (find(c"__rseq_offset"), find(c"__rseq_size"));
         if offset.is_null() || size.is_null() {
             return None;
         }

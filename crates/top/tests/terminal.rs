@@ -1,5 +1,7 @@
 //! Tests `afterwork top` in a terminal: signals that end or stop it, and a terminal that vanishes.
 
+mod support;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +20,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setpgid, setrlimit, setsid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use support::eventually;
 
 /// The sequences that enter and leave the full screen.
 const ENTER: &str = "\x1b[?1049h";
@@ -61,17 +64,6 @@ const NAMESPACE: [&str; 6] =
 fn has_namespaces() -> bool {
     let unshare = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).arg("true").output();
     unshare.is_ok_and(|it| it.status.success())
-}
-
-/// Waits until `is_so` returns `true`. Panics after a few minutes.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}");
 }
 
 impl OnTerminal {

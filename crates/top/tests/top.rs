@@ -16,10 +16,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use prometheus::{Sample, metrics};
 use serde_json::Value;
+use support::{eventually, text};
 use sync::shared_file::SharedFile;
 
 #[path = "../../afterwork/tests/support/prometheus.rs"]
 mod prometheus;
+mod support;
 
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
@@ -125,16 +127,6 @@ impl Drop for Busy {
     }
 }
 
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1200 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{what}");
-}
-
 fn top(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_afterwork"))
         .arg("top")
@@ -142,10 +134,6 @@ fn top(args: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .expect("the command starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
 /// Repeats the command until every process has answered in time. A busy machine may need several

@@ -11,10 +11,8 @@ use super::install::{URCU, URCU_FOLDER};
 use crate::report::{Failure, data};
 use crate::workspace::Workspace;
 
-/// The compilers for C, each with its compiler for C++.
 const COMPILERS: &[(&str, &str)] = &[("gcc", "g++"), ("clang", "clang++")];
 const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
-/// A program in C++. The examples are in C.
 const IN_CPP: &str = "crates/capi/tests/c/plain.cpp";
 
 pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> {
@@ -162,7 +160,6 @@ fn by_cmake(
     Ok(())
 }
 
-/// Runs the command and returns its output. If the command fails, the error contains the output.
 fn run(command: &mut Command) -> Result<String, Failure> {
     let output = command.output().map_err(Failure::because(format!("cannot run {command:?}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

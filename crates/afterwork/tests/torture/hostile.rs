@@ -316,13 +316,13 @@ pub fn rude_handler(dice: &mut Dice) -> impl Fn() + Send + Sync + use<> {
 /// A waker that misbehaves in calls and in its drop.
 struct Rattle {
     dice: Mutex<Dice>,
-    sleeper: Unpark,
+    sleeper: Thread,
     _grenade: Grenade,
 }
 
 impl Wake for Rattle {
     fn wake(self: Arc<Self>) {
-        self.sleeper.0.unpark();
+        self.sleeper.unpark();
         let mut dice = Dice::new(self.dice.lock().unwrap().bits());
         misbehave(&mut dice);
     }
@@ -345,8 +345,7 @@ pub fn unpark() -> Waker {
 pub fn poll_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> Poll<F::Output> {
     let waker = if may(Act::Waker) {
         let (dice, grenade) = (Mutex::new(Dice::new(dice.bits())), Grenade::new(dice));
-        let sleeper = Unpark(thread::current());
-        Arc::new(Rattle { dice, sleeper, _grenade: grenade }).into()
+        Arc::new(Rattle { dice, sleeper: thread::current(), _grenade: grenade }).into()
     } else {
         unpark()
     };
@@ -356,8 +355,13 @@ pub fn poll_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> Poll<F:
 }
 
 pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Output {
+    park_until_ready(|| poll_rudely(&mut future, dice))
+}
+
+/// Repeats `poll`, whose waker unparks this thread.
+pub fn park_until_ready<T>(mut poll: impl FnMut() -> Poll<T>) -> T {
     loop {
-        match poll_rudely(&mut future, dice) {
+        match poll() {
             Poll::Ready(output) => return output,
             Poll::Pending => thread::park(),
         }
@@ -367,17 +371,13 @@ pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Out
 /// Starts a thread without the lock of the standard library, which may have been held at a fork.
 pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
     let body = Arc::new(Mutex::new(Some(body)));
-    loop {
+    insist(|| {
         let theirs = body.clone();
-        let begin = move || {
+        ::sync::thread::spawn("torture", move || {
             let body = theirs.lock().unwrap().take();
             body.expect("one thread is started")();
-        };
-        match ::sync::thread::spawn("torture", begin) {
-            Ok(thread) => return thread,
-            Err(_) => thread::yield_now(),
-        }
-    }
+        })
+    })
 }
 
 /// Forks. The child calls `body` and exits without destructors. Its faults are faults here.

@@ -14,8 +14,6 @@ use crate::support::hostile::{
 };
 use crate::support::*;
 
-/// A delay that does not elapse within a round.
-const NEVER: Duration = Duration::from_secs(3600);
 /// A delay that elapses while the queue ends.
 const SOON: Duration = Duration::from_micros(100);
 /// Number of consecutive victims whose timer is flushed while they end.

@@ -23,7 +23,7 @@ enum Kind {
 
 pub struct Place {
     pub queue: Workqueue,
-    strand: Strand<strands::State>,
+    pub strand: Strand<strands::State>,
     number: usize,
     kind: Kind,
     /// Number of threads inside its one-shot items.
@@ -169,10 +169,6 @@ impl Place {
     /// Workers of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
-    }
-
-    pub fn spawn_on_strand(&self, lives: &Arc<Lives>, dice: &mut Dice) {
-        strands::torture(&self.queue, &self.strand, lives, dice);
     }
 
     pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {

@@ -45,6 +45,8 @@ const PATIENCE_WITH_BUSY: u32 = 1800;
 const PATIENCE_WITH_TWIN: u32 = 20;
 /// Time after which the threads of a [`Crew`] stop repeating their acts.
 pub const ROUND: Duration = Duration::from_millis(300);
+/// A delay that does not elapse within a round.
+pub const NEVER: Duration = Duration::from_secs(3600);
 /// The unit of waiting. A suspension of the machine costs one nap, however long it lasts.
 const NAP: Duration = Duration::from_secs(1);
 /// CPU time per nap below which the process makes no progress.

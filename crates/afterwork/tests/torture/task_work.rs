@@ -17,7 +17,7 @@ use afterwork::mailbox::{
 };
 use rustix::event;
 
-use crate::support::hostile::unpark;
+use crate::support::hostile::{park_until_ready, unpark};
 use crate::support::*;
 
 const NR_POSTERS: usize = 6;
@@ -354,10 +354,6 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
 
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     let waker = unpark();
-    loop {
-        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
+    let mut context = Context::from_waker(&waker);
+    park_until_ready(|| Pin::new(&mut future).poll(&mut context))
 }

@@ -6,9 +6,6 @@ use afterwork::workqueue::{
 
 use crate::support::*;
 
-/// A delay that does not elapse within a round.
-const NEVER: Duration = Duration::from_secs(3600);
-
 fn span(dice: &mut Dice) -> Duration {
     Duration::from_micros(dice.pick(&[0, 1, 60, 70, 200, 1000]))
 }

@@ -211,7 +211,7 @@ impl Scene<'_> {
                 198 => drop(observe::snapshot_of(&self.registry)),
                 222..228 => {
                     spawned();
-                    place.spawn_on_strand(&self.lives, dice);
+                    strands::torture(&place.queue, &place.strand, &self.lives, dice);
                 }
                 215..222 => timed::torture(&self.registry, &place.lane(dice), &self.lives, dice),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),

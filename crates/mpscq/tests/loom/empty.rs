@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use afterwork_mpscq::Pop;
 use sync::atomic::{AtomicBool, Ordering};
-use sync::twin::must_fail;
 
-use crate::support::{Item, Items, exhaustive, pusher, spawn};
+use crate::support::{Item, Items, exhaustive, must_fail, pusher, spawn};
 
 /// Two producers push. Once the second one reports a complete push, a pop must not return *empty*.
 ///
@@ -38,9 +37,7 @@ fn empty_is_never_returned_while_a_completed_push_is_inside() {
 
 #[test]
 fn empty_by_the_missing_link_alone_is_detected() {
-    let failure = must_fail("empty: no check of the tail", || {
-        exhaustive(completed_push_is_never_called_empty)
-    });
+    let failure = must_fail("empty: no check of the tail", completed_push_is_never_called_empty);
     assert!(failure.contains("Empty with a completed push inside"), "{failure}");
 }
 

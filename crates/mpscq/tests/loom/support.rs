@@ -70,6 +70,11 @@ pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
     sync::model(model);
 }
 
+/// Explores without a bound, with the bug `name`, and returns the failure with which this must end.
+pub fn must_fail(name: &'static str, model: impl Fn() + Sync + Send + 'static) -> String {
+    sync::twin::must_fail(name, || exhaustive(model))
+}
+
 /// Explores all runs with at most `preemptions` switches away from a runnable thread.
 pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,7 +1,12 @@
 //! Helpers for the tests of the commands `afterwork` and `afterwork-lab`. Each function takes the
 //! path of the command's binary.
 
+// No test program uses all of these functions.
+#![allow(dead_code)]
+
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 pub fn run(command: &str, args: &[&str]) -> Output {
     Command::new(command).args(args).output().expect("the command starts")
@@ -57,4 +62,15 @@ pub fn assert_help_into_closed_pipe(command: &str) {
     let output = child.wait_with_output().expect("the command ends");
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+/// Waits until `is_so` returns `true`. Panics after two minutes.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..12_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}");
 }
