@@ -125,7 +125,7 @@ impl Workqueue {
     /// [`shutdown_background`](Self::shutdown_background) for the remaining items.
     ///
     /// Blocks and panics as [`drain`](Self::drain) does, for at most `timeout`. With zero, the
-    /// queue is checked once.
+    /// queue is checked once; an item that has just ended may still count.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ impl Workqueue {
     /// drops the cancelled delayed items itself before it waits.
     ///
     /// Blocks and panics as [`drain`](Self::drain) does, for at most `timeout`. With zero, the
-    /// queue is checked once.
+    /// queue is checked once; an item that has just ended may still count.
     ///
     /// # Errors
     ///

@@ -44,7 +44,8 @@ pool_figures!(counted! {
 } {});
 
 queue_figures!(counted! {
-    /// The counters of a queue since its creation.
+    /// The counters of a queue since its creation. A worker adds completed items at the end of its
+    /// batch, which may be after they have been joined or drained.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     QueueStats {}
 } {});
