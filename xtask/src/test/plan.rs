@@ -182,13 +182,15 @@ fn step_of(
         args.push("--bins".into());
     }
     if matches!(layer, LOOM | SHUTTLE | SIM) {
-        // Models are optimized, because they run millions of times. They are built in a separate
-        // folder, because their `--cfg` affects every crate.
+        // Models are optimized, because they run millions of times, and have no debug information,
+        // which would take as much disk space as the rest. They are built in a separate folder,
+        // because their `--cfg` affects every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
         if package.name == FACADE {
             args.extend(["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]);
         }
+        env.push(("CARGO_PROFILE_RELEASE_DEBUG".to_string(), "false".to_string()));
         env.push(match layer {
             SIM => sim::flags(variable),
             _ => with_cfg(layer, variable),
@@ -275,7 +277,8 @@ mod tests {
 
     #[test]
     fn models_are_found_and_built_apart() {
-        let command = "RUSTFLAGS='--cfg loom' cargo test --no-fail-fast -p";
+        let env = "CARGO_PROFILE_RELEASE_DEBUG='false' RUSTFLAGS='--cfg loom'";
+        let command = format!("{env} cargo test --no-fail-fast -p");
         let args = "--test loom --release --target-dir t/loom";
         assert_eq!(shown(LOOM), ["one", "two"].map(|name| format!("{command} {name} {args}")));
     }
