@@ -97,14 +97,15 @@ impl<T: Value> Flavor<T> for Epoch<T> {
 
 impl<T: Value> Reader for &Epoch<T> {
     fn read(&mut self, count: usize) -> u64 {
-        let section = |turn| {
+        let mut sum = 0;
+        for turn in 0..count {
             let guard = epoch::pin();
             let current = self.place.load(Ordering::Acquire, &guard);
             // SAFETY: this thread is pinned. The pointer is never null, and the value is destroyed
             // only after the epoch.
-            unsafe { current.deref() }.value.look(turn)
-        };
-        (0..count).map(section).sum()
+            sum += unsafe { current.deref() }.value.look(turn);
+        }
+        sum
     }
 }
 
@@ -157,13 +158,14 @@ impl<T: Value> Flavor<T> for Seize<T> {
 
 impl<T: Value> Reader for &Seize<T> {
     fn read(&mut self, count: usize) -> u64 {
-        let section = |turn| {
+        let mut sum = 0;
+        for turn in 0..count {
             let guard = self.collector.enter();
             let current = guard.protect(&self.place, Ordering::Acquire);
             // SAFETY: the guard protects the value, and the pointer is never null.
-            unsafe { &*current }.value.look(turn)
-        };
-        (0..count).map(section).sum()
+            sum += unsafe { &*current }.value.look(turn);
+        }
+        sum
     }
 }
 
@@ -211,13 +213,13 @@ struct Hazarded<'a, T> {
 
 impl<T: Value> Reader for Hazarded<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
-        let section = |turn| {
+        let mut sum = 0;
+        for turn in 0..count {
             let current = self.flavor.place.safe_load(&mut self.pointer);
-            let sum = current.expect("never null").value.look(turn);
+            sum += current.expect("never null").value.look(turn);
             self.pointer.reset_protection();
-            sum
-        };
-        (0..count).map(section).sum()
+        }
+        sum
     }
 }
 
@@ -248,6 +250,10 @@ impl<T: Value> Flavor<T> for Swap<T> {
 
 impl<T: Value> Reader for &Swap<T> {
     fn read(&mut self, count: usize) -> u64 {
-        (0..count).map(|turn| self.place.load().look(turn)).sum()
+        let mut sum = 0;
+        for turn in 0..count {
+            sum += self.place.load().look(turn);
+        }
+        sum
     }
 }

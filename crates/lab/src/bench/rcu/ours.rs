@@ -134,14 +134,22 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
 
 impl<T: Value, F: rcu::Flavor> Reader for &Ours<T, F> {
     fn read(&mut self, count: usize) -> u64 {
-        (0..count).map(|turn| self.cell.load(&self.cell.read()).look(turn)).sum()
+        let mut sum = 0;
+        for turn in 0..count {
+            let guard = self.cell.read();
+            sum += self.cell.load(&guard).look(turn);
+        }
+        sum
     }
 }
 
 impl<T: Value> Reader for Loop<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
         let reader = self.online.get_or_insert_with(qsbr::Reader::new);
-        let sum = (0..count).map(|turn| self.cell.load(reader).look(turn)).sum();
+        let mut sum = 0;
+        for turn in 0..count {
+            sum += self.cell.load(reader).look(turn);
+        }
         reader.quiescent();
         sum
     }
