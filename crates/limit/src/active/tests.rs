@@ -33,42 +33,6 @@ impl Seats {
 }
 
 #[test]
-fn released_seat_is_transferred_to_the_first_waiter() {
-    let seats = Seats::new(1, &[]);
-    assert!(seats.enter(0, 6));
-    assert!(!seats.enter(0, 7));
-    assert!(!seats.enter(0, 8));
-    assert_eq!(seats.leave(0), Some(7));
-    assert_eq!(seats.gate.nr_active(), 1, "the seat was transferred");
-    assert_eq!(seats.leave(0), Some(8));
-    assert!(seats.gate.may_stay());
-    assert_eq!(seats.leave(0), None);
-    assert_eq!(seats.gate.nr_active(), 0);
-}
-
-#[test]
-fn raising_the_limit_seats_waiters() {
-    let seats = Seats::new(1, &[]);
-    assert!(seats.enter(0, 9));
-    for slot in 0..3 {
-        assert!(!seats.enter(0, slot));
-    }
-    assert_eq!(seats.set_max(3), [0, 1]);
-    assert_eq!(seats.gate.nr_active(), 3);
-}
-
-#[test]
-fn lowering_the_limit_releases_seats_until_it_holds() {
-    let seats = Seats::new(2, &[]);
-    assert!(seats.enter(0, 8) && seats.enter(0, 9));
-    assert!(!seats.enter(0, 0));
-    assert!(seats.set_max(1).is_empty());
-    assert_eq!(seats.leave(0), None, "two have seats, one may keep its own");
-    assert_eq!(seats.leave(0), Some(0));
-    assert_eq!(seats.gate.nr_active(), 1);
-}
-
-#[test]
 fn last_release_notifies_waiters() {
     let seats = Seats::new(2, &[]);
     let leave = || Gate::leave(&seats.gate, &seats.core, 0, Holds::Seat);
@@ -97,16 +61,6 @@ fn late_node_gets_its_share_before_a_busy_one_gets_more() {
     let served: Vec<_> = (0..16).filter_map(|_| seats.leave(0)).collect();
     assert!(served.iter().copied().eq(200..216), "{served:?}");
     assert_eq!(seats.leave(0), Some(100), "both have their shares: in turn");
-}
-
-#[test]
-fn unused_share_of_a_node_moves_to_waiting_nodes() {
-    let seats = Seats::new(16, &[4, 4]);
-    for slot in 0..16 {
-        assert!(seats.enter(slot % 2, slot));
-    }
-    assert!(!seats.enter(0, 16));
-    assert_eq!(seats.leave(1), Some(16), "node 1 needs no more");
 }
 
 /// A slow and obvious model: a list of the threads that hold a seat.
