@@ -72,15 +72,6 @@ impl Pool {
 }
 
 #[test]
-fn pwqs_get_time_by_their_shares() {
-    let mut pool = Pool::new(&[(100, 1000), (200, 1000), (700, 1000)]);
-    pool.run(3, 1000);
-    for (had, due) in pool.had_ns.iter().zip([100_000, 200_000, 700_000]) {
-        assert!(had.abs_diff(due) <= 2000, "{had} of {due}");
-    }
-}
-
-#[test]
 fn long_items_get_no_more_time_than_short_ones() {
     let mut pool = Pool::new(&[(100, 1_000_000), (100, 1000)]);
     pool.run(2, 100_000);
@@ -124,15 +115,24 @@ fn returned_items_are_not_charged() {
 }
 
 #[test]
-fn debts_are_converted_to_the_present_shares() {
-    let mut pool = Pool::new(&[(1, 1_000_000), (1000, 1000)]);
-    let long = pool.take(2);
-    assert_eq!(long.0, 0);
-    pool.end(long);
-    pool.tree.set_shares(&mut pool.pwqs[0].0, 1000);
-    pool.had_ns.fill(0);
-    pool.run(2, 2000);
-    assert!(pool.had_ns[0] >= 1_000_000, "{:?}", pool.had_ns);
+fn debts_of_pwqs_and_groups_are_converted_to_the_present_shares() {
+    let (few, many) = (Some((1, 1)), Some((2, 1000)));
+    let ungrouped = [(None, 1, 1_000_000), (None, 1000, 1000)];
+    for pwqs in [ungrouped, [(few, 0, 1_000_000), (many, 0, 1000)]] {
+        let mut pool = Pool::with_groups(&pwqs);
+        let long = pool.take(2);
+        assert_eq!(long.0, 0);
+        pool.end(long);
+        let account = &mut pool.pwqs[0].0;
+        if account.group.is_some() {
+            assert!(!pool.tree.set_group_shares(account, 1000));
+        } else {
+            pool.tree.set_shares(account, 1000);
+        }
+        pool.had_ns.fill(0);
+        pool.run(2, 2000);
+        assert!(pool.had_ns[0] >= 1_000_000, "{pwqs:?}: {:?}", pool.had_ns);
+    }
 }
 
 #[test]
@@ -235,19 +235,6 @@ fn a_group_is_charged_for_a_pwq_that_was_removed() {
     pool.tree.leave(account);
     pool.tree.remove(account, payments.iter_mut());
     pool.tree.settle(None, payments[0], 1, 1_000_000);
-}
-
-#[test]
-fn debts_of_a_group_are_converted_to_its_present_shares() {
-    let (few, many) = (Some((1, 1)), Some((2, 1000)));
-    let mut pool = Pool::with_groups(&[(few, 0, 1_000_000), (many, 0, 1000)]);
-    let long = pool.take(2);
-    assert_eq!(long.0, 0);
-    pool.end(long);
-    assert!(!pool.tree.set_group_shares(&pool.pwqs[0].0, 1000));
-    pool.had_ns.fill(0);
-    pool.run(2, 2000);
-    assert!(pool.had_ns[0] >= 1_000_000, "{:?}", pool.had_ns);
 }
 
 #[test]
