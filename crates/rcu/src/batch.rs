@@ -53,14 +53,12 @@ struct Lot {
     process: Process,
 }
 
-/// The place where callbacks run.
 pub(super) struct Place {
     pub(super) executor: Mutex<Option<Executor>>,
     /// Notified when a batch has run, and when the executor is replaced.
     moved: EventCount,
     /// A: the number of panics in callbacks and executors.
     pub(super) nr_panicked: AtomicU64,
-    /// The number of callbacks that have run.
     pub(super) nr_run: Count,
 }
 
@@ -127,7 +125,6 @@ fn run(chain: Chain) -> u64 {
 pub const NR_OFFSETS: usize = 4096;
 
 unsafe extern "C" {
-    /// The C program's `free`.
     fn free(memory: *mut std::ffi::c_void);
 }
 

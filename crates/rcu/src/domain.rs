@@ -131,7 +131,6 @@ impl Domain {
         }
     }
 
-    /// Returns a cookie that a user may poll.
     pub(super) fn state_to_poll(&self) -> GpCookie {
         let cookie = self.periods.state();
         let bits = cookie.bits();
@@ -323,7 +322,6 @@ impl Domain {
     }
 }
 
-/// All slots of a domain.
 pub(super) struct Roster {
     /// Entries are never popped.
     entries: RawStack<Entry>,
@@ -358,7 +356,6 @@ impl Roster {
         unsafe { &(*entry).slot }
     }
 
-    /// Returns all slots, used and free.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         // ORDER(mpscq-stack): the other end of the push in `join`. If the push comes first, we walk
         // over its slot. If our load comes first, we do not see the slot, which is OFF like a

@@ -36,7 +36,6 @@ enum Claim {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     seq: u64,
-    /// The number of runs that must have ended.
     nr_ended: u32,
     /// The number of enqueues that must have completed or been cancelled.
     nr_settled: u32,
@@ -51,7 +50,6 @@ struct World {
     is_running: bool,
     has_handle: bool,
     is_freed: bool,
-    /// Set if the pending enqueue owns a capacity permit.
     has_permit: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,
@@ -62,7 +60,6 @@ struct World {
     flushes: Vec<Flush>,
 }
 
-/// The first queue allows helping, the second is ordered.
 const RULES: [Rules; 2] = [
     Rules { help: true, ordered: false, one_cpu: false, reclaim: false },
     Rules { help: false, ordered: true, one_cpu: false, reclaim: false },
@@ -302,7 +299,6 @@ impl World {
         }
     }
 
-    /// Returns `true` if an accepted enqueue has been neither run nor cancelled.
     fn is_pending(&self) -> bool {
         self.nr_enqueued > self.nr_started + self.nr_cancelled
     }
@@ -330,7 +326,6 @@ impl World {
         }
     }
 
-    /// Completes all operations under way, and checks that nothing is left.
     fn come_to_rest(&mut self) {
         let mut nr_rounds = 0;
         while self.claim.is_some() || self.link != Link::Nowhere || self.is_running {

@@ -64,7 +64,6 @@ impl<S> WaitQueue<S> {
     }
 }
 
-/// The gate of a group.
 impl<S> Gate<S> {
     /// Acquires a seat, or joins the wait queue on behalf of `queue`. Call it with the waiter's
     /// pool locked.

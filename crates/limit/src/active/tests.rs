@@ -83,7 +83,6 @@ impl Model {
         free
     }
 
-    /// Transfers a free seat to the next waiter, if there are both.
     fn next(&mut self) -> Option<usize> {
         if self.wait_queue.is_empty() || self.seated.len() >= self.max {
             return None;
@@ -224,7 +223,6 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     assert_eq!(slots, [3]);
 }
 
-/// Returns a gate with the open stocks of two nodes.
 fn open_stocks(max: u32) -> Seats {
     let seats = Seats::with_stocks(max, &[1, 1], 2);
     assert!(seats.gate.try_enter(0));

@@ -1,7 +1,6 @@
 use super::*;
 use crate::account::VirtualTime;
 
-/// The key and the shares of a group, if a pwq is in one.
 type GroupOf = Option<(usize, u32)>;
 
 /// Returns the accounts by which a pwq is served: that of its group, if any, and its own.
@@ -14,7 +13,6 @@ pub(super) fn order(tree: &Tree, account: &Account) -> (VirtualTime, VirtualTime
 struct Pool {
     pwqs: Vec<(Account, u64)>,
     tree: Tree,
-    /// The time that each pwq received.
     had_ns: Vec<u64>,
 }
 
@@ -25,7 +23,6 @@ impl Pool {
         Self::with_groups(&groups)
     }
 
-    /// Creates pwqs, each with its group, its shares and the time that its items take.
     fn with_groups(pwqs: &[(GroupOf, u32, u64)]) -> Self {
         let mut tree = Tree::default();
         let account = |(slot, &(group, shares, item_ns)): (usize, &(GroupOf, u32, u64))| {
@@ -41,7 +38,6 @@ impl Pool {
         Self { had_ns: vec![0; pwqs.len()], pwqs, tree }
     }
 
-    /// Takes an item of one of the first `among` pwqs.
     fn take(&mut self, among: usize) -> (usize, Paid) {
         let order = |&at: &usize| order(&self.tree, &self.pwqs[at].0);
         let at = (0..among).min_by_key(order).unwrap();

@@ -26,7 +26,6 @@ impl Census {
     }
 }
 
-/// The need of a pool in which work waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// Nothing: a searching worker will find the work.

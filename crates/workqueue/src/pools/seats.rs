@@ -72,25 +72,20 @@ use super::pool::{PoolGuard, WorkerPool};
 use super::pwq::{Pwq, WaitingPwq, WaitsFor};
 use super::worker::Worker;
 
-/// The gate at which a pwq waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
     Queue,
     Group,
 }
 
-/// The gate of a group.
 pub(crate) type GroupGate = Arc<Gate<WaitingPwq>>;
 
-/// The seats that a helper holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HelperSeats {
     pub(crate) of_queue: Holds,
-    /// `true` if the helper acquired a seat in the group.
     pub(crate) of_group: bool,
 }
 
-/// The effects of a helper's release.
 #[must_use = "waiters that got seats must be notified"]
 pub(crate) struct HelperLeft {
     of_queue: ReleaseEffects<WaitingPwq>,
@@ -98,7 +93,6 @@ pub(crate) struct HelperLeft {
 }
 
 impl Pwq {
-    /// Returns `true` if a worker may keep its seats for more items.
     pub(crate) fn may_stay(&self) -> bool {
         self.gate.may_stay() && self.group.as_ref().is_none_or(|group| group.may_stay())
     }
@@ -278,7 +272,6 @@ impl PoolGuard<'_> {
         has_seat
     }
 
-    /// Accepts a seat for a pwq of this pool.
     fn accept(&mut self, waiter: WaitingPwq) {
         let WaitingPwq { slot, level, .. } = waiter;
         if level == Level::Group || twin::armed("group: a passed seat does not climb") {

@@ -382,7 +382,6 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases `count` in-flight counts of a pwq.
     pub(crate) fn retire_from(&mut self, slot: usize, color: Color, count: usize) {
         let pwq = self.dispatch.pwq_mut(slot);
         let flushes = pwq.in_flight.retire(color, count);
@@ -433,7 +432,6 @@ impl Dispatch {
         Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
     }
 
-    /// Adds the worker's counters for a leg to its pwq.
     #[inline]
     fn record(&mut self, worker: &Worker, leg: usize) {
         let thread = ThreadId(worker.thread.load(Ordering::Relaxed));

@@ -255,7 +255,6 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if the last handle was dropped.
     pub(crate) fn has_ended(&self) -> bool {
         self.visits.0.load(Ordering::Relaxed) & CLOSED != 0
     }

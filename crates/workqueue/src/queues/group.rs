@@ -156,7 +156,6 @@ impl Ceiling {
         }
     }
 
-    /// Returns the number of seats for `millicpus` thousandths of a CPU.
     fn nr_seats(self, millicpus: u64) -> u32 {
         match self {
             Self::None => UNLIMITED,

@@ -153,7 +153,6 @@ pub(crate) struct Armed {
     queue: WeakQueue,
     /// The CPU on which it was armed, and on which it is queued.
     cpu: CpuId,
-    /// The queue's cancel count when the timer was armed.
     nr_cancels: u64,
 }
 

@@ -141,7 +141,6 @@ impl<K> Node<K> {
 }
 
 impl<K> Wheel<K> {
-    /// Creates a wheel without timers, whose ticks are 2^`shift` ns long.
     pub(crate) const fn new(shift: u32) -> Self {
         Self {
             now_tick: 0,
@@ -244,7 +243,6 @@ impl<K> Wheel<K> {
         (0..nr_levels * NR_SLOTS).map(|_| Link::NONE).collect()
     }
 
-    /// Returns the lowest level that has timers, and its first slot with timers.
     fn first_slot(&mut self) -> Option<(usize, usize)> {
         loop {
             let level = self.occupied.iter().position(|&slots| slots != 0)?;

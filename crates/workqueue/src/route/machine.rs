@@ -18,7 +18,6 @@ use crate::pools::pool::{PoolAttrs, WorkerPool};
 
 /// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
-    /// Updates the pools of the queue after the machine has changed.
     fn follow(&self, machine: &Machine);
 
     /// Returns a report on the queue, unless the queue is hidden or has been destroyed.
@@ -54,7 +53,6 @@ struct View {
 /// Queues in the order in which they were built. Finding a queue takes constant time.
 pub(crate) struct Queues<T: ?Sized> {
     by_number: Numbered<Weak<T>>,
-    /// The numbers of the queues, by address.
     numbers: HashMap<usize, u64>,
 }
 

@@ -54,7 +54,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Creates the first table of a queue.
     pub(crate) fn new(
         design: Design,
         core: &Arc<QueueCore>,

@@ -14,7 +14,6 @@ use mpscq::RawStack;
 use sync::atomic::{AtomicPtr, Ordering};
 use sync::{Mutex, twin};
 
-/// The first field of every item.
 #[repr(C)]
 pub(super) struct Link {
     /// The previously pushed item, while this one is on the stack; in the list, the next item.
@@ -171,7 +170,6 @@ impl PendingItems {
         if is_marked { Rest::Marked } else { Rest::Items }
     }
 
-    /// Returns `true` if the stack is empty.
     fn has_none_pushed(&self) -> bool {
         let newest = self.newest.top().load(Ordering::Relaxed);
         newest.is_null() || newest == mark()

@@ -95,7 +95,6 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         }
     }
 
-    /// Runs pieces until no element is left, or a piece has panicked.
     fn serve(&self) {
         let mut most = 1;
         while !self.stopped.load(Ordering::Relaxed)

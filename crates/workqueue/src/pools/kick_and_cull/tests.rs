@@ -84,7 +84,6 @@ struct State {
     /// Wake-ups that have not been delivered, one bit per worker.
     wakes: u8,
     nr_queued: u8,
-    /// The number of items that have not arrived yet.
     nr_to_come: u8,
     /// Workers that have idled long enough to be culled, one bit each.
     old: u8,
@@ -95,7 +94,6 @@ struct Found {
     nr_states: usize,
     kicked_was_culled: bool,
     dead_was_woken: bool,
-    /// The steps that stranded an item.
     stranded: Option<Vec<String>>,
 }
 
