@@ -313,7 +313,7 @@ enum Outcome {
 use Outcome::{Culls, Safe, Strands};
 
 #[test]
-fn each_set_of_rules_has_the_outcome_that_the_documentation_states() {
+fn each_set_of_rules_has_its_documented_outcome() {
     let (early, keep_0) = (Rules { early: true, ..KERNEL }, Rules { floor: 0, ..KERNEL });
     let lone_kick = Rules { claim: true, chain: false, ..KERNEL };
     let shipped = Rules { shipped: true, ..KERNEL };
