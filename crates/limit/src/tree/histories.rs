@@ -226,18 +226,12 @@ fn run(seed: u64, nr_groups: usize) -> Ends {
 #[test]
 fn pwqs_get_their_share_despite_many_new_ones() {
     for seed in 0..NR_HISTORIES {
-        let Ends { behind, late } = run(seed, 0);
-        assert!(behind < 8.0, "seed {seed}: {behind} items behind");
-        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
-    }
-}
-
-#[test]
-fn pwqs_of_groups_get_their_share_despite_many_new_ones() {
-    for seed in 0..NR_HISTORIES {
-        let Ends { behind, late } = run(seed, 1 + seed as usize % 3);
-        assert!(behind < 8.0, "seed {seed}: {behind} items behind");
-        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
+        for nr_groups in [0, 1 + seed as usize % 3] {
+            let Ends { behind, late } = run(seed, nr_groups);
+            let history = format!("seed {seed}, {nr_groups} groups");
+            assert!(behind < 8.0, "{history}: {behind} items behind");
+            assert!(late < 20.0, "{history}: a new pwq waits for {late} items");
+        }
     }
 }
 
