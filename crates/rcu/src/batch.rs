@@ -33,7 +33,6 @@ use super::{stall, tunables};
 /// occupy a small machine. The kernel's `blimit` is 10.
 const BLIMIT: u64 = 1024;
 
-/// The user's function that sends batches to the place where they run.
 type Executor = Arc<Foreign<Box<dyn Fn(Batch) + Send + Sync>>>;
 
 /// Callbacks whose grace period has passed, handed to the executor of

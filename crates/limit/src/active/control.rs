@@ -56,7 +56,6 @@ impl<S> WaitQueue<S> {
         self.entries.insert(at, entry);
     }
 
-    /// Removes an entry whose waiter gets a seat.
     pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
         let entry = self.entries.remove(at)?;
         self.turn = self.turn.max(entry.turn);

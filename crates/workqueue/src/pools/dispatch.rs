@@ -55,7 +55,6 @@ pub(crate) struct Enlisted {
 /// The items of one pwq in a worker's local batch; see `take.rs`.
 #[derive(Default)]
 pub(crate) struct Leg {
-    /// The pwq whose items the worker runs.
     pub(crate) slot: Option<usize>,
     pub(crate) has_seat: bool,
     pub(crate) color: Color,
@@ -118,7 +117,6 @@ pub(crate) struct Dispatch {
     nr_led: usize,
     /// The groups with pwqs in this pool, and the clocks that set initial accounts.
     tree: Tree,
-    /// The sum of the counters of removed pwqs.
     gone: Counts,
 }
 
@@ -212,7 +210,6 @@ impl Dispatch {
         self.pwqs.iter().flatten()
     }
 
-    /// Returns the counters of the pwq whose items `worker` runs.
     pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
         let slot = self.enlisted(worker).slot()?;
         Some(&mut self.pwq_mut(slot).counts)
@@ -500,7 +497,6 @@ impl Enlisted {
         self.worker.has_items() || !overlooks && has_ended_leg()
     }
 
-    /// Returns the pwq whose item the worker runs or ran last.
     pub(crate) fn slot(&self) -> Option<usize> {
         self.legs[self.leg_at(self.worker.position())].slot
     }

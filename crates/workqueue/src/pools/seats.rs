@@ -139,7 +139,6 @@ impl Pwq {
         HelperLeft { of_queue, of_group }
     }
 
-    /// Returns `true` if the queue is in the group with this gate.
     pub(crate) fn is_in(&self, group: &GroupGate) -> bool {
         self.group.as_ref().is_some_and(|its| Arc::ptr_eq(its, group))
     }
@@ -284,7 +283,6 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases a seat in a queue, and passes it on.
     pub(crate) fn leave_queue(&mut self, slot: usize) {
         let pwq = self.dispatch.pwq(slot);
         let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
@@ -321,7 +319,6 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases the seats that `worker` holds between two batches.
     pub(crate) fn give_up_seat(&mut self, worker: &Worker) {
         self.end_leg(worker, 0);
     }

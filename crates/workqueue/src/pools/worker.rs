@@ -251,7 +251,6 @@ impl Worker {
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Returns its progress, which samples compare.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             local_batch: self.local_batch.load(Ordering::Relaxed),

@@ -468,7 +468,6 @@ impl GroupInner {
         changed
     }
 
-    /// Changes the ceiling, or applies it to the current machine.
     fn set_ceiling(&self, new: Option<Ceiling>) {
         let mut ceiling = self.ceiling.lock();
         *ceiling = new.unwrap_or(*ceiling);

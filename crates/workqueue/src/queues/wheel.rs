@@ -49,7 +49,6 @@ pub struct Wheel<K> {
     shift: u32,
     /// The rings of all slots, by level; none before the first timer. They do not move.
     slots: Vec<Link>,
-    /// A bit for each slot of a level that may have timers.
     occupied: [u64; MAX_LEVELS],
     /// A tick before which no timer expires. It is exact unless the first timer was removed, even
     /// if that was the only one.

@@ -16,7 +16,6 @@ use super::stats::QueueReport;
 use crate::pools::manager::Manager;
 use crate::pools::pool::{PoolAttrs, WorkerPool};
 
-/// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
     fn follow(&self, machine: &Machine);
 
@@ -29,10 +28,8 @@ pub(crate) trait Follower: Send + Sync {
     }
 }
 
-/// A function that returns the current topology if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
 
-/// The machine on which a registry places its queues and pools.
 pub(crate) struct Machine {
     /// I
     pub(crate) params: Params,
@@ -238,7 +235,6 @@ impl Machine {
     }
 }
 
-/// Divides `cpus`, a subset of the allowed ones, into pods.
 fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
     let shards = ShardParams { cache_shard_size: params.cache_shard_size };
     match topology.restricted_to(cpus) {

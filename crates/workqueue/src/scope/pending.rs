@@ -63,7 +63,6 @@ fn mark() -> *mut Link {
     ptr::without_provenance_mut(align_of::<Link>())
 }
 
-/// Creates an item from `func`, for `push`.
 pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
     let link = Link { next: AtomicPtr::new(ptr::null_mut()), run: run::<F> };
     memory::place(Item { link, func }).cast()
@@ -107,7 +106,6 @@ impl PendingItems {
         before == mark() && !twin::armed("scope: the owner is not woken")
     }
 
-    /// Takes the first item, if one can start.
     pub(super) fn take(&self) -> Option<Started> {
         let mut list = self.list.lock();
         let overtakes = twin::armed("scope: items overlap");

@@ -88,7 +88,6 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         this.serve();
     }
 
-    /// Sends a ticket if elements are left for another guest.
     fn call_next(&self, crew: &Arc<Crew>) {
         if !self.untaken.is_empty() {
             self.tickets.send(self.queue, crew);
