@@ -377,16 +377,6 @@ fn popped(state: State) -> State {
 }
 
 #[test]
-fn a_cancel_behind_a_run_is_no_end_of_that_run() {
-    let running = popped(enqueued(State::IDLE));
-    let seq = running.last_completion_seq();
-    let claimed = enqueued(running).claim_pending().expect("it is pending");
-    let (cancelled, _) = claimed.cancel().expect("it has its link");
-    assert!(!cancelled.has_reached(seq));
-    assert!(cancelled.complete(Ending::Returned).next.has_reached(seq));
-}
-
-#[test]
 fn turns_wrap_and_stay_clear_of_the_disable_depth() {
     let last = State(SEQ_MASK).disable().expect("not disabled yet");
     let next = last.next_completion();
@@ -434,13 +424,4 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
     let done = running.complete(Ending::Returned).next;
     assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
     assert!(!enqueued(running).is_revived());
-}
-
-#[test]
-fn link_deferred_to_a_run_is_recalled() {
-    let running = popped(State::queued(RULES[0]));
-    let Pop::Leave(left) = enqueued(running).pop() else { panic!() };
-    let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
-    assert!(cancelled.has_link());
-    assert!(matches!(cancelled.enqueue(true, || true, RULES[0], false), Enqueue::Elsewhere(_)));
 }

@@ -339,17 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_expires_at_its_time_and_not_before() {
-        let mut numbers = Numbers::of(TICK_SHIFT);
-        assert!(numbers.advance(5 * TICK_NS).is_empty());
-        assert_eq!(numbers.insert(9 * TICK_NS - 1), (0, true));
-        assert_eq!(numbers.wheel.next_ns(), Some(9 * TICK_NS));
-        assert!(numbers.advance(9 * TICK_NS - 1).is_empty());
-        assert_eq!(numbers.advance(9 * TICK_NS), [0]);
-        assert_eq!(numbers.wheel.next_ns(), None);
-    }
-
-    #[test]
     fn timer_is_the_first_unless_a_thread_precedes_it() {
         let mut numbers = Numbers::of(TICK_SHIFT);
         numbers.advance(5 * TICK_NS);
