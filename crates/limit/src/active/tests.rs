@@ -33,6 +33,20 @@ impl Seats {
 }
 
 #[test]
+fn released_seat_is_transferred_to_the_first_waiter() {
+    let seats = Seats::new(1, &[]);
+    assert!(seats.enter(0, 6));
+    assert!(!seats.enter(0, 7));
+    assert!(!seats.enter(0, 8));
+    assert_eq!(seats.leave(0), Some(7));
+    assert_eq!(seats.gate.nr_active(), 1, "the seat was transferred");
+    assert_eq!(seats.leave(0), Some(8));
+    assert!(seats.gate.may_stay());
+    assert_eq!(seats.leave(0), None);
+    assert_eq!(seats.gate.nr_active(), 0);
+}
+
+#[test]
 fn last_release_notifies_waiters() {
     let seats = Seats::new(2, &[]);
     let leave = || Gate::leave(&seats.gate, &seats.core, 0, Holds::Seat);
@@ -61,6 +75,16 @@ fn late_node_gets_its_share_before_a_busy_one_gets_more() {
     let served: Vec<_> = (0..16).filter_map(|_| seats.leave(0)).collect();
     assert!(served.iter().copied().eq(200..216), "{served:?}");
     assert_eq!(seats.leave(0), Some(100), "both have their shares: in turn");
+}
+
+#[test]
+fn unused_share_of_a_node_moves_to_waiting_nodes() {
+    let seats = Seats::new(16, &[4, 4]);
+    for slot in 0..16 {
+        assert!(seats.enter(slot % 2, slot));
+    }
+    assert!(!seats.enter(0, 16));
+    assert_eq!(seats.leave(1), Some(16), "node 1 needs no more");
 }
 
 /// A slow and obvious model: a list of the threads that hold a seat.

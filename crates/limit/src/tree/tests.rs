@@ -68,6 +68,15 @@ impl Pool {
 }
 
 #[test]
+fn pwqs_get_time_by_their_shares() {
+    let mut pool = Pool::new(&[(100, 1000), (200, 1000), (700, 1000)]);
+    pool.run(3, 1000);
+    for (had, due) in pool.had_ns.iter().zip([100_000, 200_000, 700_000]) {
+        assert!(had.abs_diff(due) <= 2000, "{had} of {due}");
+    }
+}
+
+#[test]
 fn long_items_get_no_more_time_than_short_ones() {
     let mut pool = Pool::new(&[(100, 1_000_000), (100, 1000)]);
     pool.run(2, 100_000);
