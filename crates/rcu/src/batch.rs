@@ -182,7 +182,6 @@ impl Place {
         self.moved.notify_all();
     }
 
-    /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
         // The executor is leaked, because its captures may be in any state.
         std::mem::forget(self.executor.lock().take());
@@ -221,7 +220,6 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {

@@ -142,7 +142,6 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if a user may hold a cookie whose grace period is not over.
     fn has_open_cookie(&self) -> bool {
         let latest = GpCookie::of_bits(self.latest_cookie.load(Ordering::Relaxed));
         !twin::armed("rcu: synchronize overlooks cookies") && !self.periods.is_over(latest)

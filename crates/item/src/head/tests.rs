@@ -363,7 +363,6 @@ proptest! {
     }
 }
 
-/// Returns the state after an enqueue at the home pwq that pushes the item.
 fn enqueued(state: State) -> State {
     match state.enqueue(true, || true, RULES[0], false) {
         Enqueue::Push(state) => state,

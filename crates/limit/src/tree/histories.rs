@@ -88,7 +88,6 @@ impl World {
         at
     }
 
-    /// Checks that the pwq `at` is served next. Visits all pwqs that wait.
     fn check_first(&self, at: usize) {
         let used = |&at: &usize| order(&self.tree, &self.pwqs[at].account);
         let of_top = self.ready.iter().map(|at| used(at).0).min();

@@ -314,7 +314,6 @@ impl PwqState {
         self.lists.iter().rev().flat_map(List::iter)
     }
 
-    /// Removes an item from this pwq's own lists. Returns `false` if it is in neither.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         self.lists.iter_mut().any(|list| list.remove(item))
     }

@@ -323,13 +323,11 @@ impl PoolGuard<'_> {
         self.end_leg(worker, 0);
     }
 
-    /// Ends a leg that has no items any more, and releases its seats.
     pub(crate) fn end_leg(&mut self, worker: &Worker, leg: usize) {
         self.leave_leg(worker, leg);
         self.enlisted_mut(worker).legs[leg].slot = None;
     }
 
-    /// Releases the seats that `worker` holds for a leg, if any.
     pub(crate) fn leave_leg(&mut self, worker: &Worker, leg: usize) {
         let its = &mut self.enlisted_mut(worker).legs[leg];
         if mem::take(&mut its.has_seat)

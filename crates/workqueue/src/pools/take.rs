@@ -403,7 +403,6 @@ impl Dispatch {
         if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes { 1 } else { limit }
     }
 
-    /// Returns `true` if a batch that begins with items of a pwq may have further legs.
     fn may_add_legs(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         !self.adopts_early() && Self::is_plain(pwq) && pwq.gate.has_free(1)

@@ -545,7 +545,6 @@ impl<'a> TaskOptions<'a> {
     }
 }
 
-/// Drops rejected work, and returns the handle to an item that is not queued.
 #[cold]
 pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHandle<T> {
     let (work, error) = error.into_parts();

@@ -171,7 +171,6 @@ impl State {
         picked.iter().map(follow).collect()
     }
 
-    /// Takes an item for `worker`, and kicks the next worker if the rules require it.
     fn take(mut self, worker: usize, rules: Rules) -> Vec<State> {
         self.lives[worker] = Running;
         self.nr_queued -= 1;
