@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 use afterwork::rcu::{self, Rcu};
 use afterwork::workqueue::{Periodic, Registry, Work, Workqueue};
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_PARTS: u64 = 64;
 /// The number of entries that a part keeps.

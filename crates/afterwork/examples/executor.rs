@@ -25,8 +25,7 @@ use afterwork::workqueue::{
     CancelHandle, JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout,
 };
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 /// Every tenth page has a mirror that never answers.
 const NR_TO_A_HANG: u64 = 10;

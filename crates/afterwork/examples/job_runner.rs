@@ -25,8 +25,7 @@ use afterwork::workqueue::{
     blocking,
 };
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 type Job = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 /// The result of the last attempt; `None` if the job was cancelled.
 type Outcome = Option<Result<(), Failure>>;

@@ -26,8 +26,7 @@ use std::time::Duration;
 use afterwork::rcu::{self, Rcu};
 use afterwork::workqueue::{DelayedWork, JoinHandle, Work, Workqueue};
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 /// The number of packets that a run of the receiver takes before it yields, as in NAPI.
 const BUDGET: usize = 64;

@@ -19,8 +19,7 @@ use std::{mem, thread};
 use afterwork::percpu::PerCpu;
 use afterwork::workqueue::{DelayedWork, Registry, Workqueue};
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 const MAX_AGE: Duration = Duration::from_millis(100);
 const MAX_BYTES: usize = 64 << 10;

@@ -10,7 +10,6 @@ const FEW: usize = 16;
 /// The values, each found by the number that [`add`](Self::add) returned.
 #[derive(Debug)]
 pub struct Numbered<T> {
-    /// The number of the next value.
     next: u64,
     /// In ascending order of their numbers.
     places: Vec<(u64, Option<T>)>,

@@ -119,9 +119,7 @@ sync::process_wide! {
 
 pub(crate) struct Home {
     slabs: Vec<Start>,
-    /// Slabs without an owner, by class.
     orphans: [Vec<Start>; SIZES.len()],
-    /// The size in bytes of all dirty chunks.
     nr_in_use: usize,
     /// The time of the next scan, if one is due. In that case `wanted` is not set.
     due_ns: Option<u64>,

@@ -372,7 +372,6 @@ mod tests {
 
     impl Cleanup for Nothing {}
 
-    /// A cleanup that succeeds on the second attempt.
     struct Second(bool);
 
     impl Cleanup for Second {

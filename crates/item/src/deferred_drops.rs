@@ -26,7 +26,6 @@ pub struct DeferredDrops {
 // SAFETY: items in the running state stay alive, and the contents of items are `Send`.
 unsafe impl Send for DeferredDrops {}
 
-/// A user value, dropped when the deferred cleanup runs.
 struct DeferredDrop<T>(T);
 
 impl<T: Send> Cleanup for DeferredDrop<T> {

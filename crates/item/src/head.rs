@@ -563,7 +563,6 @@ const OTHERS: u64 = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | WAKER
 /// is used only for items that can be queued again, for which no task waits.
 const REVIVED: u64 = WAKER;
 
-/// All flags of [`Rules`].
 const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
 
 const SEQ_SHIFT: u32 = 15;

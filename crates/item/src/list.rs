@@ -468,7 +468,6 @@ mod tests {
         assert_eq!(colors.nr_in_flight(), 1);
     }
 
-    /// Adopts an item of each color, and closes all but the last; returns the colors.
     fn full_ring() -> (Colors, Vec<Color>) {
         let mut colors = Colors::default();
         let used = (0..NR_COLORS).map(|_| {

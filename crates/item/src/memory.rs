@@ -91,7 +91,6 @@ mod cache {
         outbox: Cell<Chunk>,
         freed: Cell<u64>,
         slabs: RefCell<Vec<Start>>,
-        /// The index of the slab of `chunk`.
         nth: Cell<usize>,
     }
 

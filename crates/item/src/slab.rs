@@ -49,7 +49,6 @@ pub(crate) const SLAB: usize = if cfg!(any(loom, shuttle)) {
 } else {
     1 << 20
 };
-/// The number of chunks of the smallest blocks.
 const NR_CHUNKS: usize = SLAB / chunk_size(0);
 const NR_WORDS: usize = NR_CHUNKS.div_ceil(64);
 /// The word of a chunk whose blocks are all free.
@@ -82,13 +81,11 @@ pub struct Slab {
 pub struct Taken {
     pub index: usize,
     pub blocks: u64,
-    /// Set if the chunk had no pages.
     pub(crate) is_new: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct Scanned {
-    /// Set if the owner has used the slab since the last scan.
     pub(crate) is_used: bool,
     pub nr_discarded: usize,
 }
@@ -221,7 +218,6 @@ impl Slab {
         scanned
     }
 
-    /// Takes all blocks of a chunk if all are free.
     fn claim(&self, index: usize) -> bool {
         let free = &self.free[index];
         if twin::armed("chunk: claims blocks in use") {

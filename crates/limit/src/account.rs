@@ -110,7 +110,6 @@ pub(crate) struct Wanting {
     /// The values of the clock when the service ended.
     nr_services: u64,
     picked: VirtualTime,
-    /// The sum of their weights.
     pub(crate) weight: u128,
     /// The sum of their distances from the pwq that was picked last, each multiplied by the pwq's
     /// weight.
@@ -237,7 +236,6 @@ impl Account {
         u128::from(or_default(self.shares))
     }
 
-    /// Returns the account, multiplied by its weight, modulo 2^128.
     pub(crate) fn weighted(&self) -> u128 {
         self.used.0.wrapping_mul(self.weight())
     }

@@ -148,7 +148,6 @@ impl Word {
     fn help_waits(self) -> bool {
         self.0 & HELP_WAITS != 0
     }
-    /// Returns `true` if no waiter requires closed stocks.
     fn may_open(self) -> bool {
         self.0 & (IDLE_WAITS | HAS_WAITERS | STAY_CLOSED) == 0
     }
@@ -444,7 +443,6 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and moves their cached seats back to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;

@@ -10,15 +10,12 @@ use sync::twin;
 
 use super::account::{Account, Clock, Member, VirtualTime, Wanting};
 
-/// The members of one level that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     pub(crate) clock: Clock,
     /// The members by their accounts, and then by the order in which they began to wait.
     waiting: BTreeSet<(VirtualTime, u64, Member)>,
-    /// The number of times that a member began to wait.
     nr_entered: u64,
-    /// The sum of their weights.
     weight: u128,
     /// The sum of their accounts, each multiplied by its weight, modulo 2^128.
     used: u128,

@@ -33,7 +33,6 @@ enum Wait {
     Endless,
 }
 
-/// A call to `f` on the data of a slot.
 pub(super) struct Attempt<'p, T, F, R> {
     slot: &'p Slot<T>,
     escalation: Escalation,

@@ -102,7 +102,6 @@ pub(super) fn nap() {
 }
 
 impl Backoff {
-    /// Creates a wait that spins at most `nr_spins` times.
     pub(super) fn new(nr_spins: u32) -> Self {
         Self { nr_checks: 0, nr_spins }
     }

@@ -250,7 +250,6 @@ impl<T> Slot<T> {
         self.word.store(next, release_order());
     }
 
-    /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
         // Only this thread reads both words together, so their order does not matter.
         if !twin::armed("percpu: yields without marking it") {
@@ -267,7 +266,6 @@ impl<T> Slot<T> {
         self.want.fetch_add(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Withdraws the request made by `ask`.
     pub(super) fn unask(&self) {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }

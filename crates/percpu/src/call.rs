@@ -62,7 +62,6 @@ impl<F, R> Call<F, R> {
         self.state.store(DONE, order);
     }
 
-    /// Takes the outcome, on the caller, if the call has run.
     pub(super) fn outcome(&self) -> Option<Outcome<R>> {
         // ORDER(percpu-call): the acquire end; see `run`.
         if self.state.load(Ordering::Acquire) != DONE {

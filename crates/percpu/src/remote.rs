@@ -16,7 +16,6 @@ use super::slot::Slot;
 use super::table::Table;
 use super::tally::{QUEUED, Tally, WAITED};
 
-/// The handler that is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 
 /// Holds one `T` for each CPU that the machine can have.

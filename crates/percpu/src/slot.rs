@@ -170,7 +170,6 @@ impl Want {
     }
 }
 
-/// The state that an attempt found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
     /// The caller now holds the slot.
@@ -255,7 +254,6 @@ impl<T> Slot<T> {
         OwnerWord(self.far.owner.load(Ordering::Relaxed))
     }
 
-    /// Takes the slot if it is free.
     #[inline]
     pub(super) fn check_and_take(&self) -> Found {
         // The load comes first, because an exchange acquires the cache line even if it fails.

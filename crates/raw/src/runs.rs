@@ -88,7 +88,6 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// The innermost run on this thread.
     static INNERMOST: Cell<*const Run> = Cell::new(ptr::null())
 }
 
@@ -133,11 +132,9 @@ pub(super) struct Shard {
     lists: Mutex<Lists>,
     /// A: the only run, null, or `BUSY`; see the module page.
     alone: AtomicPtr<Run>,
-    /// Notified when waiters are done.
     done: EventCount,
 }
 
-/// The lists of a `BUSY` shard.
 #[derive(Debug)]
 struct Locked<'a> {
     shard: &'a Shard,
@@ -173,7 +170,6 @@ impl Name {
         &table()[((mixed >> 58) as usize).rem_euclid(NR_SHARDS)]
     }
 
-    /// Returns `true` if this thread is inside a run of the item.
     pub(super) fn is_current(self) -> bool {
         let mut at = INNERMOST.with(Cell::get);
         // SAFETY: a run stays on this thread's stack until it is over.

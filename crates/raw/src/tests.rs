@@ -32,13 +32,11 @@ fn job(run_it: impl Fn(NonNull<Job>) + Send + Sync + 'static) -> NonNull<Job> {
     NonNull::from(Box::leak(Box::new(job)))
 }
 
-/// Frees a job, which must be idle.
 fn free(job: NonNull<Job>) {
     // SAFETY: the function `job` leaked the box, and the item is idle.
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }
 
-/// Stops the other threads, even if the test fails.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -85,7 +83,6 @@ fn wide() -> Workqueue {
     build(Workqueue::builder("raw").max_active(8))
 }
 
-/// Counts runs.
 fn counter() -> (Arc<AtomicU32>, NonNull<Job>) {
     let nr_runs = Arc::new(AtomicU32::new(0));
     let counted = nr_runs.clone();

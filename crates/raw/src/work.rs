@@ -55,14 +55,12 @@ unsafe impl Send for RawWork {}
 // SAFETY: as above.
 unsafe impl Sync for RawWork {}
 
-/// The result of an attempt to claim an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     /// The caller has claimed the item and must end the claim. The item is in no list.
     Ours,
     /// The item's timer holds the claim.
     Timers,
-    /// The item is not pending.
     Idle,
 }
 

@@ -235,7 +235,6 @@ impl Bag {
         }
     }
 
-    /// Returns a spare bag or a new one, which the caller owns.
     fn unused() -> *mut Self {
         spares().take().map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }
@@ -373,7 +372,6 @@ impl Deferred {
         Self { kind, payload }
     }
 
-    /// Returns the number of words that the closure occupies in a bag.
     #[inline]
     fn nr_words(&self) -> usize {
         1 + self.kind.nr_held
@@ -394,7 +392,6 @@ impl Deferred {
 pub(super) struct Spares(CachePadded<[AtomicPtr<Bag>; MOST_SPARES]>);
 
 sync::process_wide! {
-    /// Returns the spare bags of this process.
     pub(super) fn spares() -> Spares = Spares::new()
 }
 
@@ -425,7 +422,6 @@ impl Spares {
         })
     }
 
-    /// Takes a spare bag, if there is one.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         // ORDER(spare): the other end; see `give`.
         // Test: a_bag_is_used_again
@@ -468,7 +464,6 @@ mod tests {
             });
         }
 
-        /// Runs all closures, and returns their number in each bag.
         fn run(&mut self) -> Vec<usize> {
             let run = |bag| {
                 let mut nr_run = 0;

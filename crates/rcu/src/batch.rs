@@ -33,7 +33,6 @@ use super::{stall, tunables};
 /// occupy a small machine. The kernel's `blimit` is 10.
 const BLIMIT: u64 = 1024;
 
-/// The user's function that sends batches to the place where they run.
 type Executor = Arc<Foreign<Box<dyn Fn(Batch) + Send + Sync>>>;
 
 /// Callbacks whose grace period has passed, handed to the executor of
@@ -53,14 +52,12 @@ struct Lot {
     process: Process,
 }
 
-/// The place where callbacks run.
 pub(super) struct Place {
     pub(super) executor: Mutex<Option<Executor>>,
     /// Notified when a batch has run, and when the executor is replaced.
     moved: EventCount,
     /// A: the number of panics in callbacks and executors.
     pub(super) nr_panicked: AtomicU64,
-    /// The number of callbacks that have run.
     pub(super) nr_run: Count,
 }
 
@@ -127,7 +124,6 @@ fn run(chain: Chain) -> u64 {
 pub const NR_OFFSETS: usize = 4096;
 
 unsafe extern "C" {
-    /// The C program's `free`.
     fn free(memory: *mut std::ffi::c_void);
 }
 
@@ -186,7 +182,6 @@ impl Place {
         self.moved.notify_all();
     }
 
-    /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
         // The executor is leaked, because its captures may be in any state.
         std::mem::forget(self.executor.lock().take());
@@ -225,7 +220,6 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {

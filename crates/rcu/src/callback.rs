@@ -292,14 +292,12 @@ pub fn nr_panicked() -> u64 {
     place().nr_panicked.load(Ordering::Relaxed)
 }
 
-/// All callbacks of the process.
 pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
     /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     pub(super) sweep_seq: CachePadded<AtomicU64>,
     /// A: `true` if a sweep is requested even if the lists are empty.
     is_wanted: AtomicBool,
-    /// Where the sweeper waits for work.
     work: EventCount,
     /// Barriers wait here until sweeps end.
     pub(super) swept: EventCount,
@@ -563,7 +561,6 @@ impl Callbacks {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread and no thread is starting it.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -614,7 +611,6 @@ fn sweep_for_ever() {
     });
 }
 
-/// The state of a list that is above its mark.
 #[derive(Default)]
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.

@@ -131,7 +131,6 @@ impl Domain {
         }
     }
 
-    /// Returns a cookie that a user may poll.
     pub(super) fn state_to_poll(&self) -> GpCookie {
         let cookie = self.periods.state();
         let bits = cookie.bits();
@@ -143,7 +142,6 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if a user may hold a cookie whose grace period is not over.
     fn has_open_cookie(&self) -> bool {
         let latest = GpCookie::of_bits(self.latest_cookie.load(Ordering::Relaxed));
         !twin::armed("rcu: synchronize overlooks cookies") && !self.periods.is_over(latest)
@@ -323,7 +321,6 @@ impl Domain {
     }
 }
 
-/// All slots of a domain.
 pub(super) struct Roster {
     /// Entries are never popped.
     entries: RawStack<Entry>,
@@ -358,7 +355,6 @@ impl Roster {
         unsafe { &(*entry).slot }
     }
 
-    /// Returns all slots, used and free.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         // ORDER(mpscq-stack): the other end of the push in `join`. If the push comes first, we walk
         // over its slot. If our load comes first, we do not see the slot, which is OFF like a

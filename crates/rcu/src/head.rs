@@ -25,9 +25,7 @@ pub(super) type Function = unsafe extern "C-unwind" fn(*mut Head);
 
 /// A callback that must be run once.
 pub(super) enum Callback<'a> {
-    /// A closure from a bag.
     Closure(&'a mut Deferred),
-    /// A C function and its head.
     Own(*mut Head, Function),
 }
 

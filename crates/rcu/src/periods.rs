@@ -103,7 +103,6 @@ impl Periods {
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
     }
 
-    /// Returns `true` if the grace period of `cookie` is over.
     pub(super) fn is_over(&self, cookie: GpCookie) -> bool {
         // ORDER(gp-end): publish and consume, other end in `end`. If the driver's store comes
         // first, everything that it acquired from the sections happened before us. If our load
@@ -136,7 +135,6 @@ impl Periods {
         self.is_driven.load(Ordering::Relaxed)
     }
 
-    /// Acquires the right to drive, if no thread has it.
     pub(super) fn try_drive(&self) -> Option<Driver<'_>> {
         // ORDER(drive): publish and consume, other end in `Driver::drop`. If the last driver's
         // store comes first, our exchange succeeds, and we see all that it wrote. If our exchange

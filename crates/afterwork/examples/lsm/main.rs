@@ -22,8 +22,7 @@ use std::thread;
 
 use db::Db;
 
-/// Any error that the example can return.
-pub type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ROUNDS: u64 = 3;
 

@@ -266,7 +266,6 @@ impl Kind {
         matches!(self, Self::Worker | Self::Function)
     }
 
-    /// Returns the kind with this number, if it is known.
     pub(super) fn from_number(number: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u16 == number)
     }

@@ -28,7 +28,6 @@ pub const ASKED_AT: usize = 104;
 pub(super) const MAGIC: &[u8; 8] = b"AFTRWORK";
 pub(super) const HEAD_BYTES: usize = 256;
 pub(super) const RECORD_BYTES: usize = 320;
-/// The maximum number of figures in a record.
 pub(super) const MAX_FIGURES: usize = 24;
 
 pub(super) mod head {

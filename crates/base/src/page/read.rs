@@ -159,7 +159,6 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     Ok((head, body))
 }
 
-/// Returns `true` if the checksum at `at` matches the bytes before it.
 fn fits(bytes: &[u8], at: usize) -> bool {
     // A fuzzer would never produce a matching checksum.
     cfg!(fuzzing) || check(&bytes[..at]) == u64_at(bytes, at)

@@ -20,7 +20,6 @@ fn figures(kind: Kind) -> Vec<u64> {
     (0..kind.fields().len() as u64).map(|i| i * i).collect()
 }
 
-/// Creates a page with a record of each kind.
 fn sample() -> Vec<u8> {
     let mut image = Image::new(4);
     for kind in Kind::ALL {
@@ -29,7 +28,6 @@ fn sample() -> Vec<u8> {
     bytes(&image, true)
 }
 
-/// Updates the checksums after a change.
 fn seal(bytes: &mut [u8]) {
     let sum = layout::check(&bytes[..head::CHECK]);
     layout::put(bytes, head::CHECK, &sum.to_le_bytes());

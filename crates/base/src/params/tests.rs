@@ -12,6 +12,7 @@ fn written_params_are_read_back() {
         idle_timeout_ms: 0,
         unbound_cpus: Some("0-3,8".parse().unwrap()),
         cpu_quota: false,
+        rcu: Tunables { early_qs: false, stall_timeout_ms: 500, ..Tunables::default() },
         ..Params::default()
     };
     assert_eq!(params.to_string().parse(), Ok(params));
@@ -70,6 +71,7 @@ fn unknown_key_is_named_with_the_nearest_one() {
     errors(&[
         ("color=red", "unknown key \"color\""),
         ("=3", "unknown key \"\""),
+        ("rcu.early_q=0", "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?"),
         ("workqueue.cpu_quota", "\"workqueue.cpu_quota\" has no value: expected key=value"),
         ("workqueue.max_active=1,workqueue.max_active=2", "workqueue.max_active is set twice"),
     ]);
@@ -83,6 +85,7 @@ fn a_value_out_of_range_is_named_with_the_range() {
         assert_eq!(error(&text), expected);
     }
     errors(&[
+        ("rcu.boost=maybe", "rcu.boost=maybe: expected on or off"),
         (
             "workqueue.default_affinity_scope=l3",
             "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system",
@@ -107,17 +110,4 @@ fn a_wrong_pair_does_not_affect_the_other_pairs() {
     // Parsing is equally strict with and without the word.
     assert_eq!("strict".parse(), Ok(Params::default()));
     assert_eq!(error("strict,qpw=x"), error("qpw=x"));
-}
-
-#[test]
-fn keys_of_rcu_are_read_and_rejected_like_all_others() {
-    let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
-    assert_eq!(
-        params.rcu,
-        Tunables { early_qs: false, stall_timeout_ms: 500, ..Tunables::default() }
-    );
-    let text = "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?";
-    assert_eq!(error("rcu.early_q=0"), text);
-    let found = error("rcu.boost=maybe");
-    assert_eq!(found, "rcu.boost=maybe: expected on or off");
 }

@@ -36,7 +36,6 @@ enum Claim {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     seq: u64,
-    /// The number of runs that must have ended.
     nr_ended: u32,
     /// The number of enqueues that must have completed or been cancelled.
     nr_settled: u32,
@@ -51,7 +50,6 @@ struct World {
     is_running: bool,
     has_handle: bool,
     is_freed: bool,
-    /// Set if the pending enqueue owns a capacity permit.
     has_permit: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,
@@ -62,7 +60,6 @@ struct World {
     flushes: Vec<Flush>,
 }
 
-/// The first queue allows helping, the second is ordered.
 const RULES: [Rules; 2] = [
     Rules { help: true, ordered: false, one_cpu: false, reclaim: false },
     Rules { help: false, ordered: true, one_cpu: false, reclaim: false },
@@ -302,7 +299,6 @@ impl World {
         }
     }
 
-    /// Returns `true` if an accepted enqueue has been neither run nor cancelled.
     fn is_pending(&self) -> bool {
         self.nr_enqueued > self.nr_started + self.nr_cancelled
     }
@@ -330,7 +326,6 @@ impl World {
         }
     }
 
-    /// Completes all operations under way, and checks that nothing is left.
     fn come_to_rest(&mut self) {
         let mut nr_rounds = 0;
         while self.claim.is_some() || self.link != Link::Nowhere || self.is_running {
@@ -368,7 +363,6 @@ proptest! {
     }
 }
 
-/// Returns the state after an enqueue at the home pwq that pushes the item.
 fn enqueued(state: State) -> State {
     match state.enqueue(true, || true, RULES[0], false) {
         Enqueue::Push(state) => state,
@@ -379,16 +373,6 @@ fn enqueued(state: State) -> State {
 fn popped(state: State) -> State {
     let Pop::Run(running) = state.pop() else { panic!("{state:?}") };
     running
-}
-
-#[test]
-fn a_cancel_behind_a_run_is_no_end_of_that_run() {
-    let running = popped(enqueued(State::IDLE));
-    let seq = running.last_completion_seq();
-    let claimed = enqueued(running).claim_pending().expect("it is pending");
-    let (cancelled, _) = claimed.cancel().expect("it has its link");
-    assert!(!cancelled.has_reached(seq));
-    assert!(cancelled.complete(Ending::Returned).next.has_reached(seq));
 }
 
 #[test]
@@ -439,13 +423,4 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
     let done = running.complete(Ending::Returned).next;
     assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
     assert!(!enqueued(running).is_revived());
-}
-
-#[test]
-fn link_deferred_to_a_run_is_recalled() {
-    let running = popped(State::queued(RULES[0]));
-    let Pop::Leave(left) = enqueued(running).pop() else { panic!() };
-    let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
-    assert!(cancelled.has_link());
-    assert!(matches!(cancelled.enqueue(true, || true, RULES[0], false), Enqueue::Elsewhere(_)));
 }

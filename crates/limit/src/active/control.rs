@@ -56,7 +56,6 @@ impl<S> WaitQueue<S> {
         self.entries.insert(at, entry);
     }
 
-    /// Removes an entry whose waiter gets a seat.
     pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
         let entry = self.entries.remove(at)?;
         self.turn = self.turn.max(entry.turn);
@@ -64,7 +63,6 @@ impl<S> WaitQueue<S> {
     }
 }
 
-/// The gate of a group.
 impl<S> Gate<S> {
     /// Acquires a seat, or joins the wait queue on behalf of `queue`. Call it with the waiter's
     /// pool locked.

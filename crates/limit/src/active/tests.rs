@@ -47,28 +47,6 @@ fn released_seat_is_transferred_to_the_first_waiter() {
 }
 
 #[test]
-fn raising_the_limit_seats_waiters() {
-    let seats = Seats::new(1, &[]);
-    assert!(seats.enter(0, 9));
-    for slot in 0..3 {
-        assert!(!seats.enter(0, slot));
-    }
-    assert_eq!(seats.set_max(3), [0, 1]);
-    assert_eq!(seats.gate.nr_active(), 3);
-}
-
-#[test]
-fn lowering_the_limit_releases_seats_until_it_holds() {
-    let seats = Seats::new(2, &[]);
-    assert!(seats.enter(0, 8) && seats.enter(0, 9));
-    assert!(!seats.enter(0, 0));
-    assert!(seats.set_max(1).is_empty());
-    assert_eq!(seats.leave(0), None, "two have seats, one may keep its own");
-    assert_eq!(seats.leave(0), Some(0));
-    assert_eq!(seats.gate.nr_active(), 1);
-}
-
-#[test]
 fn last_release_notifies_waiters() {
     let seats = Seats::new(2, &[]);
     let leave = || Gate::leave(&seats.gate, &seats.core, 0, Holds::Seat);
@@ -129,7 +107,6 @@ impl Model {
         free
     }
 
-    /// Transfers a free seat to the next waiter, if there are both.
     fn next(&mut self) -> Option<usize> {
         if self.wait_queue.is_empty() || self.seated.len() >= self.max {
             return None;
@@ -270,7 +247,6 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     assert_eq!(slots, [3]);
 }
 
-/// Returns a gate with the open stocks of two nodes.
 fn open_stocks(max: u32) -> Seats {
     let seats = Seats::with_stocks(max, &[1, 1], 2);
     assert!(seats.gate.try_enter(0));

@@ -9,7 +9,6 @@ use super::tests::order;
 use super::*;
 use crate::account::SLACK;
 
-/// The longest item of a history.
 const LONGEST_NS: u64 = 20_000;
 
 const NR_HISTORIES: u64 = if cfg!(sim) { 200 } else { 20_000 };
@@ -22,7 +21,6 @@ struct Link {
     nr_waiting: u32,
     nr_running: u32,
     had_ns: f64,
-    /// The time that the model has given to this pwq.
     due_ns: f64,
 }
 
@@ -75,7 +73,6 @@ impl World {
         }
     }
 
-    /// Lets a worker take an item, and returns the item's pwq.
     fn take(&mut self) -> usize {
         let at = self.tree.first().expect("a pwq waits");
         self.check_first(at);
@@ -91,7 +88,6 @@ impl World {
         at
     }
 
-    /// Checks that the pwq `at` is served next. Visits all pwqs that wait.
     fn check_first(&self, at: usize) {
         let used = |&at: &usize| order(&self.tree, &self.pwqs[at].account);
         let of_top = self.ready.iter().map(|at| used(at).0).min();
@@ -113,7 +109,6 @@ impl World {
         assert_eq!(of_group, group.map(|at| weight(Some(at))));
     }
 
-    /// Lets a worker end its item.
     fn end(&mut self, worker: usize, took_ns: u64) {
         let (at, paid) = self.running[worker];
         let account = &mut self.pwqs[at].account;
@@ -173,7 +168,6 @@ impl World {
     }
 }
 
-/// Returns a generator of random numbers below its argument, seeded with `seed`.
 fn dice_of(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
@@ -231,18 +225,12 @@ fn run(seed: u64, nr_groups: usize) -> Ends {
 #[test]
 fn pwqs_get_their_share_despite_many_new_ones() {
     for seed in 0..NR_HISTORIES {
-        let Ends { behind, late } = run(seed, 0);
-        assert!(behind < 8.0, "seed {seed}: {behind} items behind");
-        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
-    }
-}
-
-#[test]
-fn pwqs_of_groups_get_their_share_despite_many_new_ones() {
-    for seed in 0..NR_HISTORIES {
-        let Ends { behind, late } = run(seed, 1 + seed as usize % 3);
-        assert!(behind < 8.0, "seed {seed}: {behind} items behind");
-        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
+        for nr_groups in [0, 1 + seed as usize % 3] {
+            let Ends { behind, late } = run(seed, nr_groups);
+            let history = format!("seed {seed}, {nr_groups} groups");
+            assert!(behind < 8.0, "{history}: {behind} items behind");
+            assert!(late < 20.0, "{history}: a new pwq waits for {late} items");
+        }
     }
 }
 

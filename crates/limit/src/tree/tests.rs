@@ -1,7 +1,6 @@
 use super::*;
 use crate::account::VirtualTime;
 
-/// The key and the shares of a group, if a pwq is in one.
 type GroupOf = Option<(usize, u32)>;
 
 /// Returns the accounts by which a pwq is served: that of its group, if any, and its own.
@@ -14,7 +13,6 @@ pub(super) fn order(tree: &Tree, account: &Account) -> (VirtualTime, VirtualTime
 struct Pool {
     pwqs: Vec<(Account, u64)>,
     tree: Tree,
-    /// The time that each pwq received.
     had_ns: Vec<u64>,
 }
 
@@ -25,7 +23,6 @@ impl Pool {
         Self::with_groups(&groups)
     }
 
-    /// Creates pwqs, each with its group, its shares and the time that its items take.
     fn with_groups(pwqs: &[(GroupOf, u32, u64)]) -> Self {
         let mut tree = Tree::default();
         let account = |(slot, &(group, shares, item_ns)): (usize, &(GroupOf, u32, u64))| {
@@ -41,7 +38,6 @@ impl Pool {
         Self { had_ns: vec![0; pwqs.len()], pwqs, tree }
     }
 
-    /// Takes an item of one of the first `among` pwqs.
     fn take(&mut self, among: usize) -> (usize, Paid) {
         let order = |&at: &usize| order(&self.tree, &self.pwqs[at].0);
         let at = (0..among).min_by_key(order).unwrap();
@@ -112,40 +108,40 @@ fn several_workers_do_not_choose_the_same_link() {
 }
 
 #[test]
-fn returned_items_are_not_charged() {
-    let mut pool = Pool::new(&[(100, 1000)]);
-    pool.run(1, 1);
-    let before = pool.used(0);
-    let account = &mut pool.pwqs[0].0;
-    let paid = pool.tree.pay(account, 5);
-    assert!(account.used() > before);
-    pool.tree.settle(Some(account), paid, 0, 0);
-    assert_eq!(pool.used(0), before);
+fn returned_items_are_not_charged_even_if_shares_change() {
+    for shares in [100, 1000] {
+        let mut pool = Pool::new(&[(100, 1000)]);
+        pool.run(1, 1);
+        let before = pool.used(0);
+        let account = &mut pool.pwqs[0].0;
+        pool.tree.pick(account);
+        let paid = pool.tree.pay(account, 5);
+        assert!(account.used() > before);
+        pool.tree.set_shares(account, shares);
+        pool.tree.settle(Some(account), paid, 0, 0);
+        assert_eq!(pool.used(0), before, "{shares} shares");
+    }
 }
 
 #[test]
-fn debts_are_converted_to_the_present_shares() {
-    let mut pool = Pool::new(&[(1, 1_000_000), (1000, 1000)]);
-    let long = pool.take(2);
-    assert_eq!(long.0, 0);
-    pool.end(long);
-    pool.tree.set_shares(&mut pool.pwqs[0].0, 1000);
-    pool.had_ns.fill(0);
-    pool.run(2, 2000);
-    assert!(pool.had_ns[0] >= 1_000_000, "{:?}", pool.had_ns);
-}
-
-#[test]
-fn payments_are_converted_when_shares_change() {
-    let mut pool = Pool::new(&[(100, 1000)]);
-    pool.run(1, 1);
-    let before = pool.used(0);
-    let account = &mut pool.pwqs[0].0;
-    pool.tree.pick(account);
-    let paid = pool.tree.pay(account, 5);
-    pool.tree.set_shares(account, 1000);
-    pool.tree.settle(Some(account), paid, 0, 0);
-    assert_eq!(pool.used(0), before);
+fn debts_of_pwqs_and_groups_are_converted_to_the_present_shares() {
+    let (few, many) = (Some((1, 1)), Some((2, 1000)));
+    let ungrouped = [(None, 1, 1_000_000), (None, 1000, 1000)];
+    for pwqs in [ungrouped, [(few, 0, 1_000_000), (many, 0, 1000)]] {
+        let mut pool = Pool::with_groups(&pwqs);
+        let long = pool.take(2);
+        assert_eq!(long.0, 0);
+        pool.end(long);
+        let account = &mut pool.pwqs[0].0;
+        if account.group.is_some() {
+            assert!(!pool.tree.set_group_shares(account, 1000));
+        } else {
+            pool.tree.set_shares(account, 1000);
+        }
+        pool.had_ns.fill(0);
+        pool.run(2, 2000);
+        assert!(pool.had_ns[0] >= 1_000_000, "{pwqs:?}: {:?}", pool.had_ns);
+    }
 }
 
 #[test]
@@ -235,19 +231,6 @@ fn a_group_is_charged_for_a_pwq_that_was_removed() {
     pool.tree.leave(account);
     pool.tree.remove(account, payments.iter_mut());
     pool.tree.settle(None, payments[0], 1, 1_000_000);
-}
-
-#[test]
-fn debts_of_a_group_are_converted_to_its_present_shares() {
-    let (few, many) = (Some((1, 1)), Some((2, 1000)));
-    let mut pool = Pool::with_groups(&[(few, 0, 1_000_000), (many, 0, 1000)]);
-    let long = pool.take(2);
-    assert_eq!(long.0, 0);
-    pool.end(long);
-    assert!(!pool.tree.set_group_shares(&pool.pwqs[0].0, 1000));
-    pool.had_ns.fill(0);
-    pool.run(2, 2000);
-    assert!(pool.had_ns[0] >= 1_000_000, "{:?}", pool.had_ns);
 }
 
 #[test]

@@ -60,7 +60,6 @@ pub struct Domain {
 
 /// The state that the handles to a domain share.
 pub(crate) struct Shared {
-    /// The fields that every section reads.
     pub(super) front: CachePadded<Front>,
     /// I: the process that created the domain.
     process: Process,

@@ -35,7 +35,6 @@ const EXPEDITED_SPINS: u32 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie(#[doc(hidden)] pub GpCookie);
 
-/// No grace period runs.
 const NONE: u32 = 0;
 /// The driver waits for readers of the parity that new sections do not use.
 const FIRST: u32 = 1;
@@ -69,7 +68,6 @@ impl Shared {
         }
     }
 
-    /// If this domain is aside, lets the runners check it.
     pub(super) fn notify_if_aside(&self) {
         if self.callbacks.is_aside.load(Ordering::Relaxed)
             && !twin::armed("srcu: the runners are not notified")

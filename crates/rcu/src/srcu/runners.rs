@@ -71,9 +71,7 @@ const KEPT_IDLE: usize = 64;
 
 pub(super) struct Served {
     domain: Arc<Shared>,
-    /// The callbacks that were taken from the domain's list.
     batch: Vec<Deferred>,
-    /// The grace period that `batch` waits for.
     cookie: Cookie,
 }
 
@@ -100,13 +98,11 @@ struct State {
     /// The number of threads, including those whose creation has not returned yet (`nr_starting`).
     nr_threads: usize,
     nr_starting: usize,
-    /// The number of threads in a turn.
     nr_busy: usize,
     /// The number of threads that sleep until they may take the next domain.
     nr_watching: usize,
     /// The number of threads that may be in a turn.
     width: usize,
-    /// The time at which a thread last took a domain.
     taken_ns: u64,
 }
 

@@ -21,7 +21,6 @@ use std::task::Waker;
 use item::internal::head::OfStrand;
 
 pub(crate) trait StartBy: Send + 'static {
-    /// `true` if there is a deadline.
     const IS_LIMITED: bool;
     /// `true` if the item only brings a worker to a scope and was not queued by the user.
     const IS_TICKET: bool = false;

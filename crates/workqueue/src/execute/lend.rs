@@ -50,7 +50,6 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Makes all threads lend their group seats.
 pub(crate) fn begin() {
     fork::register(&HANDLER);
     report::lend_by(lend);
@@ -68,7 +67,6 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     home.try_help(lent, |group| own_homes().any(|home| home.is_in(group)))
 }
 
-/// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;

@@ -9,7 +9,6 @@
 /// the worker has made no progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Activity {
-    /// The state word of its local batch.
     pub(crate) local_batch: u64,
     pub(crate) nr_done: u32,
 }
@@ -31,7 +30,6 @@ impl Away {
         self == Self::default()
     }
 
-    /// Returns `true` if the worker is known to sleep inside an item.
     pub(crate) fn sleeps(self) -> bool {
         self.declared || self.asleep
     }

@@ -13,7 +13,6 @@ use sync::span;
 /// The time for which a pool has taken no item even though some were waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StallDetector {
-    /// The number of items that had been taken at the last sample.
     nr_taken: u64,
     checked_ns: u64,
     /// Set if items waited at the last sample. Items queued later have not waited since.

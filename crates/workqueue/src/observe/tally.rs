@@ -180,7 +180,6 @@ pub(crate) struct CpuClock {
     cpu_ns: AtomicU64,
 }
 
-/// The counts that a worker reports to a pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
@@ -482,7 +481,6 @@ impl Cycles {
         self.total += u128::from(total);
     }
 
-    /// Removes `count` durations of `cycles` each that were added before.
     pub(crate) fn take_back(&mut self, cycles: u64, count: u64) {
         let there = &mut self.counts[place(cycles)];
         *there = there.saturating_sub(count);

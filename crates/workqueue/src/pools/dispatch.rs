@@ -41,15 +41,12 @@ pub(crate) struct IdleWorker {
 #[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
-    /// The legs of its last batch.
     pub(crate) legs: [Leg; MAX_LEGS],
     /// The number of these legs; at least 1, even before the first batch.
     pub(crate) nr_legs: usize,
     /// Set if the item of that batch was handed over to an earlier run and has returned from it.
     pub(crate) returned: bool,
-    /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
-    /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
     /// The last sample of the worker's item.
     pub(crate) seen: Option<Seen>,
@@ -58,15 +55,11 @@ pub(crate) struct Enlisted {
 /// The items of one pwq in a worker's local batch; see `take.rs`.
 #[derive(Default)]
 pub(crate) struct Leg {
-    /// The pwq whose items the worker runs.
     pub(crate) slot: Option<usize>,
-    /// Set if the worker holds a seat of that pwq.
     pub(crate) has_seat: bool,
-    /// The color of the items.
     pub(crate) color: Color,
     /// The number of runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
-    /// The sampling state for wait times and run times.
     pub(crate) sampling: Sampling,
 }
 
@@ -81,7 +74,6 @@ pub(crate) struct Dispatch {
     /// Adopted items for which no seat has been requested yet, oldest first.
     pub(crate) pending: List,
     pub(crate) nr_taken: u64,
-    /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
     /// `true` if `ready` is served before `pending` next time. The two lists take turns.
     pub(crate) ready_first: bool,
@@ -102,7 +94,6 @@ pub(crate) struct Dispatch {
 
     pub(crate) pace: Pace,
 
-    /// The number of pwqs that wait for their turn.
     nr_ready: usize,
     /// Pwqs that wait for their turn and hold a seat of their queue, oldest first. In a pool with
     /// shares, such pwqs are in the tree instead.
@@ -126,7 +117,6 @@ pub(crate) struct Dispatch {
     nr_led: usize,
     /// The groups with pwqs in this pool, and the clocks that set initial accounts.
     tree: Tree,
-    /// The sum of the counters of removed pwqs.
     gone: Counts,
 }
 
@@ -220,7 +210,6 @@ impl Dispatch {
         self.pwqs.iter().flatten()
     }
 
-    /// Returns the counters of the pwq whose items `worker` runs.
     pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
         let slot = self.enlisted(worker).slot()?;
         Some(&mut self.pwq_mut(slot).counts)
@@ -259,7 +248,6 @@ impl Dispatch {
         self.nr_workers -= 1;
     }
 
-    /// Returns `true` if adopted items wait.
     pub(crate) fn has_work(&self) -> bool {
         !self.pending.is_empty() || self.has_ready()
     }
@@ -270,7 +258,6 @@ impl Dispatch {
         self.workers().filter(blocked).count()
     }
 
-    /// Returns `true` if `worker` is still registered.
     pub(crate) fn is_enlisted(&self, worker: &Arc<Worker>) -> bool {
         let enlisted = self.workers[worker.number].as_ref();
         enlisted.is_some_and(|it| Arc::ptr_eq(&it.worker, worker))
@@ -490,12 +477,10 @@ impl Dispatch {
 }
 
 impl Enlisted {
-    /// Returns the index of the leg of a pwq.
     fn leg_of(&self, slot: usize) -> Option<usize> {
         self.legs[..self.nr_legs].iter().position(|leg| leg.slot == Some(slot))
     }
 
-    /// Returns the index of the leg of the item at a place of the local batch.
     pub(crate) fn leg_at(&self, place: usize) -> usize {
         let mut earlier = self.worker.legs[..self.nr_legs - 1].iter();
         earlier.position(|leg| place < leg.end() as usize).unwrap_or(self.nr_legs - 1)
@@ -512,18 +497,15 @@ impl Enlisted {
         self.worker.has_items() || !overlooks && has_ended_leg()
     }
 
-    /// Returns the pwq whose item the worker runs or ran last.
     pub(crate) fn slot(&self) -> Option<usize> {
         self.legs[self.leg_at(self.worker.position())].slot
     }
 
-    /// Returns the pwqs whose seats the worker holds.
     pub(crate) fn seats(&self) -> impl Iterator<Item = usize> {
         self.legs.iter().filter(|leg| leg.has_seat).filter_map(|leg| leg.slot)
     }
 }
 
-/// Returns the wait and run times of a pwq, unless it has been removed.
 fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut Observed> {
     pwqs.get_mut(slot)?.as_mut()?.observed.as_deref_mut()
 }

@@ -27,7 +27,6 @@ pub(crate) struct Manager {
     /// Worker threads that have not been joined.
     threads: Mutex<Vec<thread::JoinHandle>>,
     on_report: Mutex<Option<ReportHandler>>,
-    /// The manager's own thread.
     pub(crate) thread: Mutex<Option<thread::JoinHandle>>,
     /// A: the ID of the manager's own thread, 0 before it runs.
     pub(crate) thread_id: AtomicU32,
@@ -69,7 +68,6 @@ impl Manager {
         parker
     }
 
-    /// Returns the ID of the manager's thread, if it has started.
     pub(crate) fn thread_id(&self) -> Option<thread::ThreadId> {
         let id = self.thread_id.load(Ordering::Relaxed);
         (id != 0).then_some(thread::ThreadId(id))

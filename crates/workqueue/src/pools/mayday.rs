@@ -77,14 +77,12 @@ impl MaydayQueue {
         self.calls.lock().waiting.is_empty()
     }
 
-    /// Makes the rescuer end after it has served its calls.
     pub(crate) fn quit(&self) {
         self.calls.lock().quit = true;
         self.unparker.unpark();
     }
 }
 
-/// The time of the next call, if the pool currently needs a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MaydayTimer(Option<u64>);
 

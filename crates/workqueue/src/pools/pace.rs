@@ -24,7 +24,6 @@ const LAST_PROBE: u32 = 64;
 pub(crate) struct Pace {
     /// The start of the window, in cycles.
     since: u64,
-    /// The number of items taken before the window.
     nr_taken: u64,
     /// The mode of this window, and the preferred mode. `true` means that workers yield.
     yields: bool,
@@ -101,7 +100,6 @@ mod tests {
         (0..nr_windows).filter(window).count()
     }
 
-    /// Returns the number of items in a window, by mode.
     fn by(polls: u64, yields: u64) -> impl Fn(bool) -> u64 {
         move |is_yielding| if is_yielding { yields } else { polls }
     }

@@ -26,7 +26,6 @@ impl Census {
     }
 }
 
-/// The need of a pool in which work waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// Nothing: a searching worker will find the work.
@@ -167,13 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn long_items_are_taken_singly() {
+    fn long_items_are_taken_singly_and_tiny_ones_by_the_batch() {
         assert_eq!(batch_size(1_000_000, 500, 1, 32), 1);
         assert_eq!(batch_size(2_000, 500, 1, 32), 1);
-    }
-
-    #[test]
-    fn tiny_items_are_taken_by_the_batch_and_shared() {
         assert_eq!(batch_size(10, 500, 1, 32), 32);
         assert_eq!(batch_size(10, 20, 2, 32), 10);
         assert_eq!(batch_size(0, 0, 0, 32), 1);

@@ -50,7 +50,6 @@ use crate::observe::concurrency::Away;
 /// The attributes that identify a pool. Queues with equal attributes share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PoolAttrs {
-    /// The CPUs on which its workers run.
     pub(crate) cpus: CpuSet,
     /// `true` if its workers must never run on other CPUs.
     pub(crate) strict: bool,
@@ -99,7 +98,6 @@ pub(crate) struct Counters {
     pub(crate) nr_shown_started: AtomicU64,
 }
 
-/// The next action of a worker that took no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParkDecision {
     /// Park until a kick. The worker is on the idle list.
@@ -685,7 +683,6 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Releases the in-flight counts and the seat that `worker` holds.
     fn take_all_back(&mut self, worker: &Worker) {
         self.end_batch(worker);
         self.give_up_seat(worker);

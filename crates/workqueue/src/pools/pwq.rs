@@ -66,9 +66,7 @@ pub(crate) struct PwqState {
     pub(crate) counts: Counts,
     /// The numbers of items in `lists` and in the pool's `pending`, by lane.
     pub(crate) nr_listed: [usize; 2],
-    /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
-    /// In-flight counts, by color.
     pub(crate) in_flight: Colors,
     pwq: Arc<Pwq>,
     /// `None` until the first item is adopted.
@@ -92,7 +90,6 @@ pub(crate) struct PwqState {
     /// The pwq's own lists, by lane, with the oldest item first. The list of ordinary items
     /// contains those that found no seat, and those that urgent items may overtake.
     pub(crate) lists: [List; 2],
-    /// The number of the last bulk cancel of this pwq.
     pub(crate) last_cancel: u64,
     /// The pool time that the pwq has used, if queues have shares.
     pub(crate) account: Account,
@@ -120,7 +117,6 @@ impl Observed {
     }
 }
 
-/// The reason why a pwq waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitsFor {
     /// It is in the wait queue of a gate, or a seat is being transferred to it.
@@ -129,12 +125,10 @@ pub(crate) enum WaitsFor {
     Turn,
 }
 
-/// A pwq that waits for a seat.
 #[derive(Clone)]
 pub(crate) struct WaitingPwq {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
-    /// The gate at which it waits.
     pub(crate) level: Level,
 }
 
@@ -148,7 +142,6 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// Adds the counters of another pwq.
             pub(crate) fn add(&mut self, other: &Counts) {
                 $(self.$name += other.$name;)*
             }
@@ -224,7 +217,6 @@ impl Pwq {
         [Some(self), self.urgent.get().map(|it| &**it)].into_iter().flatten()
     }
 
-    /// Pushes a linked item to its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
         // This comes before the push, because the item may be freed after the push.
@@ -309,12 +301,10 @@ impl PwqState {
         &self.pwq
     }
 
-    /// Returns `true` if items are in this pwq's own lists.
     pub(crate) fn has_waiting(&self) -> bool {
         self.lists.iter().any(|list| !list.is_empty())
     }
 
-    /// Returns the number of items in this pwq's own lists.
     pub(crate) fn nr_waiting(&self) -> usize {
         self.lists.iter().map(List::len).sum()
     }
@@ -324,7 +314,6 @@ impl PwqState {
         self.lists.iter().rev().flat_map(List::iter)
     }
 
-    /// Removes an item from this pwq's own lists. Returns `false` if it is in neither.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         self.lists.iter_mut().any(|list| list.remove(item))
     }
@@ -340,7 +329,6 @@ impl PwqState {
         self.lane_mut(lane)
     }
 
-    /// Returns the number of items in all lists.
     pub(crate) fn nr_listed(&self) -> usize {
         self.nr_listed.iter().sum()
     }

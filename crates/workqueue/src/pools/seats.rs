@@ -72,25 +72,20 @@ use super::pool::{PoolGuard, WorkerPool};
 use super::pwq::{Pwq, WaitingPwq, WaitsFor};
 use super::worker::Worker;
 
-/// The gate at which a pwq waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
     Queue,
     Group,
 }
 
-/// The gate of a group.
 pub(crate) type GroupGate = Arc<Gate<WaitingPwq>>;
 
-/// The seats that a helper holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HelperSeats {
     pub(crate) of_queue: Holds,
-    /// `true` if the helper acquired a seat in the group.
     pub(crate) of_group: bool,
 }
 
-/// The effects of a helper's release.
 #[must_use = "waiters that got seats must be notified"]
 pub(crate) struct HelperLeft {
     of_queue: ReleaseEffects<WaitingPwq>,
@@ -98,7 +93,6 @@ pub(crate) struct HelperLeft {
 }
 
 impl Pwq {
-    /// Returns `true` if a worker may keep its seats for more items.
     pub(crate) fn may_stay(&self) -> bool {
         self.gate.may_stay() && self.group.as_ref().is_none_or(|group| group.may_stay())
     }
@@ -145,7 +139,6 @@ impl Pwq {
         HelperLeft { of_queue, of_group }
     }
 
-    /// Returns `true` if the queue is in the group with this gate.
     pub(crate) fn is_in(&self, group: &GroupGate) -> bool {
         self.group.as_ref().is_some_and(|its| Arc::ptr_eq(its, group))
     }
@@ -278,7 +271,6 @@ impl PoolGuard<'_> {
         has_seat
     }
 
-    /// Accepts a seat for a pwq of this pool.
     fn accept(&mut self, waiter: WaitingPwq) {
         let WaitingPwq { slot, level, .. } = waiter;
         if level == Level::Group || twin::armed("group: a passed seat does not climb") {
@@ -291,7 +283,6 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases a seat in a queue, and passes it on.
     pub(crate) fn leave_queue(&mut self, slot: usize) {
         let pwq = self.dispatch.pwq(slot);
         let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
@@ -328,18 +319,15 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases the seats that `worker` holds between two batches.
     pub(crate) fn give_up_seat(&mut self, worker: &Worker) {
         self.end_leg(worker, 0);
     }
 
-    /// Ends a leg that has no items any more, and releases its seats.
     pub(crate) fn end_leg(&mut self, worker: &Worker, leg: usize) {
         self.leave_leg(worker, leg);
         self.enlisted_mut(worker).legs[leg].slot = None;
     }
 
-    /// Releases the seats that `worker` holds for a leg, if any.
     pub(crate) fn leave_leg(&mut self, worker: &Worker, leg: usize) {
         let its = &mut self.enlisted_mut(worker).legs[leg];
         if mem::take(&mut its.has_seat)

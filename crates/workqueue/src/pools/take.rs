@@ -382,7 +382,6 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Releases `count` in-flight counts of a pwq.
     pub(crate) fn retire_from(&mut self, slot: usize, color: Color, count: usize) {
         let pwq = self.dispatch.pwq_mut(slot);
         let flushes = pwq.in_flight.retire(color, count);
@@ -404,7 +403,6 @@ impl Dispatch {
         if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes { 1 } else { limit }
     }
 
-    /// Returns `true` if a batch that begins with items of a pwq may have further legs.
     fn may_add_legs(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         !self.adopts_early() && Self::is_plain(pwq) && pwq.gate.has_free(1)
@@ -433,7 +431,6 @@ impl Dispatch {
         Some(policy::batch_size(item_ns, pwq.nr_waiting(), 1, max))
     }
 
-    /// Adds the worker's counters for a leg to its pwq.
     #[inline]
     fn record(&mut self, worker: &Worker, leg: usize) {
         let thread = ThreadId(worker.thread.load(Ordering::Relaxed));

@@ -67,7 +67,6 @@ impl Pwq {
         self.pool.reap(self, |_, _| true)
     }
 
-    /// Returns `true` if an item has been cancelled since the last walk.
     pub(crate) fn has_cancelled(&self) -> bool {
         let mut lanes = self.lanes();
         lanes.any(|it| it.nr_cancelled.load(Ordering::Relaxed) > 0)

@@ -66,7 +66,6 @@ pub(crate) struct LegCounts {
 /// The leg whose items a worker runs, as seen by its owner.
 struct RunningLeg<'a> {
     counts: &'a LegCounts,
-    /// The index of its first item.
     first: u32,
     /// The index before which the clock is read next: after the first run, and after the leg.
     mark: u32,
@@ -85,7 +84,6 @@ pub(crate) struct Worker {
     local_batch: CachePadded<AtomicU64>,
     /// The local batch. The owner writes it before it publishes `local_batch`.
     items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
-    /// The legs of the local batch.
     pub(crate) legs: [LegCounts; MAX_LEGS],
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
@@ -221,7 +219,6 @@ impl Worker {
         (local_batch.next() as usize).saturating_sub(1)
     }
 
-    /// Returns the number of items in its local batch that have not started.
     pub(crate) fn nr_items(&self) -> u32 {
         let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
         local_batch.len().saturating_sub(local_batch.next())
@@ -239,7 +236,6 @@ impl Worker {
         u64::from(nr_items) + u64::from(self.legs[leg].tally.nr_not_run())
     }
 
-    /// Returns `true` if its local batch contains items that have not started.
     pub(crate) fn has_items(&self) -> bool {
         self.nr_items() > 0
     }
@@ -250,13 +246,11 @@ impl Worker {
         (1..=local_batch.len()).contains(&local_batch.next())
     }
 
-    /// Returns the vtable of the worker's current or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
         // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Returns its progress, which samples compare.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             local_batch: self.local_batch.load(Ordering::Relaxed),
@@ -304,7 +298,6 @@ impl Worker {
             .collect()
     }
 
-    /// Runs all items of the local batch.
     pub(crate) fn run_local_batch(&self) {
         if self.is_lean() {
             self.lean.store(false, Ordering::Relaxed);
@@ -362,7 +355,6 @@ fn take(flag: &AtomicBool) -> bool {
 }
 
 impl LegCounts {
-    /// Returns the index after the leg's last item.
     pub(crate) fn end(&self) -> u32 {
         self.end.load(Ordering::Relaxed)
     }
@@ -531,7 +523,6 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> b
 mod tests {
     use super::*;
 
-    /// Returns a worker whose local batch has legs of these lengths.
     fn with_legs(lens: &[usize]) -> Worker {
         let worker = Worker::new(0, Parker::with_spin_limit(0).unparker());
         let mut end = 0;

@@ -106,7 +106,6 @@ impl<F> TrySpawnError<F> {
         self.reason == Reason::Disabled
     }
 
-    /// Returns the work, and the error for its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
         let error = if self.is_full() { JoinError::Full } else { JoinError::Closed };
         (self.work, error)

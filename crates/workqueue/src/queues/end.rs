@@ -255,12 +255,10 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if the last handle was dropped.
     pub(crate) fn has_ended(&self) -> bool {
         self.visits.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Returns `true` if this thread may wait for the end.
     fn may_end_here(&self) -> bool {
         // A worker outside of an item can get here from a waker or a thread hook, and may have
         // items in its local batch.

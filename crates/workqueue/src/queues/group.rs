@@ -156,7 +156,6 @@ impl Ceiling {
         }
     }
 
-    /// Returns the number of seats for `millicpus` thousandths of a CPU.
     fn nr_seats(self, millicpus: u64) -> u32 {
         match self {
             Self::None => UNLIMITED,
@@ -469,7 +468,6 @@ impl GroupInner {
         changed
     }
 
-    /// Changes the ceiling, or applies it to the current machine.
     fn set_ceiling(&self, new: Option<Ceiling>) {
         let mut ceiling = self.ceiling.lock();
         *ceiling = new.unwrap_or(*ceiling);

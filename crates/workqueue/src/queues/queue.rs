@@ -133,7 +133,6 @@ impl Closed {
         Draining(self)
     }
 
-    /// Rejects items from outside of the group if the group `drains`.
     pub(super) fn set_group_drains(&self, drains: bool) {
         if drains {
             self.word.fetch_or(GROUP_DRAINS, Ordering::Relaxed);
@@ -142,7 +141,6 @@ impl Closed {
         }
     }
 
-    /// Rejects all items from now on.
     pub(crate) fn destroy(&self) {
         self.word.fetch_or(DESTROYED, Ordering::Relaxed);
     }
@@ -155,7 +153,6 @@ impl Closed {
 sync::on_drop!(Draining<'_>, it => it.0.word.fetch_sub(1, Ordering::Relaxed));
 
 impl Workqueue {
-    /// Creates a queue from parts that have been checked.
     pub(super) fn new(
         core: QueueCore,
         design: Design,
@@ -394,7 +391,6 @@ impl Inner {
         self.runs_here() || homes_of_next_runs().any(is_ours)
     }
 
-    /// Returns `true` if the queue's workers are in this process.
     pub(crate) fn is_at_home(&self) -> bool {
         self.closed.process.is_this()
     }

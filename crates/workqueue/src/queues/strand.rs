@@ -163,7 +163,6 @@ unsafe impl<S: Send> Send for Strand<S> {}
 // SAFETY: as above; a shared handle gives no access to the state.
 unsafe impl<S: Send> Sync for Strand<S> {}
 
-/// The first part of a strand's item.
 #[repr(C)]
 struct Base {
     queued: Revivable,
@@ -178,7 +177,6 @@ struct Base {
     own: UnsafeCell<Own>,
 }
 
-/// The part of a strand that its run owns.
 struct Own {
     taken: List,
     /// The number of closures that have been taken from the list and not yet subtracted from `nr`.
@@ -192,7 +190,6 @@ struct Item<S> {
     state: UnsafeCell<S>,
 }
 
-/// The state of a strand, lent to one closure.
 struct Lent<S>(*mut S);
 
 // SAFETY: the state is `Send`, and the thread that runs the closure owns it.
@@ -409,13 +406,11 @@ impl<'a> Run<'a> {
         let _ = self.base.queue.plan_and_push(&work, home, false);
     }
 
-    /// Returns the pwq on which the strand is queued again.
     #[inline]
     fn next_home(&self) -> &'a Pwq {
         self.base.queue.route_table.routes().here().in_lane(self.base.lane)
     }
 
-    /// Returns `true` if `closure` was spawned before the last bulk cancel.
     fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
@@ -448,7 +443,6 @@ impl<'a> Run<'a> {
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
-    /// Runs the next closure as part of the run from `home`. Returns `false` if there is none.
     fn run_next(&mut self, home: &Pwq) -> bool {
         let Some(closure) = self.next() else {
             return false;
@@ -462,7 +456,6 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// Returns the number of counted closures that are left.
     fn nr_left(&mut self) -> usize {
         self.base.nr.load(Ordering::Relaxed) / ONE - self.own().nr_done
     }

@@ -58,7 +58,6 @@ pub struct TaskOptions<'a> {
     cancel: Option<&'a mut CancelHandle>,
 }
 
-/// The way in which the work gets a capacity permit.
 enum Entry<'a> {
     Try,
     /// Waits, at most until this time.
@@ -473,7 +472,6 @@ impl<'a> TaskOptions<'a> {
         Ok(Some(start_by))
     }
 
-    /// Returns the deadline at which running work is cancelled.
     fn end_by(&self) -> Option<StartBefore> {
         let deadline = self.deadline.filter(|_| self.is_hard);
         deadline.map(|deadline| StartBefore::at(self.queue, deadline))
@@ -547,7 +545,6 @@ impl<'a> TaskOptions<'a> {
     }
 }
 
-/// Drops rejected work, and returns the handle to an item that is not queued.
 #[cold]
 pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHandle<T> {
     let (work, error) = error.into_parts();

@@ -153,7 +153,6 @@ pub(crate) struct Armed {
     queue: WeakQueue,
     /// The CPU on which it was armed, and on which it is queued.
     cpu: CpuId,
-    /// The queue's cancel count when the timer was armed.
     nr_cancels: u64,
 }
 
@@ -167,7 +166,6 @@ pub(crate) enum Until {
 pub(crate) enum Arming {
     /// The timer is armed, or the item was queued because the delay is zero.
     Done,
-    /// The item is armed or queued already.
     Pending,
     /// The item is disabled, or the queue rejects it.
     Refused(TrySpawnError),
@@ -441,7 +439,6 @@ impl Timers {
         }
     }
 
-    /// Returns the time at which [`fire`](Self::fire) must be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let next_ns = self.wheel.lock().next_ns();
         let sleep_ns = self.sleeps.next_ns();

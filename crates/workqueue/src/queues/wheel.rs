@@ -49,7 +49,6 @@ pub struct Wheel<K> {
     shift: u32,
     /// The rings of all slots, by level; none before the first timer. They do not move.
     slots: Vec<Link>,
-    /// A bit for each slot of a level that may have timers.
     occupied: [u64; MAX_LEVELS],
     /// A tick before which no timer expires. It is exact unless the first timer was removed, even
     /// if that was the only one.
@@ -141,7 +140,6 @@ impl<K> Node<K> {
 }
 
 impl<K> Wheel<K> {
-    /// Creates a wheel without timers, whose ticks are 2^`shift` ns long.
     pub(crate) const fn new(shift: u32) -> Self {
         Self {
             now_tick: 0,
@@ -244,7 +242,6 @@ impl<K> Wheel<K> {
         (0..nr_levels * NR_SLOTS).map(|_| Link::NONE).collect()
     }
 
-    /// Returns the lowest level that has timers, and its first slot with timers.
     fn first_slot(&mut self) -> Option<(usize, usize)> {
         loop {
             let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -339,17 +336,6 @@ mod tests {
                 drop(unsafe { Box::from_raw(node.as_ptr()) });
             }
         }
-    }
-
-    #[test]
-    fn a_timer_expires_at_its_time_and_not_before() {
-        let mut numbers = Numbers::of(TICK_SHIFT);
-        assert!(numbers.advance(5 * TICK_NS).is_empty());
-        assert_eq!(numbers.insert(9 * TICK_NS - 1), (0, true));
-        assert_eq!(numbers.wheel.next_ns(), Some(9 * TICK_NS));
-        assert!(numbers.advance(9 * TICK_NS - 1).is_empty());
-        assert_eq!(numbers.advance(9 * TICK_NS), [0]);
-        assert_eq!(numbers.wheel.next_ns(), None);
     }
 
     #[test]

@@ -47,7 +47,6 @@ pub struct Attrs {
 }
 
 impl Attrs {
-    /// Changes the attributes that differ between `before` and `after`.
     pub(crate) fn change(&mut self, before: &Self, after: &Self) {
         fn set<T: PartialEq + Clone>(value: &mut T, before: &T, after: &T) {
             if before != after {

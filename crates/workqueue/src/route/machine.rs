@@ -16,9 +16,7 @@ use super::stats::QueueReport;
 use crate::pools::manager::Manager;
 use crate::pools::pool::{PoolAttrs, WorkerPool};
 
-/// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
-    /// Updates the pools of the queue after the machine has changed.
     fn follow(&self, machine: &Machine);
 
     /// Returns a report on the queue, unless the queue is hidden or has been destroyed.
@@ -30,10 +28,8 @@ pub(crate) trait Follower: Send + Sync {
     }
 }
 
-/// A function that returns the current topology if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
 
-/// The machine on which a registry places its queues and pools.
 pub(crate) struct Machine {
     /// I
     pub(crate) params: Params,
@@ -54,7 +50,6 @@ struct View {
 /// Queues in the order in which they were built. Finding a queue takes constant time.
 pub(crate) struct Queues<T: ?Sized> {
     by_number: Numbered<Weak<T>>,
-    /// The numbers of the queues, by address.
     numbers: HashMap<usize, u64>,
 }
 
@@ -240,7 +235,6 @@ impl Machine {
     }
 }
 
-/// Divides `cpus`, a subset of the allowed ones, into pods.
 fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
     let shards = ShardParams { cache_shard_size: params.cache_shard_size };
     match topology.restricted_to(cpus) {

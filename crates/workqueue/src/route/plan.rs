@@ -17,7 +17,6 @@ use crate::pools::pool::PoolAttrs;
 use crate::pools::pwq::{Pwq, WaitingPwq};
 use crate::pools::seats::GroupGate;
 
-/// The settings of a queue that determine its routes and pwqs.
 pub(crate) struct Design {
     pub(crate) attrs: Attrs,
     pub(crate) max_active: u32,
@@ -41,7 +40,6 @@ pub(crate) struct Plan {
     gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
     /// Set from the time the queue is paused until it is resumed.
     pub(crate) paused: bool,
-    /// Set while the queue starts no items.
     stopped: bool,
     /// Set once the queue ignores pauses of its group, because it is being destroyed.
     pub(crate) ends: bool,
@@ -54,7 +52,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Creates the first table of a queue.
     pub(crate) fn new(
         design: Design,
         core: &Arc<QueueCore>,
@@ -76,7 +73,6 @@ impl Plan {
         (plan, routes)
     }
 
-    /// Marks the queue as destroyed, and returns its pwqs.
     pub(crate) fn end(&mut self) -> Vec<Arc<Pwq>> {
         self.dead = true;
         std::mem::take(&mut self.pwqs)

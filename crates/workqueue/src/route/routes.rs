@@ -69,12 +69,10 @@ impl Routes {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
 
-    /// Returns `true` if the table was built for `pods` of `topology`.
     pub(crate) fn is_of(&self, topology: &Topology, pods: &Pods) -> bool {
         self.pods == *pods && *self.topology == *topology
     }
 
-    /// Returns `true` if both tables map every CPU to the same pwq.
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
             && self.topology == other.topology

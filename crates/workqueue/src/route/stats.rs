@@ -22,7 +22,6 @@ macro_rules! counted {
         }
 
         impl $name {
-            /// Returns the figures in the order of the list.
             fn counts(&self) -> Vec<u64> {
                 vec![$(self.$figure as u64),*]
             }

@@ -211,7 +211,6 @@ impl Crew {
     }
 }
 
-/// The content of the item that brings a worker to a crew.
 pub(crate) struct Ticket {
     pub(super) crew: Arc<Crew>,
     is_counted: bool,
@@ -223,7 +222,6 @@ impl Ticket {
         Self { crew, is_counted: true }
     }
 
-    /// Runs the work as a guest, if the crew is open.
     pub(crate) fn use_up(mut self) {
         if self.crew.enter() {
             // SAFETY: (1) of `Crew::new`: a guest keeps the crew from being closed permanently.
@@ -291,7 +289,6 @@ impl Tickets {
         drop(used_up);
     }
 
-    /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
         // Take the newest ticket first: before the first batch, it is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());

@@ -189,7 +189,6 @@ impl Chain {
 
 /// These functions are not inlined, so that a nested join contains only its own code.
 impl Outermost {
-    /// Starts a chain that replaces the current one.
     #[inline(never)]
     fn start(core: *const QueueCore) -> Self {
         CHAIN.with(|chain| Self {
@@ -203,7 +202,6 @@ impl Outermost {
         })
     }
 
-    /// Resumes the replaced chain, after the first closure.
     #[inline(never)]
     fn end_chain(&mut self) {
         self.second_began = time::cycles();

@@ -14,7 +14,6 @@ use mpscq::RawStack;
 use sync::atomic::{AtomicPtr, Ordering};
 use sync::{Mutex, twin};
 
-/// The first field of every item.
 #[repr(C)]
 pub(super) struct Link {
     /// The previously pushed item, while this one is on the stack; in the list, the next item.
@@ -64,7 +63,6 @@ fn mark() -> *mut Link {
     ptr::without_provenance_mut(align_of::<Link>())
 }
 
-/// Creates an item from `func`, for `push`.
 pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
     let link = Link { next: AtomicPtr::new(ptr::null_mut()), run: run::<F> };
     memory::place(Item { link, func }).cast()
@@ -108,7 +106,6 @@ impl PendingItems {
         before == mark() && !twin::armed("scope: the owner is not woken")
     }
 
-    /// Takes the first item, if one can start.
     pub(super) fn take(&self) -> Option<Started> {
         let mut list = self.list.lock();
         let overtakes = twin::armed("scope: items overlap");
@@ -171,7 +168,6 @@ impl PendingItems {
         if is_marked { Rest::Marked } else { Rest::Items }
     }
 
-    /// Returns `true` if the stack is empty.
     fn has_none_pushed(&self) -> bool {
         let newest = self.newest.top().load(Ordering::Relaxed);
         newest.is_null() || newest == mark()

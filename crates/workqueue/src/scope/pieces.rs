@@ -88,14 +88,12 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         this.serve();
     }
 
-    /// Sends a ticket if elements are left for another guest.
     fn call_next(&self, crew: &Arc<Crew>) {
         if !self.untaken.is_empty() {
             self.tickets.send(self.queue, crew);
         }
     }
 
-    /// Runs pieces until no element is left, or a piece has panicked.
     fn serve(&self) {
         let mut most = 1;
         while !self.stopped.load(Ordering::Relaxed)

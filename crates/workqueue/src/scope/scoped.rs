@@ -223,7 +223,6 @@ impl ScopeState {
         this.serve();
     }
 
-    /// Runs items until none can start.
     fn serve(&self) {
         while let Some(item) = self.pending.take() {
             self.run(item);

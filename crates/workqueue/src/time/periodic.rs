@@ -58,7 +58,6 @@ struct Ticks {
     missed: Arc<Mutex<MissedTickBehavior>>,
 }
 
-/// Arms the item again when it is dropped.
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {

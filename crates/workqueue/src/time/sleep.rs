@@ -46,7 +46,6 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::of(Cow::Borrowed(registry), at_ns)
 }
 
-/// Returns the registry of sleeps that were created without a registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,

@@ -19,7 +19,6 @@ impl Dispatch {
         self.nr_with_shares > 0
     }
 
-    /// Adds a new pwq to the tree.
     pub(super) fn add_account(&mut self, slot: usize) {
         let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
         let shares = pwq.core.shares.load(Ordering::Relaxed);
@@ -32,7 +31,6 @@ impl Dispatch {
         self.count_shares(slot, true);
     }
 
-    /// Removes a pwq from the tree.
     pub(super) fn remove_account(&mut self, slot: usize) {
         if !self.pwq(slot).retired {
             self.count_shares(slot, false);
@@ -59,7 +57,6 @@ impl Dispatch {
         }
     }
 
-    /// Adds or subtracts the shares of a pwq and of its group.
     pub(super) fn count_shares(&mut self, slot: usize, more: bool) {
         let nr = self.tree.nr_with_shares(&self.pwq(slot).account);
         let before = self.nr_with_shares;
@@ -113,7 +110,6 @@ impl Dispatch {
         }
     }
 
-    /// Returns `true` if a pwq waits for its turn.
     pub(crate) fn has_ready(&self) -> bool {
         self.nr_ready > 0
     }
@@ -147,7 +143,6 @@ impl Dispatch {
         Some(slot)
     }
 
-    /// Takes the pwq whose turn it is.
     pub(crate) fn next_turn(&mut self) -> Option<usize> {
         let slot = if self.is_shared() {
             let slot = self.tree.first()?;
