@@ -236,6 +236,7 @@ impl Account {
         u128::from(or_default(self.shares))
     }
 
+    /// Returns the account, multiplied by its weight, modulo 2^128.
     pub(crate) fn weighted(&self) -> u128 {
         self.used.0.wrapping_mul(self.weight())
     }

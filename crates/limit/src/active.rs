@@ -443,6 +443,7 @@ impl<S> Gate<S> {
         }
     }
 
+    /// Closes the stocks, and moves their cached seats back to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;

@@ -250,6 +250,7 @@ impl<T> Slot<T> {
         self.word.store(next, release_order());
     }
 
+    /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
         // Only this thread reads both words together, so their order does not matter.
         if !twin::armed("percpu: yields without marking it") {

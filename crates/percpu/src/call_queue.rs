@@ -73,6 +73,7 @@ impl<T> CallQueue<T> {
         self.nr_done.store(nr_done, Ordering::Relaxed);
     }
 
+    /// The number of posts for which a flush that begins now waits.
     pub(super) fn nr_posted(&self) -> u64 {
         self.nr_posted.load(Ordering::Relaxed)
     }

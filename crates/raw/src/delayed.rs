@@ -62,6 +62,7 @@ struct Timer {
     /// The queue that receives the item when the timer expires.
     queue: *const Workqueue,
     cpu: u32,
+    /// The process that last armed the timer.
     process: Process,
 }
 

@@ -235,6 +235,7 @@ impl Bag {
         }
     }
 
+    /// Returns a spare bag or a new one, which the caller owns.
     fn unused() -> *mut Self {
         spares().take().map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }

@@ -182,6 +182,7 @@ impl Place {
         self.moved.notify_all();
     }
 
+    /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
         // The executor is leaked, because its captures may be in any state.
         std::mem::forget(self.executor.lock().take());

@@ -191,8 +191,8 @@ pub struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// Calls `start`, which starts the threads. Then calls `meanwhile` with the time since the
-    /// start, again and again, until all threads have ended.
+    /// Calls `start`, which starts the threads. Then calls `meanwhile` repeatedly, with the time
+    /// since the start, until all threads have ended.
     pub fn run(
         round: &Round<'_>,
         mut meanwhile: impl FnMut(Duration),

@@ -163,8 +163,8 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     queue.drain().unwrap();
 }
 
-/// The item of the last queue spins until the other queues, whose items have ended, are flushed and
-/// can run as many items as they may.
+/// The item of the last queue spins until each of the other queues, whose items have ended, has
+/// been drained and has run two items at once.
 #[test]
 fn queues_do_not_wait_for_a_later_item_of_another_queue() {
     let registry = registry("1 core");

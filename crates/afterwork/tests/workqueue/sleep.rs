@@ -189,7 +189,7 @@ fn an_interval_ticks_at_once_and_then_by_its_grid() {
     });
     assert_eq!(interval(Duration::ZERO).unwrap_err(), ZeroPeriod);
     assert!(interval(Duration::MAX).is_ok());
-    // An interval that is behind yields now and then, and loses no tick by that.
+    // An interval that is behind yields after some ticks, and loses no tick.
     for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip] {
         let mut ticks = interval(Duration::from_nanos(1)).unwrap();
         ticks.set_missed_tick_behavior(missed);

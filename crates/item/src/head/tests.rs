@@ -36,6 +36,7 @@ enum Claim {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     seq: u64,
+    /// The number of runs that must have ended.
     nr_ended: u32,
     /// The number of enqueues that must have completed or been cancelled.
     nr_settled: u32,
@@ -50,6 +51,7 @@ struct World {
     is_running: bool,
     has_handle: bool,
     is_freed: bool,
+    /// Set if the pending enqueue owns a capacity permit.
     has_permit: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,

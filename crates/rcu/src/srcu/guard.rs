@@ -24,6 +24,7 @@ pub type OwnedGuard = GuardOf<Domain>;
 #[must_use = "the section ends where the guard is dropped"]
 pub struct GuardOf<D: Borrow<Domain>> {
     domain: D,
+    /// The parity under which the section was counted.
     parity: Parity,
 }
 

@@ -72,6 +72,7 @@ const KEPT_IDLE: usize = 64;
 pub(super) struct Served {
     domain: Arc<Shared>,
     batch: Vec<Deferred>,
+    /// The grace period that `batch` waits for.
     cookie: Cookie,
 }
 

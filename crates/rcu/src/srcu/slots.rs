@@ -274,6 +274,7 @@ impl Slots {
         )
     }
 
+    /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
         self.are_equal(
             |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),

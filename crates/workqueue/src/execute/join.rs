@@ -256,6 +256,7 @@ where
         if panicked { Ending::Panicked } else { Ending::Returned }
     }
 
+    /// Moves the closure out without calling it.
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which has not run before.
         deferred_drops.defer_drop(unsafe { Self::set_failed(item, JoinError::Cancelled) });

@@ -67,6 +67,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     home.try_help(lent, |group| own_homes().any(|home| home.is_in(group)))
 }
 
+/// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;

@@ -430,6 +430,7 @@ sync::on_drop!(Drain<'_>, it => it.under_way_is_over());
 
 base::internal::impl_debug!(Drain<'_>, it => queue: it.queue.name(), is_under_way: it.under_way.is_some());
 
+/// A drain that has not yet found the queue empty.
 pub(crate) struct Rounds<'a> {
     inner: &'a Inner,
     round: Option<Flush<'a>>,

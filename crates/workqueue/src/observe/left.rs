@@ -26,9 +26,9 @@ pub struct StillBusy {
 pub struct LeftItems {
     /// The state of the items.
     pub doing: Doing,
-    /// The type of their function or future, as the compiler names it. `None` for items that their
-    /// joiners run, for an item of an ordered queue that still runs from another queue, and for
-    /// futures of a queue that has had too many types of futures.
+    /// The type of their function or future, as the compiler names it. `None` for three kinds:
+    /// items that their joiners run, an item that waits in an ordered queue for its run from
+    /// another queue, and futures of a queue that has had too many types of futures.
     pub func: Option<&'static str>,
     /// The number of items.
     pub count: usize,

@@ -46,6 +46,7 @@ pub(crate) struct Enlisted {
     pub(crate) nr_legs: usize,
     /// Set if the item of that batch was handed over to an earlier run and has returned from it.
     pub(crate) returned: bool,
+    /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
     pub(crate) away: Away,
     /// The last sample of the worker's item.
@@ -55,6 +56,7 @@ pub(crate) struct Enlisted {
 /// The items of one pwq in a worker's local batch; see `take.rs`.
 #[derive(Default)]
 pub(crate) struct Leg {
+    /// The pwq whose items the worker runs.
     pub(crate) slot: Option<usize>,
     pub(crate) has_seat: bool,
     pub(crate) color: Color,
@@ -117,6 +119,7 @@ pub(crate) struct Dispatch {
     nr_led: usize,
     /// The groups with pwqs in this pool, and the clocks that set initial accounts.
     tree: Tree,
+    /// The sum of the counters of removed pwqs.
     gone: Counts,
 }
 
@@ -481,6 +484,7 @@ impl Enlisted {
         self.legs[..self.nr_legs].iter().position(|leg| leg.slot == Some(slot))
     }
 
+    /// Returns the index of the leg of the item at a place of the local batch.
     pub(crate) fn leg_at(&self, place: usize) -> usize {
         let mut earlier = self.worker.legs[..self.nr_legs - 1].iter();
         earlier.position(|leg| place < leg.end() as usize).unwrap_or(self.nr_legs - 1)
@@ -488,7 +492,7 @@ impl Enlisted {
 
     /// Returns `true` if other items or queues wait for the item that the worker runs: items of its
     /// local batch, or the counts and seats of legs that have ended.
-    pub(crate) fn holds_up(&self) -> bool {
+    pub(crate) fn delays_others(&self) -> bool {
         let has_ended_leg = || {
             let present = self.leg_at(self.worker.position());
             self.legs[..present].iter().any(|leg| leg.has_seat)
@@ -497,6 +501,7 @@ impl Enlisted {
         self.worker.has_items() || !overlooks && has_ended_leg()
     }
 
+    /// Returns the pwq whose item the worker runs or ran last.
     pub(crate) fn slot(&self) -> Option<usize> {
         self.legs[self.leg_at(self.worker.position())].slot
     }
@@ -506,6 +511,7 @@ impl Enlisted {
     }
 }
 
+/// Returns the wait and run times of a pwq, unless it has been removed.
 fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut Observed> {
     pwqs.get_mut(slot)?.as_mut()?.observed.as_deref_mut()
 }

@@ -90,6 +90,7 @@ pub(crate) struct PwqState {
     /// The pwq's own lists, by lane, with the oldest item first. The list of ordinary items
     /// contains those that found no seat, and those that urgent items may overtake.
     pub(crate) lists: [List; 2],
+    /// The number of the last bulk cancel of this pwq.
     pub(crate) last_cancel: u64,
     /// The pool time that the pwq has used, if queues have shares.
     pub(crate) account: Account,
@@ -178,8 +179,7 @@ impl Pwq {
 
     /// Returns `true` if `home` is the home of its items in one of the lanes.
     pub(crate) fn has_home(&self, home: *mut Home) -> bool {
-        let urgent = self.urgent.get().map(|it| it.as_home());
-        [Some(self.as_home()), urgent].contains(&Some(home))
+        self.lanes().any(|pwq| pwq.as_home() == home)
     }
 
     /// Returns the pwq for the items of `lane`. `self` is the pwq for ordinary items.
@@ -314,6 +314,7 @@ impl PwqState {
         self.lists.iter().rev().flat_map(List::iter)
     }
 
+    /// Removes an item from this pwq's own lists. Returns `false` if it is in neither.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         self.lists.iter_mut().any(|list| list.remove(item))
     }

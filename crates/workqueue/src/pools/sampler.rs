@@ -29,7 +29,7 @@ impl WorkerPool {
             let mut dispatch = self.lock();
             let waits = !self.injector.is_empty()
                 || dispatch.has_work()
-                || dispatch.workers().any(Enlisted::holds_up);
+                || dispatch.workers().any(Enlisted::delays_others);
             if !waits {
                 dispatch.check_for_stall(now_ns, 0, &self.attrs.cpus);
                 return ScanResult::Quiet;
@@ -140,7 +140,7 @@ impl PoolGuard<'_> {
     fn note_seen(&mut self, worker: &Worker, mut seen: Seen, sleeps: bool) {
         let before = self.enlisted(worker).seen;
         let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
-        if sleeps || (stands && self.enlisted(worker).holds_up()) {
+        if sleeps || (stands && self.enlisted(worker).delays_others()) {
             self.reclaim(worker);
             seen.last.activity = worker.activity();
         }

@@ -62,6 +62,7 @@ impl Dispatch {
         }))
     }
 
+    /// Returns the first item that waits only for a worker.
     fn first_waiting(&self) -> Option<NonNull<Head>> {
         let ready = || self.pwq(self.first_ready()?).waiting().next();
         self.pending.first().or_else(ready)

@@ -246,6 +246,7 @@ impl Worker {
         (1..=local_batch.len()).contains(&local_batch.next())
     }
 
+    /// Returns the vtable of the worker's current or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
         // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }

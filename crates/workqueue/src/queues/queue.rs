@@ -133,6 +133,7 @@ impl Closed {
         Draining(self)
     }
 
+    /// Rejects items from outside of the group if the group `drains`.
     pub(super) fn set_group_drains(&self, drains: bool) {
         if drains {
             self.word.fetch_or(GROUP_DRAINS, Ordering::Relaxed);
@@ -391,6 +392,7 @@ impl Inner {
         self.runs_here() || homes_of_next_runs().any(is_ours)
     }
 
+    /// Returns `true` if the queue's workers are in this process.
     pub(crate) fn is_at_home(&self) -> bool {
         self.closed.process.is_this()
     }

@@ -137,6 +137,7 @@ impl Sleeps {
         cpu::current().index() % self.shards.len()
     }
 
+    /// Returns the time at which [`Timers::fire`] must be called next for a sleep.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let next_ns = |shard: &CachePadded<Mutex<Shard>>| shard.lock().next_ns();
         let next_ns = self.shards.iter().filter_map(next_ns).min()?;

@@ -146,6 +146,7 @@ impl Workqueue {
         self.task().spawn_async(future)
     }
 
+    /// Acquires a capacity permit if the queue has a capacity. Returns `true` if it did.
     #[inline]
     pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
         match self.admission() {

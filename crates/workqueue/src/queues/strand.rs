@@ -411,6 +411,7 @@ impl<'a> Run<'a> {
         self.base.queue.route_table.routes().here().in_lane(self.base.lane)
     }
 
+    /// Returns `true` if `closure` was spawned before the last bulk cancel.
     fn is_cancelled(&self, closure: NonNull<Head>) -> bool {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
@@ -443,6 +444,7 @@ impl<'a> Run<'a> {
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
+    /// Runs the next closure as part of the run from `home`. Returns `false` if there is none.
     fn run_next(&mut self, home: &Pwq) -> bool {
         let Some(closure) = self.next() else {
             return false;

@@ -439,6 +439,7 @@ impl Timers {
         }
     }
 
+    /// Returns the time at which [`fire`](Self::fire) must be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let next_ns = self.wheel.lock().next_ns();
         let sleep_ns = self.sleeps.next_ns();

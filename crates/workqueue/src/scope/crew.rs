@@ -289,6 +289,7 @@ impl Tickets {
         drop(used_up);
     }
 
+    /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
         // Take the newest ticket first: before the first batch, it is on top of the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
