@@ -87,16 +87,21 @@ fn it_has_no_seat_in_the_group() {
 }
 
 /// Inside a run of an item that is also queued on `ordered`, waits for that queue are rejected, and
-/// its last handle may be dropped.
+/// its last handle may be dropped. A drain of the queue's group is rejected too.
 #[test]
 fn its_run_does_not_wait_for_the_queue() {
-    let [first, ordered] = two_queues();
+    let registry = registry("4 core");
+    let group = Group::builder("group").build_in(&registry).unwrap();
+    let first = queue("first").on(&registry);
+    let ordered = queue("ordered").ordered().group(&group).on(&registry);
     let ours = Arc::new(Mutex::new(Some(ordered.clone())));
     let waits = move || {
         let ordered = ours.lock().unwrap().take().unwrap();
         let error = ordered.flush().unwrap_err();
         assert_eq!(error.queue(), "ordered");
         assert_eq!(ordered.drain_timeout(Duration::MAX), Err(error.into()));
+        let error = group.drain_timeout(Duration::MAX).unwrap_err();
+        assert!(matches!(error, DrainError::OwnQueue(_)));
         let changed = ordered.set_attrs(|attrs| attrs.nice = 1);
         assert!(matches!(changed, Err(BuildError::OwnQueue)));
     };

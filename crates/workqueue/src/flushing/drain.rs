@@ -129,9 +129,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide
-    /// queue; in that case the queue is unchanged. Returns [`DrainError::StillBusy`] if the queue
-    /// is not drained within `timeout`.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue or one that is queued here
+    /// again, and for a process-wide queue; in that case the queue is unchanged. Returns
+    /// [`DrainError::StillBusy`] if the queue is not drained within `timeout`.
     ///
     /// # Examples
     ///

@@ -44,9 +44,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
-    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
-    /// items remain.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, or one that is queued on
+    /// one of its queues again, because the drain would wait for itself; in that case nothing has
+    /// changed. Returns [`DrainError::StillBusy`] if items remain.
     ///
     /// # Examples
     ///
@@ -66,7 +66,7 @@ impl Group {
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
         let inner = &*self.inner;
         inner.must_be_at_home();
-        if inner.runs_here() {
+        if inner.waits_for_this_thread() {
             let error = OwnQueueError::new(&inner.name, Refusal::OwnGroup);
             return Err(reported(error).into());
         }
@@ -122,6 +122,12 @@ impl Group {
 }
 
 impl GroupInner {
+    /// Returns `true` if items of the group wait for this thread. `runs_here` also finds the items
+    /// of a queue that has been destroyed.
+    fn waits_for_this_thread(&self) -> bool {
+        self.runs_here() || self.queues().iter().any(|queue| queue.waits_for_this_thread())
+    }
+
     fn drain_by(&self, end_ns: u64) -> bool {
         loop {
             for queue in self.queues() {
