@@ -107,14 +107,15 @@ impl Cleanup for Scan {
 }
 
 impl Manager {
-    /// Creates all requested workers. Returns the pools for which no thread could be started.
+    /// Creates all requested workers, except for pools that have been killed in the meantime.
+    /// Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
         let start = |pool: &Arc<WorkerPool>| {
             let body = pool.clone();
             self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
         };
-        wanted.into_iter().filter(|pool| !start(pool)).collect()
+        wanted.into_iter().filter(|pool| !pool.needs_no_worker() && !start(pool)).collect()
     }
 }
 
@@ -289,10 +290,28 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
     use std::time::Duration;
 
-    use topology::Topology;
+    use topology::{CpuSet, Topology};
 
     use super::*;
+    use crate::pools::policy::Census;
+    use crate::pools::pool::PoolAttrs;
     use crate::queues::registry::Registry;
+
+    /// A program that builds, uses and drops queues in a loop kills pools faster than threads start.
+    #[test]
+    fn no_thread_starts_for_a_pool_that_was_killed() {
+        let manager = Arc::<Manager>::default();
+        manager.refuse_threads.store(true, Ordering::Relaxed);
+        let attrs = PoolAttrs { cpus: CpuSet::new(), strict: false, nice: 0, bh: false };
+        let pool = WorkerPool::new(0, attrs, false, None, Params::default(), manager.clone());
+        let pool = Arc::new(pool);
+        pool.lock().nr_creating = 1;
+        pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        manager.create_worker(&pool);
+        pool.kill();
+        assert!(manager.create_workers().is_empty());
+        assert_eq!((pool.lock().nr_creating, pool.census().nr_awake()), (0, 0));
+    }
 
     /// A cleanup that waits for the next one. Dropping it ends the previous one.
     struct Waits {

@@ -8,7 +8,7 @@
 use sync::atomic::Ordering;
 use sync::unmodelled::Arc;
 
-use super::dispatch::IdleWorker;
+use super::dispatch::{Dispatch, IdleWorker};
 use super::policy::{self, Census};
 use super::pool::{PoolGuard, WorkerPool};
 use super::worker::Worker;
@@ -30,10 +30,25 @@ impl WorkerPool {
     /// worker runs: each existing one sleeps in an item, hogs the CPU, or has only been requested.
     pub(crate) fn could_not_create(&self) -> bool {
         let mut dispatch = self.lock();
-        dispatch.nr_creating -= 1;
-        self.census.fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        self.withdraw_request(&mut dispatch);
         self.counters.nr_spawn_failed.fetch_add(1, Ordering::Relaxed);
         self.census().nr_awake() as usize == dispatch.nr_creating
+    }
+
+    /// Withdraws a request for a worker if the pool has been killed and no work waits: the worker
+    /// would exit at once. Returns `true` if the request was withdrawn.
+    pub(crate) fn needs_no_worker(&self) -> bool {
+        let mut dispatch = self.lock();
+        let is_over = dispatch.dying && !dispatch.has_work() && self.injector.is_empty();
+        if is_over {
+            self.withdraw_request(&mut dispatch);
+        }
+        is_over
+    }
+
+    fn withdraw_request(&self, dispatch: &mut Dispatch) {
+        dispatch.nr_creating -= 1;
+        self.census.fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
     }
 
     /// Requests a worker again after a failure, if work still waits.
