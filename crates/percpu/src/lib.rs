@@ -76,6 +76,7 @@ pub use choice::{COMPILED_OUT, Escalate};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use remote::{NotRun, PerCpu};
+pub use topology::{CpuId, CpuSet, Topology};
 
 base::internal::impl_debug! {
     impl[] Builder;
