@@ -48,6 +48,22 @@ compile_error!("`--cfg loom` needs the feature `loom` of afterwork-sync");
 #[cfg(all(shuttle, not(feature = "shuttle")))]
 compile_error!("`--cfg shuttle` needs the feature `shuttle` of afterwork-sync");
 
+// The back end. Each one has the modules `sync` and `thread` of the standard library. Those of the
+// models are public, but only for the macros of this crate.
+#[cfg(not(any(feature = "std", loom, shuttle, sim)))]
+use core as backend;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+use std as backend;
+
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom as backend;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use shuttle as backend;
+#[cfg(sim)]
+use simachine as backend;
+
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
@@ -139,7 +155,7 @@ pub mod unmodelled {
 pub use std::sync::OnceLock;
 
 #[cfg(sim)]
-pub use crate::sim::once::OnceLock;
+pub use simachine::sync::OnceLock;
 
 /// Returns the system's error if a call has returned a negative number.
 #[cfg(feature = "std")]
@@ -197,32 +213,15 @@ macro_rules! process_wide {
             static VALUE: $type = $init;
             &VALUE
         }
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         $(#[$meta])*
         $vis fn $name() -> &'static $type {
-            static VALUE: $crate::__loom::lazy_static::Lazy<$type> = $crate::__loom::lazy_static::Lazy {
-                init: || $init,
-                _p: ::core::marker::PhantomData,
-            };
-            VALUE.get()
-        }
-        #[cfg(shuttle)]
-        $(#[$meta])*
-        $vis fn $name() -> &'static $type {
-            static VALUE: $crate::__shuttle::lazy_static::Lazy<$type> =
-                $crate::__shuttle::lazy_static::Lazy::new(|| $init);
-            VALUE.get()
+            $crate::backend::lazy_static! { static ref VALUE: $type = $init; }
+            &VALUE
         }
     };
 }
 
-// Only the macros of this crate use these two.
-#[cfg(loom)]
-#[doc(hidden)]
-pub use loom as __loom;
 /// The model checker itself, for tests.
 #[cfg(loom)]
 pub use loom::{MAX_THREADS, model};
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub use shuttle as __shuttle;

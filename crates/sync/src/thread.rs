@@ -1,18 +1,11 @@
 //! Starts, names, schedules and joins threads.
 
 use std::io;
-#[cfg(not(any(loom, shuttle, sim)))]
-use std::thread as backend;
 
 #[cfg(not(loom))]
 pub use backend::panicking;
-#[cfg(loom)]
-use loom::thread as backend;
-#[cfg(shuttle)]
-use shuttle::thread as backend;
 
-#[cfg(sim)]
-use crate::sim::thread as backend;
+use crate::backend::thread as backend;
 
 /// Returns `true` if this thread is unwinding, but not in loom, which stops at the first panic.
 #[cfg(loom)]
@@ -430,9 +423,7 @@ macro_rules! thread_local {
         #[cfg(sim)]
         $(#[$meta])* $vis static $name: $crate::sim::tls::LocalKey<$type> =
             $crate::sim::tls::LocalKey::new(|| $init);
-        #[cfg(loom)]
-        $crate::__loom::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
-        #[cfg(shuttle)]
-        $crate::__shuttle::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
+        #[cfg(any(loom, shuttle))]
+        $crate::backend::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
     )*};
 }
