@@ -12,20 +12,38 @@
 //! rejects it *after* the registration in [`init`], for example because the process entered a
 //! sandbox late, earlier calls to `light` were not fences. The process then aborts.
 
-use crate::atomic::{Ordering, fence};
+#[cfg(not(any(loom, shuttle)))]
+use crate::atomic::AtomicBool;
+use crate::atomic::{Ordering, compiler_fence, fence};
+// A model has no system call to choose, so this flag is not the model's.
+#[cfg(any(loom, shuttle))]
+use crate::unmodelled::AtomicBool;
+use crate::{OnceLock, fault, fork, process};
+
+/// Set if [`light`] is only a compiler barrier.
+static EXPEDITED: AtomicBool = AtomicBool::new(false);
+
+// From linux/membarrier.h; libc does not name them on every target.
+const CMD_GLOBAL: libc::c_int = 1;
+const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Orders this thread's earlier stores before its later loads, as seen across a [`heavy`]. Never
 /// blocks.
 #[inline(always)]
 pub fn light() {
-    #[cfg(not(any(loom, shuttle)))]
-    if real::EXPEDITED.load(Ordering::Relaxed) {
+    if EXPEDITED.load(Ordering::Relaxed) {
         // The compiler keeps the order. `heavy` makes the CPU keep it, with a fencing interrupt.
-        crate::atomic::compiler_fence(Ordering::SeqCst);
+        compiler_fence(Ordering::SeqCst);
     } else {
-        real::full_fence();
+        full_fence();
     }
-    #[cfg(any(loom, shuttle))]
+}
+
+#[cold]
+#[inline(never)]
+fn full_fence() {
+    // The slow path of `light`; the other end is in `heavy`.
     fence(Ordering::SeqCst);
 }
 
@@ -39,9 +57,14 @@ pub fn heavy() {
     // thread's `light` comes before its interrupt, its stores are visible to our loads below. If it
     // comes after, its loads see our stores.
     fence(Ordering::SeqCst);
-    #[cfg(not(any(loom, shuttle)))]
-    if real::EXPEDITED.load(Ordering::Relaxed) {
-        real::membarrier();
+    if EXPEDITED.load(Ordering::Relaxed) {
+        if !membarrier(CMD_PRIVATE_EXPEDITED) {
+            // Calls to `light` since the registration were not fences, and callers rely on them.
+            process::die(
+                "the membarrier system call was allowed at first and is rejected now: a sandbox must allow it, or be \
+                 entered before the library is used",
+            );
+        }
         // Our loads come after the interrupts.
         fence(Ordering::SeqCst);
     }
@@ -55,101 +78,55 @@ pub fn heavy() {
 ///
 /// Blocks for milliseconds, in a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
-    // As in `heavy`. `membarrier_global` has the second fence.
+    // As in `heavy`.
     fence(Ordering::SeqCst);
-    #[cfg(not(any(loom, shuttle)))]
-    return real::membarrier_global();
-    #[cfg(any(loom, shuttle))]
-    true
+    if cfg!(any(loom, shuttle)) {
+        return true;
+    }
+    let done = !fault::fails(fault::Point::Membarrier) && membarrier(CMD_GLOBAL);
+    // The caller's loads come after the fences of the other threads.
+    fence(Ordering::SeqCst);
+    done
 }
 
 /// Registers this process for expedited membarriers, before the first [`heavy`]. Returns `true` if
 /// [`light`] is now free. Earlier calls to `light` are full fences.
 pub fn init() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
     // Registers the fork handlers, so that a thread that forks waits for the registration below.
-    crate::fork::Process::this();
-    #[cfg(not(any(loom, shuttle)))]
-    return real::init();
-    #[cfg(any(loom, shuttle))]
-    false
+    fork::Process::this();
+    *REGISTERED.get_or_init(|| {
+        let works = !fault::fails(fault::Point::Membarrier)
+            && membarrier(CMD_REGISTER_PRIVATE_EXPEDITED)
+            && membarrier(CMD_PRIVATE_EXPEDITED);
+        // The ordering does not matter: the `OnceLock` makes this store visible to callers of
+        // `heavy`, and a `light` that still reads `false` is a full fence.
+        EXPEDITED.store(works, Ordering::SeqCst);
+        works
+    })
 }
 
 /// Registers a child of `fork` if its parent was registered.
-#[cfg(not(any(loom, shuttle)))]
 pub(crate) fn after_fork() {
-    if real::EXPEDITED.load(Ordering::Relaxed) {
-        real::register();
+    if EXPEDITED.load(Ordering::Relaxed) {
+        membarrier(CMD_REGISTER_PRIVATE_EXPEDITED);
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
-mod real {
-    use crate::atomic::{AtomicBool, Ordering};
-    use crate::{OnceLock, fault};
+#[cfg(sim)]
+fn membarrier(_: libc::c_int) -> bool {
+    crate::sim::memory::membarrier();
+    true
+}
 
-    pub static EXPEDITED: AtomicBool = AtomicBool::new(false);
-
-    // From linux/membarrier.h; libc does not name them on every target.
-    const CMD_GLOBAL: libc::c_int = 1;
-    const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-
-    #[cfg(sim)]
-    fn call(_: libc::c_int) -> bool {
-        crate::sim::memory::membarrier();
-        true
+#[cfg(not(sim))]
+fn membarrier(command: libc::c_int) -> bool {
+    // Miri does not support membarrier, so both barriers are full fences there.
+    if cfg!(any(loom, shuttle, miri)) {
+        return false;
     }
-
-    #[cfg(not(sim))]
-    fn call(command: libc::c_int) -> bool {
-        // Miri does not support membarrier, so both barriers are full fences there.
-        if cfg!(miri) {
-            return false;
-        }
-        // SAFETY: membarrier takes integers and accesses no memory of the caller.
-        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-    }
-
-    pub fn register() -> bool {
-        call(CMD_REGISTER_PRIVATE_EXPEDITED)
-    }
-
-    pub fn init() -> bool {
-        static REGISTERED: OnceLock<bool> = OnceLock::new();
-        *REGISTERED.get_or_init(|| {
-            let works = !fault::fails(fault::Point::Membarrier)
-                && register()
-                && call(CMD_PRIVATE_EXPEDITED);
-            // The ordering does not matter: the `OnceLock` makes this store visible to callers of
-            // `heavy`, and a `light` that still reads `false` is a full fence.
-            EXPEDITED.store(works, Ordering::SeqCst);
-            works
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub fn full_fence() {
-        // The slow path of `light`; the other end is in `super::heavy`.
-        crate::atomic::fence(Ordering::SeqCst);
-    }
-
-    pub fn membarrier_global() -> bool {
-        let done = !fault::fails(fault::Point::Membarrier) && call(CMD_GLOBAL);
-        // The caller's loads come after the fences of the other threads.
-        crate::atomic::fence(Ordering::SeqCst);
-        done
-    }
-
-    pub fn membarrier() {
-        if !call(CMD_PRIVATE_EXPEDITED) {
-            // Calls to `light` since the registration were not fences, and callers rely on them.
-            crate::process::die(
-                "the membarrier system call was allowed at first and is rejected now: a sandbox must allow it, or be \
-                 entered before the library is used",
-            );
-        }
-    }
+    // SAFETY: membarrier takes integers and accesses no memory of the caller.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

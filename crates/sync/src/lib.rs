@@ -79,7 +79,7 @@ pub use tunable::Tunable;
 pub mod asym;
 #[cfg(feature = "std")]
 mod backoff;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(feature = "std")]
 mod copies;
 #[cfg(feature = "std")]
 pub mod cpu;
@@ -99,7 +99,7 @@ pub mod lock;
 mod newborn;
 #[cfg(feature = "std")]
 pub mod pages;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(feature = "std")]
 pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod punctual;
@@ -119,7 +119,7 @@ pub use simachine as sim;
 mod simulated;
 #[cfg_attr(not(all(feature = "std", not(any(loom, shuttle, sim, miri)))), path = "no_slice.rs")]
 pub mod slice;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+#[cfg(feature = "std")]
 mod stack;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;

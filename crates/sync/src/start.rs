@@ -20,7 +20,6 @@
 //! In a child of `fork`, the C library starts the threads, because the standard library acquires a
 //! lock to start one, which a thread of the parent may have held at the fork.
 
-use std::cell::Cell;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::unix::thread::JoinHandleExt;
@@ -29,16 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{io, ptr, thread};
 
-use crate::thread::{Body, Cpus, STACK_BYTES};
+use crate::thread::{Body, Cpus, OWN_STACK};
 use crate::{Backoff, Mutex};
 
 type Outcome = thread::Result<()>;
-
-thread_local! {
-    pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
-    /// The stack size of this thread, if the library started it.
-    pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
-}
 
 /// A thread, started by the standard library or by the C library.
 #[derive(Debug)]
@@ -64,8 +57,7 @@ pub fn spawn(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Resul
     let whole = move || {
         settle(cpus, theirs);
         crate::slice::enable_thread();
-        IS_OURS.set(true);
-        STACK_SIZE.set(stack_size);
+        OWN_STACK.set(Some(stack_size));
         body();
     };
     if crate::fork::is_child() {
@@ -342,7 +334,10 @@ fn blocked_in(status: &[u8]) -> Option<Mask> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::thread::STACK_BYTES;
 
     #[test]
     fn a_name_with_a_nul_is_an_error() {

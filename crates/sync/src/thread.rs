@@ -1,5 +1,6 @@
 //! Starts, names, schedules and joins threads.
 
+use std::cell::Cell;
 use std::io;
 
 #[cfg(not(loom))]
@@ -29,6 +30,11 @@ pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 
 /// The stack size of the standard library's threads.
 pub(crate) const STACK_BYTES: usize = 2 << 20;
+
+std::thread_local! {
+    /// The stack size of this thread, if [`spawn`] started it on the real machine.
+    pub(crate) static OWN_STACK: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
 /// The code of a thread, boxed so that the start is compiled only once for all threads.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
@@ -87,16 +93,12 @@ fn start(name: &str, _: Cpus, _stack_size: usize, body: Body) -> io::Result<Hand
 /// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
 /// thread.
 pub fn stack_size() -> usize {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::STACK_SIZE.get();
-    #[cfg(any(loom, shuttle, sim))]
-    STACK_BYTES
+    OWN_STACK.get().unwrap_or(STACK_BYTES)
 }
 
 /// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
 /// in a model. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
-    #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
         crate::stack::discard();
     }
@@ -104,10 +106,7 @@ pub fn give_stack_back() {
 
 /// Returns `true` if [`spawn`] started this thread on the real machine.
 pub(crate) fn is_ours() -> bool {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true);
-    #[cfg(any(loom, shuttle, sim))]
-    false
+    OWN_STACK.get().is_some()
 }
 
 impl JoinHandle {
@@ -254,15 +253,15 @@ pub fn boost(thread: ThreadId) -> bool {
 ///
 /// Blocks while another thread is inside this function. `body` must not sleep or call it.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(not(any(loom, shuttle)))]
-    let _named = hold_names();
+    let is_model = cfg!(any(loom, shuttle));
+    let _named = (!is_model).then(hold_names);
     body()
 }
 
-#[cfg(not(any(loom, shuttle)))]
+crate::process_wide! { fn names() -> crate::Mutex<()> = crate::Mutex::new(()) }
+
 pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
-    static NAMES: crate::Mutex<()> = crate::Mutex::new(());
-    NAMES.lock()
+    names().lock()
 }
 
 /// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the boosted section.
