@@ -59,7 +59,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/thread.rs", "KEEPS_RESET", Word),
-    ("sync/thread.rs", "NAMES", HeldFirst("thread::hold_names()")),
+    ("sync/thread.rs", "names", HeldFirst("thread::hold_names()")),
     ("sync/time.rs", "RATE", Word),
     ("sync/twin.rs", "ARMED MET NR_PASSED", Tests),
     // This is the ID of the process that owns the page.
