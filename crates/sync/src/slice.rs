@@ -28,8 +28,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use crate::rseq::{Area, thread_pointer};
-use crate::set_once::SetOnce;
+use crate::system::rseq::{Area, thread_pointer};
+use crate::system::set_once::SetOnce;
 
 /// Set if sections request extensions.
 static KERNEL: SetOnce<Kernel> = SetOnce::new();

@@ -10,7 +10,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{checked, fault};
+use super::checked;
+use crate::fault;
 
 /// The number of different tags, which are the real-time signals from 33 on.
 const NR_TAGS: u32 = 32;

@@ -6,9 +6,9 @@ use std::{io, ptr};
 use topology::Topology;
 use topology::{CpuId, CpuSet};
 
-use crate::checked;
+use crate::system::checked;
 #[cfg(feature = "machine")]
-use crate::set_once::SetOnce;
+use crate::system::set_once::SetOnce;
 use crate::thread::ThreadId;
 
 /// The number of CPUs in the C library's `cpu_set_t`.
@@ -189,7 +189,7 @@ mod real {
 #[cfg(not(any(loom, shuttle, miri)))]
 mod real {
     use crate::atomic::{AtomicIsize, Ordering};
-    use crate::rseq::Area;
+    use crate::system::rseq::Area;
 
     /// The offset of `cpu_id` from the thread pointer, [`UNKNOWN`] before the first call, or
     /// [`ABSENT`].
@@ -255,7 +255,9 @@ mod real {
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
         // moves.
-        unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
+        unsafe {
+            crate::system::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile()
+        }
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

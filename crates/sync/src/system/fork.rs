@@ -21,7 +21,8 @@ use std::any::Any;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::{Mutex, asym, copies, identity, thread};
+use super::copies;
+use crate::{Mutex, asym, identity, thread};
 
 /// A value of `WATCHED`: the handlers are registered. No process has this number.
 const WATCHED_NOW: u32 = u32::MAX;

@@ -15,7 +15,7 @@ pub fn panicking() -> bool {
 }
 
 #[cfg(not(any(loom, shuttle, sim)))]
-use crate::start::{Handle, spawn as start};
+use crate::system::start::{Handle, spawn as start};
 #[cfg(any(loom, shuttle))]
 type Handle = backend::JoinHandle<()>;
 #[cfg(sim)]
@@ -100,7 +100,7 @@ pub fn stack_size() -> usize {
 /// in a model. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
     if is_ours() {
-        crate::stack::discard();
+        crate::system::stack::discard();
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) mod policy {
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use crate::checked;
+    use crate::system::checked;
 
     /// The flag with which threads and processes that a thread starts do not inherit its policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;

@@ -264,7 +264,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
         settle_cpus(first);
     }
     settle_policy(first);
-    crate::newborn::reset(first as libc::pid_t);
+    crate::system::newborn::reset(first as libc::pid_t);
     set_blocked(blocked_by_first().unwrap_or(theirs));
 }
 

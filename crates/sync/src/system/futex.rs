@@ -146,7 +146,7 @@ mod backend {
                     return;
                 }
                 let _wait = crate::slice::Wait::begin();
-                let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
+                let _punctual = timeout.and_then(crate::system::punctual::Punctual::for_span);
                 super::sleep_on(word, libc::FUTEX_PRIVATE_FLAG, expected, timeout);
             }
         }
