@@ -69,7 +69,7 @@ pub mod barrier;
 pub mod cell;
 pub mod fault;
 pub mod hint;
-#[cfg_attr(not(all(feature = "std", not(any(loom, shuttle, sim, miri)))), path = "no_slice.rs")]
+#[cfg_attr(not(feature = "std"), path = "no_slice.rs")]
 pub mod slice;
 pub mod span;
 #[cfg(feature = "std")]

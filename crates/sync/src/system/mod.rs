@@ -16,9 +16,7 @@ pub mod pages;
 pub mod process;
 #[cfg(not(any(loom, shuttle, sim)))]
 mod punctual;
-#[cfg_attr(any(loom, shuttle, sim, miri), allow(dead_code, reason = "no kernel extends slices"))]
 pub(crate) mod rseq;
-#[cfg_attr(any(loom, shuttle, sim, miri), allow(dead_code, reason = "its users may be absent"))]
 pub(crate) mod set_once;
 #[cfg(all(feature = "processes", not(any(loom, shuttle))))]
 pub mod shared_file;
