@@ -216,12 +216,6 @@ impl Inherited {
     }
 }
 
-impl Default for Inherited {
-    fn default() -> Self {
-        Self::by_children()
-    }
-}
-
 /// Registers `handler` to be called around each fork. A repeated call costs a few loads.
 ///
 /// # Panics

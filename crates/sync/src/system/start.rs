@@ -120,20 +120,17 @@ unsafe impl Send for Bare {}
 // SAFETY: as above; a shared reference only gives access to the outcome.
 unsafe impl Sync for Bare {}
 
-struct Start {
-    name: CString,
-    body: Body,
-    outcome: Arc<Mutex<Option<Outcome>>>,
-}
-
 impl Bare {
     fn spawn(name: &str, stack_size: usize, body: Body) -> io::Result<Self> {
         let outcome = Arc::new(Mutex::new(None));
-        let start = Box::into_raw(Box::new(Start {
-            name: CString::new(name)?,
-            body,
-            outcome: outcome.clone(),
-        }));
+        let (name, place) = (CString::new(name)?, outcome.clone());
+        let whole: Body = Box::new(move || {
+            // SAFETY: the kernel copies at most 15 bytes of it.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            let outcome = catch_unwind(AssertUnwindSafe(body));
+            *place.lock() = Some(outcome);
+        });
+        let start = Box::into_raw(Box::new(whole));
         let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: `attr` is initialized first and destroyed last. A started thread owns `start`.
         let refused = unsafe {
@@ -175,11 +172,8 @@ impl Drop for Bare {
 
 extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `Bare::spawn` leaked it for this thread.
-    let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // SAFETY: the kernel copies at most 15 bytes of it.
-    unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
-    let outcome = catch_unwind(AssertUnwindSafe(start.body));
-    *start.outcome.lock() = Some(outcome);
+    let start = *unsafe { Box::from_raw(start.cast::<Body>()) };
+    start();
     ptr::null_mut()
 }
 
