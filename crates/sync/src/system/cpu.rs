@@ -250,7 +250,7 @@ mod real {
     /// # Safety
     ///
     /// 1. A `u32` of this thread is at `offset` from its thread pointer.
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
@@ -258,11 +258,6 @@ mod real {
         unsafe {
             crate::system::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile()
         }
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    unsafe fn load_at_thread_pointer(_offset: isize) -> u32 {
-        u32::MAX
     }
 }
 
