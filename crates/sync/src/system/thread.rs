@@ -166,21 +166,18 @@ pub fn current() -> ThreadId {
 }
 
 /// In a model, the ID of a thread that has ended.
-#[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
 /// Returns `false` if the thread does not exist in this process, and `true` if that cannot be
 /// determined. In a model, returns `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
-    #[cfg(any(loom, shuttle))]
-    return thread != ENDED;
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        // SAFETY: the call takes three numbers. Signal 0 is not delivered.
-        let sent = || unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
-        let is_error = |code| io::Error::last_os_error().raw_os_error() == Some(code);
-        !IS_REAL || sent() == 0 || !is_error(libc::ESRCH)
+    if cfg!(any(loom, shuttle)) {
+        return thread != ENDED;
     }
+    // SAFETY: the call takes three numbers. Signal 0 is not delivered.
+    let sent = || unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
+    let is_error = |code| io::Error::last_os_error().raw_os_error() == Some(code);
+    !IS_REAL || sent() == 0 || !is_error(libc::ESRCH)
 }
 
 /// Sets the nice value of this thread, from -20 (most favorable) to 19. Does nothing in a model.
@@ -190,10 +187,7 @@ pub fn exists(thread: ThreadId) -> bool {
 /// Returns `PermissionDenied` if the value is below the current one and the process lacks the
 /// permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    if IS_REAL {
-        policy::set_nice(0, nice.into())?;
-    }
-    Ok(())
+    if IS_REAL { policy::set_nice(0, nice.into()) } else { Ok(()) }
 }
 
 /// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99), which preempts every
