@@ -27,8 +27,8 @@ const STD: &[(&str, &str)] = &[
 
 const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_lot"];
 
-/// The back ends of `sync`, which only the models in `tests/` may use.
-const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
+/// The back end of `sync`, which only the models in `tests/` may use.
+const PRIVATE: &[&str] = &["sync::backend"];
 
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let sources = workspace.texts(is_above_sync)?;
@@ -140,7 +140,7 @@ mod tests {
             ("fn f(x: libc::c_int) {}", "libc"),
             ("use rustix::thread;", "rustix"),
             ("use libc as c;", "libc"),
-            ("use sync::__loom::thread;", "sync::__loom"),
+            ("use sync::backend::thread;", "sync::backend"),
         ] {
             assert_eq!(found(text), [path], "{text}");
         }

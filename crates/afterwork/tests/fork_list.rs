@@ -36,31 +36,31 @@ use Over::{Constant, Held, HeldFirst, Reset, Settled, Tests, Word};
 /// Files, with variables that a fork treats alike. A `HANDLER` needs no row: it never changes.
 const LIST: &[(&str, &str, Over)] = &[
     // If a process is registered, its own handler registers the child.
-    ("sync/asym.rs", "EXPEDITED", Word),
-    ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
-    ("sync/copies.rs", "WORD", Word),
-    ("sync/cpu.rs", "CPU_ID_OFFSET GIVEN IS_REPORTED", Word),
-    ("sync/eventfd.rs", "NR_MADE", Word),
+    ("sync/system/asym.rs", "EXPEDITED", Word),
+    ("sync/system/asym.rs", "REGISTERED", Settled("asym::init()")),
+    ("sync/system/copies.rs", "WORD", Word),
+    ("sync/system/cpu.rs", "CPU_ID_OFFSET GIVEN IS_REPORTED", Word),
+    ("sync/system/eventfd.rs", "NR_MADE", Word),
     ("sync/fault.rs", "DICE ONE_IN SEED", Tests),
-    ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
-    ("sync/fork.rs", "HANDLERS", Word),
-    ("sync/fork.rs", "HELD", Reset("HELD.swap")),
+    ("sync/system/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
+    ("sync/system/fork.rs", "HANDLERS", Word),
+    ("sync/system/fork.rs", "HELD", Reset("HELD.swap")),
     // This is the ID of the process that registers the handlers, so a child registers them itself.
-    ("sync/fork.rs", "WATCHED", Word),
-    ("sync/identity.rs", "NEXT", Word),
-    ("sync/identity.rs", "SEATS", HeldFirst("identity::hold()")),
-    ("sync/newborn.rs", "POLICY SLACK_NS", Word),
-    ("sync/newborn.rs", "RECORD", Constant),
+    ("sync/system/fork.rs", "WATCHED", Word),
+    ("sync/system/identity.rs", "NEXT", Word),
+    ("sync/system/identity.rs", "SEATS", HeldFirst("identity::hold()")),
+    ("sync/system/newborn.rs", "POLICY SLACK_NS", Word),
+    ("sync/system/newborn.rs", "RECORD", Constant),
     // This is the ID of the process that exits, and of a thread in it.
-    ("sync/process.rs", "ENDING", Word),
+    ("sync/system/process.rs", "ENDING", Word),
     ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
     ("sync/slice.rs", "KERNEL", Word),
     // This is the ID of the process that holds the lock.
-    ("sync/start.rs", "FIRST", Word),
-    ("sync/thread.rs", "KEEPS_RESET", Word),
-    ("sync/thread.rs", "NAMES", HeldFirst("thread::hold_names()")),
-    ("sync/time.rs", "RATE", Word),
+    ("sync/system/start.rs", "FIRST", Word),
+    ("sync/system/thread.rs", "KEEPS_RESET", Word),
+    ("sync/system/thread.rs", "names", HeldFirst("thread::hold_names()")),
+    ("sync/system/time.rs", "RATE", Word),
     ("sync/twin.rs", "ARMED MET NR_PASSED", Tests),
     // This is the ID of the process that owns the page.
     ("page/publisher.rs", "AT_EXIT_SET", Word),
@@ -236,7 +236,7 @@ fn each_listed_static_is_handled_as_listed() {
         let declares = |with: &str| sources[file].contains(&format!("static {name}: {with}"));
         let is_done = match over {
             Held(lock) => near.iter().any(|near| says(near, &format!("held.lock({lock})"))),
-            HeldFirst(hold) => says("sync/fork.rs", hold),
+            HeldFirst(hold) => says("sync/system/fork.rs", hold),
             Settled(call) => {
                 let settles = format!("{call};");
                 sources.values().any(|source| source.contains(&settles))

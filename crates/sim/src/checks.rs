@@ -15,7 +15,7 @@ use afterwork::rcu::{self, Flavor, Rcu};
 use afterwork::workqueue::{Builder, DelayedWork, Registry, Work, Workqueue, current_work};
 use sync::{thread, time};
 
-use crate::host::{pin, work_ns};
+use crate::host::{self, work_ns};
 use crate::scenarios::{Job, Scenario, registry, scenarios};
 
 pub const CHECKS: &[Scenario] = scenarios! {
@@ -50,23 +50,7 @@ pub const CHECKS: &[Scenario] = scenarios! {
 
 /// Runs `body` on one thread for each CPU. If a thread panics, resumes its panic.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
-    let body = Arc::new(body);
-    let cpus = job.topology.allowed().iter().enumerate();
-    let threads: Vec<_> = cpus
-        .map(|(index, cpu)| {
-            let body = body.clone();
-            let run = move || {
-                pin(cpu);
-                body(index);
-            };
-            thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
-        })
-        .collect();
-    for thread in threads {
-        if let Err(payload) = thread.join() {
-            std::panic::resume_unwind(payload);
-        }
-    }
+    host::join(host::start_on(job.topology.allowed(), body));
 }
 
 /// Calls `body` with a new queue, and shuts the registry down afterwards.
@@ -319,9 +303,7 @@ fn mail_arrives(job: &Job) {
             work_ns(20);
         }
     });
-    if let Err(payload) = owner.join() {
-        std::panic::resume_unwind(payload);
-    }
+    host::join([owner]);
 }
 
 fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {

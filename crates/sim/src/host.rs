@@ -1,11 +1,41 @@
 //! The operations that the programs need from their machine, simulated or real.
 
+use std::sync::Arc;
+
 #[cfg(sim)]
 pub use sync::sim::{measure_from_here, unseen, work_ns};
+use sync::thread::{self, JoinHandle};
+use topology::{CpuId, CpuSet};
 
-pub fn pin(cpu: topology::CpuId) {
-    let here: topology::CpuSet = [cpu].into_iter().collect();
+pub fn pin(cpu: CpuId) {
+    let here: CpuSet = [cpu].into_iter().collect();
     sync::cpu::set_affinity(None, &here).expect("the CPU is there");
+}
+
+/// Starts one thread for each of `cpus`, which runs `body` on that CPU with its index.
+pub fn start_on(
+    cpus: impl IntoIterator<Item = CpuId>,
+    body: impl Fn(usize) + Send + Sync + 'static,
+) -> Vec<JoinHandle> {
+    let body = Arc::new(body);
+    let start = |(index, cpu)| {
+        let body = body.clone();
+        let run = move || {
+            pin(cpu);
+            body(index);
+        };
+        thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
+    };
+    cpus.into_iter().enumerate().map(start).collect()
+}
+
+/// Joins `threads`. If a thread has panicked, resumes its panic.
+pub fn join(threads: impl IntoIterator<Item = JoinHandle>) {
+    for thread in threads {
+        if let Err(payload) = thread.join() {
+            std::panic::resume_unwind(payload);
+        }
+    }
 }
 
 #[cfg(not(sim))]

@@ -9,7 +9,7 @@ use sync::futex::Futex;
 use sync::{asym, cpu, hint, thread, time};
 use topology::{CpuId, Topology};
 
-use crate::host::pin;
+use crate::host::{join, pin, start_on};
 
 pub struct Micro {
     pub name: &'static str,
@@ -44,24 +44,18 @@ pub fn each(nr_calls: u32, call: impl Fn()) -> f64 {
 
 /// Runs `body` at the same time on one thread for each of `cpus`. Returns the time of one round.
 fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync + 'static) -> f64 {
-    let (body, nr_met) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
-    let took_ns = Arc::new(AtomicU64::new(0));
-    let threads = [0, 1].map(|index: u32| {
-        let (body, nr_met, took_ns) = (body.clone(), nr_met.clone(), took_ns.clone());
-        let run = move || {
-            pin(cpus[index as usize]);
-            nr_met.fetch_add(1, Ordering::SeqCst);
-            while nr_met.load(Ordering::SeqCst) < 2 {
-                // Both threads may be on one CPU.
-                thread::yield_now();
-            }
-            let start = time::now_ns();
-            body(index);
-            took_ns.fetch_max(time::now_ns() - start, Ordering::SeqCst);
-        };
-        thread::spawn("micro", run).expect("a thread")
-    });
-    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    let (nr_met, took_ns) = (AtomicUsize::new(0), Arc::new(AtomicU64::new(0)));
+    let most_ns = took_ns.clone();
+    join(start_on(cpus, move |index| {
+        nr_met.fetch_add(1, Ordering::SeqCst);
+        while nr_met.load(Ordering::SeqCst) < 2 {
+            // Both threads may be on one CPU.
+            thread::yield_now();
+        }
+        let start = time::now_ns();
+        body(index as u32);
+        most_ns.fetch_max(time::now_ns() - start, Ordering::SeqCst);
+    }));
     took_ns.load(Ordering::SeqCst) as f64 / f64::from(nr_rounds)
 }
 
@@ -97,19 +91,15 @@ fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
 fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
     let nr = if cfg!(sim) { 3 } else { 15 };
     let (word, woken_ns) = (Arc::new(Futex::new(0)), Arc::new(AtomicU64::new(0)));
-    let sleeper = {
-        let (word, woken_ns) = (word.clone(), woken_ns.clone());
-        let run = move || {
-            pin(cpus[1]);
-            for round in 0..nr {
-                while word.word().load(Ordering::Acquire) == round {
-                    word.wait(round);
-                }
-                woken_ns.store(time::now_ns(), Ordering::Release);
+    let (its_word, its_ns) = (word.clone(), woken_ns.clone());
+    let sleeper = start_on([cpus[1]], move |_| {
+        for round in 0..nr {
+            while its_word.word().load(Ordering::Acquire) == round {
+                its_word.wait(round);
             }
-        };
-        thread::spawn("sleeper", run).expect("a thread")
-    };
+            its_ns.store(time::now_ns(), Ordering::Release);
+        }
+    });
     pin(cpus[0]);
     let (mut calls, mut ways) = (Vec::new(), Vec::new());
     for round in 0..nr {
@@ -125,7 +115,7 @@ fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
         calls.push((called - start) as f64);
         ways.push(woken_ns.load(Ordering::Acquire).saturating_sub(start) as f64);
     }
-    sleeper.join().expect("no panic");
+    join(sleeper);
     (median(calls), median(ways))
 }
 
@@ -248,11 +238,8 @@ pub fn run(topology: &Topology, micro: Micro) -> f64 {
     let first = topology.cpus().next().expect("a machine has CPUs").id;
     let outcome = Arc::new(AtomicU64::new(0));
     let result = outcome.clone();
-    let body = move || {
-        pin(first);
+    join(start_on([first], move |_| {
         result.store((micro.run)().to_bits(), Ordering::SeqCst);
-    };
-    let thread = thread::spawn("micro", body).expect("a thread");
-    thread.join().expect("no panic");
+    }));
     f64::from_bits(outcome.load(Ordering::SeqCst))
 }

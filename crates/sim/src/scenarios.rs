@@ -128,31 +128,21 @@ pub fn on_cpus(
     cpus: Vec<CpuId>,
     body: impl Fn(usize, &dyn Fn()) + Send + Sync + 'static,
 ) {
-    let body = Arc::new(body);
     let [nr_ready, go] = [0; 2].map(|value| Arc::new(Futex::new(value)));
     measured.start_ns.store(u64::MAX, Relaxed);
     let nr_cpus = cpus.len();
-    let threads: Vec<_> = cpus
-        .into_iter()
-        .enumerate()
-        .map(|(index, cpu)| {
-            let (body, nr_ready, go, measured) =
-                (body.clone(), nr_ready.clone(), go.clone(), measured.clone());
-            let run = move || {
-                host::pin(cpu);
-                body(index, &|| {
-                    nr_ready.word().fetch_add(1, Relaxed);
-                    nr_ready.wake(1);
-                    while go.word().load(Relaxed) == 0 {
-                        go.wait(0);
-                    }
-                    measured.start_ns.fetch_min(time::now_ns(), Relaxed);
-                });
-                measured.end_ns.fetch_max(time::now_ns(), Relaxed);
-            };
-            thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
-        })
-        .collect();
+    let (ready, gone, times) = (nr_ready.clone(), go.clone(), measured.clone());
+    let threads = host::start_on(cpus, move |index| {
+        body(index, &|| {
+            ready.word().fetch_add(1, Relaxed);
+            ready.wake(1);
+            while gone.word().load(Relaxed) == 0 {
+                gone.wait(0);
+            }
+            times.start_ns.fetch_min(time::now_ns(), Relaxed);
+        });
+        times.end_ns.fetch_max(time::now_ns(), Relaxed);
+    });
     loop {
         let ready = nr_ready.word().load(Relaxed);
         if ready as usize == nr_cpus {
@@ -166,7 +156,7 @@ pub fn on_cpus(
     measured.nr_kicks.store(0, Relaxed);
     go.word().store(1, Relaxed);
     go.wake(u32::MAX);
-    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    host::join(threads);
 }
 
 pub fn registry(job: &Job) -> Registry {

@@ -209,6 +209,8 @@ fn impossible_runs_are_reported() {
         ("fan-out --producers 2", "does not support --producers", 2),
         ("batches --cpus 8,4 --producers 5", "exceed the number of CPUs", 2),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
+        ("one-at-a-time --seeds 0", "--seeds must be at least 1", 2),
+        ("one-at-a-time --items 0", "--items must be at least 1", 2),
     ];
     for (args, expected, code) in cases {
         let output = sim(args, "epyc-256.toml");
@@ -216,17 +218,6 @@ fn impossible_runs_are_reported() {
         assert_eq!(output.status.code(), Some(code), "{args}");
     }
     assert!(said(&sim("one-at-a-time", "no-such.toml")).contains("no-such.toml"));
-}
-
-#[test]
-fn nothing_to_run_is_reported_with_the_option() {
-    for (args, reason) in
-        [("--seeds 0", "--seeds must be at least 1"), ("--items 0", "--items must be at least 1")]
-    {
-        let output = sim(&format!("one-at-a-time {args}"), "vm-2.toml");
-        assert_eq!(output.status.code(), Some(2));
-        assert!(said(&output).contains(reason), "{}", said(&output));
-    }
     let output = Command::new(env!("CARGO_BIN_EXE_afterwork-sim")).arg("batches").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("--machine needs a file"), "{}", said(&output));

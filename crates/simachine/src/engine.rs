@@ -197,6 +197,19 @@ pub fn sync() {
     }
 }
 
+/// Makes a system call: pays with `charge`, waits for the turn of this task, and calls `act`. If that
+/// returns `true`, the task is suspended. Does nothing outside a simulation.
+pub fn system_call(charge: impl FnOnce(&mut Engine), act: impl FnOnce(&mut Engine) -> bool) {
+    if running().is_none() {
+        return;
+    }
+    engine(charge);
+    sync();
+    if engine(act) {
+        suspend();
+    }
+}
+
 /// Yields until the task may take its step. It may have to give up its CPU first.
 #[cold]
 #[inline(never)]

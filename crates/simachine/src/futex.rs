@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::engine::{Engine, engine, suspend, sync, with};
+use super::engine::{Engine, engine, running, suspend, sync, system_call};
 use super::memory::Access;
 
 /// If the word is `expected`, sleeps until another task wakes this one, for at most `timeout`.
@@ -12,7 +12,7 @@ use super::memory::Access;
 /// 1. `word` is readable until the function returns.
 #[track_caller]
 pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
-    if with(|_| ()).is_none() {
+    if running().is_none() {
         return;
     }
     let site = std::panic::Location::caller();
@@ -54,20 +54,19 @@ pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
 
 /// Wakes up to `count` sleepers of a word, without accessing the word.
 pub fn wake(word: *const u32, count: u32) {
-    if with(|_| ()).is_none() {
+    if running().is_none() {
         return;
     }
-    engine(|e| {
+    let charge = |e: &mut Engine| {
         e.counts.futex_wakes += 1;
         e.enter_call();
         e.task().nr_idle = 0;
-    });
-    sync();
-    engine(|e| {
+    };
+    system_call(charge, |e| {
         let nr_asleep = e.futexes.get(&(word as u64)).map_or(0, |bucket| bucket.sleepers.len());
         if nr_asleep == 0 {
             e.counts.wakes_of_none += 1;
-            return;
+            return false;
         }
         e.lock_bucket(word as usize);
         for _ in 0..(count as usize).min(nr_asleep) {
@@ -75,6 +74,7 @@ pub fn wake(word: *const u32, count: u32) {
             let task = bucket.sleepers.pop_front().expect("counted above");
             e.wake(task, Some(e.cpu), 0);
         }
+        false
     });
     sync();
 }

@@ -30,16 +30,14 @@
 // suspend the task. Accesses that bypass the facade enter through `plain.rs`. The engine
 // (`engine.rs`) then gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the
 // scheduler, and `placement.rs` decides where a woken task runs. `futex.rs`, `timers.rs` and
-// `life.rs` implement system calls. `lock.rs`, `once.rs` and `thread.rs` replace their counterparts
-// in the standard library.
+// `life.rs` implement system calls. `sync/` and `thread.rs` replace their counterparts in the
+// standard library.
 
 #![cfg(sim)]
 
 // Hidden modules and functions are the back end of `afterwork-sync`.
 
 mod arena;
-#[doc(hidden)]
-pub mod atomic;
 mod clock;
 mod costs;
 mod cpu;
@@ -50,20 +48,17 @@ pub mod futex;
 pub mod kernel;
 mod life;
 mod line;
-#[doc(hidden)]
-#[allow(missing_docs)]
-pub mod lock;
 mod mask;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod memory;
-#[doc(hidden)]
-#[allow(missing_docs)]
-pub mod once;
 mod placement;
 mod plain;
 mod report;
 mod seen;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod sync;
 mod task;
 #[doc(hidden)]
 #[allow(missing_docs)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corosensei::{Coroutine, Yielder};
 
-use super::engine::{engine, suspend, sync};
+use super::engine::{Engine, engine, suspend, sync, system_call};
 use super::mask::Mask;
 use super::task::{Stack, State, Task};
 
@@ -82,14 +82,14 @@ pub fn join(number: usize) -> Option<Box<dyn Any + Send>> {
     }
 }
 
+/// Replaces `std::thread::yield_now`.
 pub fn yield_now() {
-    engine(|e| {
+    let charge = |e: &mut Engine| {
         e.counts.yields += 1;
         e.advance(e.costs.syscall + e.costs.sched_yield);
         e.count_idle();
-    });
-    sync();
-    let gives_way = engine(|e| {
+    };
+    system_call(charge, |e| {
         let waiting = &e.cpus[e.cpu].runq;
         let Some(last) = waiting.iter().map(|&task| e.tasks[task].vruntime).max() else {
             return false;
@@ -101,27 +101,23 @@ pub fn yield_now() {
         e.pick_next();
         true
     });
-    if gives_way {
-        suspend();
-    }
 }
 
+/// Replaces `std::thread::sleep`.
 pub fn sleep(span: Duration) {
-    engine(|e| e.advance(e.costs.syscall));
-    sync();
-    engine(|e| {
+    let charge = |e: &mut Engine| e.advance(e.costs.syscall);
+    system_call(charge, |e| {
         e.begin_sleep();
         e.set_alarm(span);
         e.fall_asleep();
+        true
     });
-    suspend();
 }
 
 /// Sets the CPUs on which a task may run. `None` means the running task.
 pub fn set_affinity(task: Option<usize>, allowed: Mask) {
-    engine(|e| e.advance(e.costs.set_affinity));
-    sync();
-    let moves = engine(|e| {
+    let charge = |e: &mut Engine| e.advance(e.costs.set_affinity);
+    system_call(charge, |e| {
         let me = e.current();
         let at = task.unwrap_or(me);
         e.tasks[at].allowed = allowed;
@@ -137,7 +133,4 @@ pub fn set_affinity(task: Option<usize>, allowed: Mask) {
         e.wake(me, None, at);
         true
     });
-    if moves {
-        suspend();
-    }
 }

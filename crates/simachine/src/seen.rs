@@ -18,7 +18,7 @@ pub fn note() {
 
 /// Returns the description of a source location.
 pub fn described(site: Site) -> String {
-    match site.file().ends_with("sim/plain.rs") {
+    match site.file().ends_with("simachine/src/plain.rs") {
         true => "a plain access or a count of an Arc, by the stack".into(),
         false => site.to_string(),
     }

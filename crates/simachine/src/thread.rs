@@ -2,10 +2,10 @@
 
 use std::io;
 pub use std::thread::panicking;
-use std::time::Duration;
 
 use super::engine::{engine, running, with};
 use super::life;
+pub use super::life::{sleep, yield_now};
 use super::task::State;
 
 /// A handle to a started thread.
@@ -27,18 +27,6 @@ impl JoinHandle {
 
     pub fn join(self) -> std::thread::Result<()> {
         life::join(self.0).map_or(Ok(()), Err)
-    }
-}
-
-pub fn yield_now() {
-    if running().is_some() {
-        life::yield_now();
-    }
-}
-
-pub fn sleep(span: Duration) {
-    if running().is_some() {
-        life::sleep(span);
     }
 }
 

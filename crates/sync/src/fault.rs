@@ -30,7 +30,7 @@ pub const fn fails(_point: Point) -> bool {
 /// # Errors
 ///
 /// Returns the system's error `code`.
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(feature = "std")]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {
     match fails(point) {

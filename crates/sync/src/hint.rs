@@ -7,10 +7,8 @@ pub fn spin_loop() {
     crate::sim::pause();
     #[cfg(not(any(loom, shuttle, sim)))]
     core::hint::spin_loop();
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(shuttle)]
-    shuttle::thread::yield_now();
+    #[cfg(any(loom, shuttle))]
+    crate::backend::thread::yield_now();
 }
 
 /// Checks `done` until it returns `true`, at most `nr_spins + 1` times, with a [`spin_loop`] hint

@@ -48,80 +48,55 @@ compile_error!("`--cfg loom` needs the feature `loom` of afterwork-sync");
 #[cfg(all(shuttle, not(feature = "shuttle")))]
 compile_error!("`--cfg shuttle` needs the feature `shuttle` of afterwork-sync");
 
+// The back end. Each one has the modules `sync` and `thread` of the standard library. Those of the
+// models are public, but only for the macros of this crate.
+#[cfg(not(any(feature = "std", loom, shuttle, sim)))]
+use core as backend;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+use std as backend;
+
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom as backend;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use shuttle as backend;
+#[cfg(sim)]
+use simachine as backend;
+
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
 pub mod fault;
 pub mod hint;
+#[cfg_attr(not(feature = "std"), path = "no_slice.rs")]
+pub mod slice;
 pub mod span;
+#[cfg(feature = "std")]
+mod system;
 mod tunable;
 pub mod twin;
 
-pub use tunable::Tunable;
-
-#[cfg(feature = "std")]
-pub mod asym;
-#[cfg(feature = "std")]
-mod backoff;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
-mod copies;
-#[cfg(feature = "std")]
-pub mod cpu;
-#[cfg(feature = "std")]
-pub mod env;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
-pub mod eventfd;
-#[cfg(feature = "std")]
-pub mod fork;
-#[cfg(feature = "std")]
-pub mod futex;
-#[cfg(feature = "std")]
-pub mod identity;
-#[cfg(feature = "std")]
-pub mod lock;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
-mod newborn;
-#[cfg(feature = "std")]
-pub mod pages;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
-pub mod process;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
-mod punctual;
-#[cfg(all(feature = "std", not(any(loom, shuttle, miri))))]
-#[cfg_attr(sim, allow(dead_code, reason = "the simulated kernel extends no time slice"))]
-mod rseq;
-#[cfg(feature = "std")]
-#[cfg_attr(any(loom, shuttle, sim, miri), allow(dead_code, reason = "its users may be absent"))]
-mod set_once;
-#[cfg(all(feature = "processes", not(any(loom, shuttle))))]
-pub mod shared_file;
-/// The simulated machine.
-#[cfg(sim)]
-pub use simachine as sim;
 #[cfg(all(test, sim))]
 #[path = "simulated_tests.rs"]
 mod simulated;
-#[cfg_attr(not(all(feature = "std", not(any(loom, shuttle, sim, miri)))), path = "no_slice.rs")]
-pub mod slice;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
-mod stack;
-#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
-mod start;
+
+/// The simulated machine.
+#[cfg(sim)]
+pub use simachine as sim;
+#[cfg(all(feature = "processes", not(any(loom, shuttle))))]
+pub use system::shared_file;
 #[cfg(feature = "std")]
-pub mod thread;
-#[cfg(feature = "std")]
-pub mod time;
-#[cfg(feature = "std")]
-pub mod usage;
+pub use system::{
+    Backoff, Mutex, MutexGuard, OnceLock, asym, cpu, env, eventfd, fork, futex, identity, lock,
+    pages, process, thread, time, usage,
+};
+pub use tunable::Tunable;
 
 /// A shared pointer, whose count is visible to loom.
 #[cfg(all(feature = "alloc", not(loom)))]
 pub use alloc::sync::Arc;
 
-#[cfg(feature = "std")]
-pub use backoff::Backoff;
-#[cfg(feature = "std")]
-pub use lock::{Mutex, MutexGuard};
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
@@ -132,19 +107,6 @@ pub mod unmodelled {
     pub use alloc::sync::{Arc, Weak};
     /// Atomics that each thread reads only after its own writes, or that no model changes.
     pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-}
-
-/// A cell written once, for process-wide state that no model touches.
-#[cfg(all(feature = "std", not(sim)))]
-pub use std::sync::OnceLock;
-
-#[cfg(sim)]
-pub use crate::sim::once::OnceLock;
-
-/// Returns the system's error if a call has returned a negative number.
-#[cfg(feature = "std")]
-fn checked(result: libc::c_int) -> std::io::Result<()> {
-    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Declares functions that are `const` on the real machine and plain in a model.
@@ -197,32 +159,15 @@ macro_rules! process_wide {
             static VALUE: $type = $init;
             &VALUE
         }
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         $(#[$meta])*
         $vis fn $name() -> &'static $type {
-            static VALUE: $crate::__loom::lazy_static::Lazy<$type> = $crate::__loom::lazy_static::Lazy {
-                init: || $init,
-                _p: ::core::marker::PhantomData,
-            };
-            VALUE.get()
-        }
-        #[cfg(shuttle)]
-        $(#[$meta])*
-        $vis fn $name() -> &'static $type {
-            static VALUE: $crate::__shuttle::lazy_static::Lazy<$type> =
-                $crate::__shuttle::lazy_static::Lazy::new(|| $init);
-            VALUE.get()
+            $crate::backend::lazy_static! { static ref VALUE: $type = $init; }
+            &VALUE
         }
     };
 }
 
-// Only the macros of this crate use these two.
-#[cfg(loom)]
-#[doc(hidden)]
-pub use loom as __loom;
 /// The model checker itself, for tests.
 #[cfg(loom)]
 pub use loom::{MAX_THREADS, model};
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub use shuttle as __shuttle;

@@ -1,4 +1,4 @@
-//! Critical sections on a back end whose kernel extends no time slice; see `slice.rs`.
+//! Critical sections without an operating system, which extend no time slice; see `slice.rs`.
 
 /// A critical section.
 #[must_use]
@@ -13,30 +13,8 @@ impl Section {
     }
 }
 
-/// A wait, perhaps inside a section.
-#[must_use]
-#[derive(Debug)]
-pub struct Wait(());
-
-impl Wait {
-    /// Does nothing.
-    #[inline(always)]
-    pub fn begin() -> Self {
-        Self(())
-    }
-}
-
 /// Returns `false`.
 #[inline(always)]
 pub fn is_on() -> bool {
     false
 }
-
-/// Returns `false`.
-pub fn turn_on() -> bool {
-    false
-}
-
-/// Does nothing.
-#[doc(hidden)]
-pub fn enable_thread() {}

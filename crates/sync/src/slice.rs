@@ -24,15 +24,25 @@
 //! [`turn_on`] enables extensions for its caller. The threads that this crate starts afterwards
 //! enable them at their start. The kernel ignores the requests of other threads, unless the program
 //! has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
+//!
+//! Models, the simulated machine and Miri extend no time slice: nothing is ever on there.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use crate::rseq::{Area, thread_pointer};
-use crate::set_once::SetOnce;
+use crate::system::rseq::{Area, thread_pointer};
+use crate::system::set_once::SetOnce;
 
 /// Set if sections request extensions.
 static KERNEL: SetOnce<Kernel> = SetOnce::new();
+
+/// `true` if a kernel may extend time slices.
+const MAY_EXTEND: bool = cfg!(not(any(loom, shuttle, sim, miri)));
+
+#[inline(always)]
+fn kernel() -> Option<&'static Kernel> {
+    if MAY_EXTEND { KERNEL.get() } else { None }
+}
 
 // From Linux: include/uapi/linux/rseq.h, prctl.h and asm-generic/unistd.h.
 /// `offsetof(struct rseq, slice_ctrl)`.
@@ -77,7 +87,7 @@ impl Section {
     /// Begins a section of this thread.
     #[inline(always)]
     pub fn enter() -> Self {
-        let requests = KERNEL.get().is_some_and(Kernel::request);
+        let requests = kernel().is_some_and(Kernel::request);
         Self { requests, _thread: PhantomData }
     }
 }
@@ -86,7 +96,7 @@ impl Drop for Section {
     #[inline(always)]
     fn drop(&mut self) {
         if self.requests
-            && let Some(kernel) = KERNEL.get()
+            && let Some(kernel) = kernel()
         {
             kernel.withdraw();
         }
@@ -106,7 +116,7 @@ impl Wait {
     /// Withdraws the request of this thread. Gives up an extension.
     #[inline(always)]
     pub fn begin() -> Self {
-        let inside = KERNEL.get().filter(|kernel| kernel.ctrl().is_inside());
+        let inside = kernel().filter(|kernel| kernel.ctrl().is_inside());
         inside.inspect(|kernel| kernel.withdraw());
         Self { inside, _thread: PhantomData }
     }
@@ -123,12 +133,12 @@ impl Drop for Wait {
 /// Returns `true` if sections request extensions.
 #[inline(always)]
 pub fn is_on() -> bool {
-    KERNEL.get().is_some()
+    kernel().is_some()
 }
 
 /// Makes sections request extensions. Returns `false` if the kernel or the C library has none.
 pub fn turn_on() -> bool {
-    is_on() || Area::find().and_then(Kernel::of).is_some_and(turn_on_with)
+    is_on() || MAY_EXTEND && Area::find().and_then(Kernel::of).is_some_and(turn_on_with)
 }
 
 /// Turns extensions on with `kernel`, unless they are on. Returns `false` if `kernel` refuses.
@@ -144,7 +154,7 @@ pub fn turn_on_with(kernel: Kernel) -> bool {
 /// Enables extensions for this thread, if they are on and the kernel permits it.
 #[doc(hidden)]
 pub fn enable_thread() {
-    if let Some(kernel) = KERNEL.get() {
+    if let Some(kernel) = kernel() {
         (kernel.enable)();
     }
 }

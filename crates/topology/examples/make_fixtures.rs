@@ -9,11 +9,11 @@ use std::{fs, io};
 const README: &str = "\
 # Saved machines
 
-Each directory is laid out as `/sys` and holds the files that `Topology::from_sysfs` reads. They are
-written by `cargo run -p afterwork-topology --example make_fixtures`; do not edit them by hand, a test
-compares them with `tests/machines/mod.rs`.
+Each directory is laid out as `/sys` and contains the files that `Topology::from_sysfs` reads. They
+are written by `cargo run -p afterwork-topology --example make_fixtures`. Do not edit them by hand: a
+test compares them with `tests/machines/mod.rs`.
 
-| machine | what is special |
+| machine | special features |
 |---|---|
 ";
 

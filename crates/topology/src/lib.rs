@@ -172,55 +172,23 @@ macro_rules! impl_debug {
     };
 }
 
-#[cfg(feature = "detect")]
-mod bounds;
-#[cfg(feature = "detect")]
-mod build;
-#[cfg(feature = "detect")]
-mod cgroup;
 mod cpu_id;
 mod cpuset;
-#[cfg(feature = "detect")]
-mod detect;
-#[cfg(feature = "detect")]
-mod error;
-#[cfg(feature = "detect")]
-mod faults;
-#[cfg(feature = "detect")]
-mod file;
 #[cfg(feature = "text")]
 mod list;
 #[cfg(feature = "detect")]
-mod parts;
-#[cfg(feature = "detect")]
-mod pods;
-#[cfg(feature = "detect")]
-mod quirk;
-#[cfg(feature = "detect")]
-mod quota;
+mod machine;
 #[cfg(feature = "text")]
 mod scope;
-#[cfg(feature = "detect")]
-mod shard;
-#[cfg(feature = "detect")]
-mod snapshot;
-#[cfg(feature = "detect")]
-mod sorted;
 #[cfg(feature = "synthetic")]
 mod synthetic;
-#[cfg(feature = "detect")]
-mod sysfs;
 #[cfg(feature = "text")]
 mod text;
-#[cfg(feature = "detect")]
-mod topology;
 
 pub use crate::cpu_id::CpuId;
 pub use crate::cpuset::{CpuSet, Iter};
-#[cfg(feature = "synthetic")]
-pub use crate::synthetic::SyntheticError;
 #[cfg(feature = "detect")]
-pub use crate::{
+pub use crate::machine::{
     bounds::current_bounds,
     cgroup::current_quota,
     error::Error,
@@ -232,6 +200,8 @@ pub use crate::{
     snapshot::save_snapshot,
     topology::Topology,
 };
+#[cfg(feature = "synthetic")]
+pub use crate::synthetic::SyntheticError;
 #[cfg(feature = "text")]
 pub use crate::{
     list::ParseCpuListError,

@@ -21,13 +21,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::build::{CacheFacts, CpuFacts, Facts, build};
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::error::Error;
-use crate::sorted::Sorted;
+use crate::machine::build::{CacheFacts, CpuFacts, Facts, build};
+use crate::machine::error::Error;
+use crate::machine::sorted::Sorted;
+use crate::machine::topology::Topology;
 use crate::text::{Cursor, Mismatch};
-use crate::topology::Topology;
 
 /// The level of synthetic last-level caches, as on most real machines.
 const SYNTHETIC_LLC_LEVEL: u32 = 3;

@@ -100,7 +100,7 @@ pub fn publish() -> io::Result<PathBuf> {
     if let Some(published) = &*published {
         return Ok(published.path.clone());
     }
-    let pid = process::id();
+    let pid = std::process::id();
     if !AT_EXIT_SET.load(Ordering::Relaxed) {
         process::at_exit(remove_at_exit)?;
         AT_EXIT_SET.store(true, Ordering::Relaxed);
@@ -226,7 +226,7 @@ fn remove(path: &Path) {
 }
 
 extern "C" fn remove_at_exit() {
-    let pid = process::id();
+    let pid = std::process::id();
     if OWNER.load(Ordering::Relaxed) == pid {
         remove(&path_of(pid, NTH_NAME.load(Ordering::Relaxed)));
     }

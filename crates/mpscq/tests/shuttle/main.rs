@@ -23,28 +23,33 @@ fn check(next: &mut [usize], item: (usize, usize)) {
     next[from] += 1;
 }
 
+/// Starts threads that run `body` with the shared value and the index of the thread.
+fn start<S: Send + Sync + 'static, R: Send + 'static>(
+    nr_threads: usize,
+    shared: &Arc<S>,
+    body: fn(&S, usize) -> R,
+) -> Vec<thread::JoinHandle<R>> {
+    let start = |index| {
+        let shared = shared.clone();
+        thread::spawn(move || body(&shared, index))
+    };
+    (0..nr_threads).map(start).collect()
+}
+
 /// Four producers push items and chains; consumers pop, drain with a bound, and hand over.
 fn transfer() {
     const NR_PRODUCERS: usize = 4;
     const NR_ITEMS: usize = 6;
     let queue = Arc::new(Queue::<Item>::new());
-    let producers: Vec<_> = (0..NR_PRODUCERS)
-        .map(|from| {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                let mut numbers = 0..NR_ITEMS;
-                while !numbers.is_empty() {
-                    // Producer 0 pushes single items, the others push chains.
-                    let chain: Chain<Item> = numbers
-                        .by_ref()
-                        .take(from + 1)
-                        .map(|number| Node::new((from, number)))
-                        .collect();
-                    queue.push_chain(chain);
-                }
-            })
-        })
-        .collect();
+    let producers = start(NR_PRODUCERS, &queue, |queue, from| {
+        let mut numbers = 0..NR_ITEMS;
+        while !numbers.is_empty() {
+            // Producer 0 pushes single items, the others push chains.
+            let chain = numbers.by_ref().take(from + 1);
+            let chain: Chain<Item> = chain.map(|number| Node::new((from, number))).collect();
+            queue.push_chain(chain);
+        }
+    });
     let mut next = [0; NR_PRODUCERS];
     while next.iter().sum::<usize>() < NR_PRODUCERS * NR_ITEMS {
         let mut consumer = queue.try_consumer().expect("the last one was dropped");
@@ -71,24 +76,19 @@ models! {
 
 /// Three threads claim and push an item. Each successful claim is popped once.
 fn shared() {
-    let queue = Arc::new(Queue::<Shared<AtomicUsize>>::new());
     let item = Arc::new(Shared::new(AtomicUsize::new(0)));
-    let pushers: Vec<_> = (0..3)
-        .map(|_| {
-            let (queue, item) = (queue.clone(), item.clone());
-            thread::spawn(move || {
-                let mut nr_pushed = 0;
-                for _ in 0..3 {
-                    if let Some(claim) = Shared::claim(&item) {
-                        queue.push(claim);
-                        nr_pushed += 1;
-                    }
-                }
-                nr_pushed
-            })
-        })
-        .collect();
-    let mut consumer = queue.try_consumer().unwrap();
+    let both = Arc::new((Queue::<Shared<AtomicUsize>>::new(), item.clone()));
+    let pushers = start(3, &both, |(queue, item), _| {
+        let mut nr_pushed = 0;
+        for _ in 0..3 {
+            if let Some(claim) = Shared::claim(item) {
+                queue.push(claim);
+                nr_pushed += 1;
+            }
+        }
+        nr_pushed
+    });
+    let mut consumer = both.0.try_consumer().unwrap();
     let mut nr_popped = 0;
     for _ in 0..6 {
         if let Pop::Item(claim) = consumer.pop() {
@@ -102,7 +102,7 @@ fn shared() {
     nr_popped += consumer.drain(usize::MAX).count();
     assert_eq!(nr_popped, nr_pushed);
     drop(consumer);
-    drop(queue);
+    drop(both);
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
@@ -115,28 +115,18 @@ fn stack() {
     const NR_PUSHERS: usize = 3;
     const NR_ITEMS: usize = 3;
     let stack = Arc::new(Stack::<Item>::new());
-    let pushers: Vec<_> = (0..NR_PUSHERS)
-        .map(|from| {
-            let stack = stack.clone();
-            thread::spawn(move || {
-                for number in 0..NR_ITEMS {
-                    stack.push(Node::new((from, number)));
-                }
-            })
-        })
-        .collect();
-    let takers: Vec<_> = (0..2)
-        .map(|_| {
-            let stack = stack.clone();
-            thread::spawn(move || {
-                let mut got = Vec::new();
-                for _ in 0..2 {
-                    got.extend(stack.take_all_fifo().map(Node::into_inner));
-                }
-                got
-            })
-        })
-        .collect();
+    let pushers = start(NR_PUSHERS, &stack, |stack, from| {
+        for number in 0..NR_ITEMS {
+            stack.push(Node::new((from, number)));
+        }
+    });
+    let takers = start(2, &stack, |stack, _| {
+        let mut got = Vec::new();
+        for _ in 0..2 {
+            got.extend(stack.take_all_fifo().map(Node::into_inner));
+        }
+        got
+    });
     for pusher in pushers {
         pusher.join().unwrap();
     }
@@ -166,13 +156,10 @@ fn empty_by_the_missing_link_alone_is_detected() {
         shuttle::check_random(
             || {
                 let queue = Arc::new(Queue::<Item>::new());
-                let other = thread::spawn({
-                    let queue = queue.clone();
-                    move || queue.push(Node::new((0, 0)))
-                });
+                let others = start(1, &queue, |queue, from| queue.push(Node::new((from, 0))));
                 queue.push(Node::new((1, 0)));
                 assert!(!matches!(queue.try_consumer().unwrap().pop(), Pop::Empty));
-                other.join().unwrap();
+                others.into_iter().for_each(|other| _ = other.join().unwrap());
             },
             NR_RUNS,
         );

@@ -187,7 +187,7 @@ impl Default for Timer {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
-            owner: Inherited::default(),
+            owner: Inherited::by_children(),
             place: UnsafeCell::new(Place { node: Node::new(&ITEM), own: Link::NONE, due: None }),
         }
     }

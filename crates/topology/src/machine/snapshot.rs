@@ -4,9 +4,9 @@ use std::path::Path;
 use std::{fs, io};
 
 use crate::cpuset::CpuSet;
-use crate::error::Error;
-use crate::file;
-use crate::sysfs::{
+use crate::machine::error::Error;
+use crate::machine::file;
+use crate::machine::sysfs::{
     ALLOWED, CACHE_DIR, CACHE_FILES, CACHE_INDEX, CPU_DIR, CPU_DIR_FILES, CPULIST, NODE_DIR, QUOTA,
     TOPOLOGY_DIR, TOPOLOGY_FILES,
 };

@@ -53,7 +53,7 @@ impl<T> OnceLock<T> {
                 self.write(make());
             }
             while self.get().is_none() {
-                super::thread::sleep(std::time::Duration::from_micros(1));
+                crate::thread::sleep(std::time::Duration::from_micros(1));
             }
         }
         self.get().expect("made above")

@@ -8,11 +8,11 @@ use std::slice;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::parts::Cpu;
+use crate::machine::parts::Cpu;
+use crate::machine::shard::{ShardParams, shard_sizes};
+use crate::machine::sorted::Sorted;
+use crate::machine::topology::Topology;
 use crate::scope::AffinityScope;
-use crate::shard::{ShardParams, shard_sizes};
-use crate::sorted::Sorted;
-use crate::topology::Topology;
 
 /// A set of CPUs that share a worker pool.
 #[derive(Clone, Debug, PartialEq, Eq)]

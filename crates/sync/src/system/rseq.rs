@@ -1,6 +1,5 @@
 //! The `struct rseq` of a thread, which glibc 2.35 and later registers with the kernel.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::ffi::CStr;
 
 /// The place of the structure.
@@ -14,8 +13,10 @@ pub struct Area {
 
 impl Area {
     /// Returns the place of the structure if glibc has registered it.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub fn find() -> Option<Self> {
+        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            return None;
+        }
         // SAFETY: the call only looks the name up.
         let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         let (offset, size) = (find(c"__rseq_offset"), find(c"__rseq_size"));
@@ -27,11 +28,6 @@ impl Area {
             unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
         // A size of zero means that registration was disabled or failed.
         (size != 0).then_some(Self { offset, size })
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub fn find() -> Option<Self> {
-        None
     }
 }
 

@@ -11,9 +11,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::cpuset::CpuSet;
-use crate::error::Error;
+use crate::list;
+use crate::machine::error::Error;
+use crate::machine::file;
 use crate::text::Mismatch;
-use crate::{file, list};
 
 /// The thread's own file comes first, so that a pinned thread finds its own mask.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];

@@ -20,7 +20,6 @@
 //! In a child of `fork`, the C library starts the threads, because the standard library acquires a
 //! lock to start one, which a thread of the parent may have held at the fork.
 
-use std::cell::Cell;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::unix::thread::JoinHandleExt;
@@ -29,16 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{io, ptr, thread};
 
-use crate::thread::{Body, Cpus, STACK_BYTES};
+use crate::thread::{Body, Cpus, OWN_STACK};
 use crate::{Backoff, Mutex};
 
 type Outcome = thread::Result<()>;
-
-thread_local! {
-    pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
-    /// The stack size of this thread, if the library started it.
-    pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
-}
 
 /// A thread, started by the standard library or by the C library.
 #[derive(Debug)]
@@ -64,8 +57,7 @@ pub fn spawn(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Resul
     let whole = move || {
         settle(cpus, theirs);
         crate::slice::enable_thread();
-        IS_OURS.set(true);
-        STACK_SIZE.set(stack_size);
+        OWN_STACK.set(Some(stack_size));
         body();
     };
     if crate::fork::is_child() {
@@ -128,20 +120,17 @@ unsafe impl Send for Bare {}
 // SAFETY: as above; a shared reference only gives access to the outcome.
 unsafe impl Sync for Bare {}
 
-struct Start {
-    name: CString,
-    body: Body,
-    outcome: Arc<Mutex<Option<Outcome>>>,
-}
-
 impl Bare {
     fn spawn(name: &str, stack_size: usize, body: Body) -> io::Result<Self> {
         let outcome = Arc::new(Mutex::new(None));
-        let start = Box::into_raw(Box::new(Start {
-            name: CString::new(name)?,
-            body,
-            outcome: outcome.clone(),
-        }));
+        let (name, place) = (CString::new(name)?, outcome.clone());
+        let whole: Body = Box::new(move || {
+            // SAFETY: the kernel copies at most 15 bytes of it.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            let outcome = catch_unwind(AssertUnwindSafe(body));
+            *place.lock() = Some(outcome);
+        });
+        let start = Box::into_raw(Box::new(whole));
         let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: `attr` is initialized first and destroyed last. A started thread owns `start`.
         let refused = unsafe {
@@ -183,11 +172,8 @@ impl Drop for Bare {
 
 extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `Bare::spawn` leaked it for this thread.
-    let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // SAFETY: the kernel copies at most 15 bytes of it.
-    unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
-    let outcome = catch_unwind(AssertUnwindSafe(start.body));
-    *start.outcome.lock() = Some(outcome);
+    let start = *unsafe { Box::from_raw(start.cast::<Body>()) };
+    start();
     ptr::null_mut()
 }
 
@@ -272,7 +258,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
         settle_cpus(first);
     }
     settle_policy(first);
-    crate::newborn::reset(first as libc::pid_t);
+    crate::system::newborn::reset(first as libc::pid_t);
     set_blocked(blocked_by_first().unwrap_or(theirs));
 }
 
@@ -342,7 +328,10 @@ fn blocked_in(status: &[u8]) -> Option<Mask> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::thread::STACK_BYTES;
 
     #[test]
     fn a_name_with_a_nul_is_an_error() {

@@ -10,7 +10,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{checked, fault};
+use super::checked;
+use crate::fault;
 
 /// The number of different tags, which are the real-time signals from 33 on.
 const NR_TAGS: u32 = 32;
@@ -40,7 +41,11 @@ impl EventFd {
         // SAFETY: the call opened the descriptor, and no other thread uses it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;
-        set_tag(&fd, tag as libc::c_int);
+        // Miri does not support tags.
+        if !cfg!(miri) {
+            // SAFETY: the call takes three numbers.
+            unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag as libc::c_int) };
+        }
         // On a system without tags, this is the same value for each file.
         let tag = tag_of(&fd);
         Ok(Self { fd: ManuallyDrop::new(fd), tag })
@@ -88,14 +93,6 @@ impl Drop for EventFd {
 /// These constants have the same values on all architectures of Linux.
 const F_SETSIG: libc::c_int = 10;
 const F_GETSIG: libc::c_int = 11;
-
-fn set_tag(fd: &OwnedFd, tag: libc::c_int) {
-    // Miri does not support tags.
-    if !cfg!(miri) {
-        // SAFETY: the call takes three numbers.
-        unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
-    }
-}
 
 /// Returns the tag of the file to which the descriptor refers, or -1.
 fn tag_of(fd: &OwnedFd) -> libc::c_int {

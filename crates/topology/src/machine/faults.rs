@@ -4,8 +4,8 @@
 //! cannot: sandboxes show parts of it, and firmware contradicts itself. Detection therefore drops
 //! each part that it cannot use, counts it, and keeps the rest.
 
-use crate::error::Error;
-use crate::quirk::Quirk;
+use crate::machine::error::Error;
+use crate::machine::quirk::Quirk;
 
 /// The way in which faults in one tree are handled.
 #[derive(Debug)]

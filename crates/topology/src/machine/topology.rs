@@ -2,13 +2,13 @@
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::error::Error;
-use crate::parts::{Core, Cpu, Llc, Node, Package};
-use crate::pods::Pods;
-use crate::quirk::Quirk;
-use crate::quota::CpuQuota;
+use crate::machine::error::Error;
+use crate::machine::parts::{Core, Cpu, Llc, Node, Package};
+use crate::machine::pods::Pods;
+use crate::machine::quirk::Quirk;
+use crate::machine::quota::CpuQuota;
+use crate::machine::shard::ShardParams;
 use crate::scope::AffinityScope;
-use crate::shard::ShardParams;
 
 /// The CPUs of a machine at the moment of its detection, what they share, and which of them may be
 /// used. Parts contain online CPUs, and pods only allowed ones.

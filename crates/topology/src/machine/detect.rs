@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::build::{CpuFacts, Facts, build};
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::error::Error;
-use crate::faults::Faults;
-use crate::quota::CpuQuota;
-use crate::topology::{Topology, some_allowed};
-use crate::{bounds, cgroup, sysfs};
+use crate::machine::build::{CpuFacts, Facts, build};
+use crate::machine::error::Error;
+use crate::machine::faults::Faults;
+use crate::machine::quota::CpuQuota;
+use crate::machine::topology::{Topology, some_allowed};
+use crate::machine::{bounds, cgroup, sysfs};
 
 /// Maximum number of restarts because of added or removed CPUs. Even two in a row are unlikely.
 const MAX_RETRIES: usize = 3;
@@ -198,8 +198,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::bounds::tests::write;
-    use crate::quirk::Quirk;
+    use crate::machine::bounds::tests::write;
+    use crate::machine::quirk::Quirk;
 
     #[test]
     fn affinity_and_cpuset_bound_the_allowed_cpus() {

@@ -2,12 +2,11 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-pub use std::sync::TryLockError;
-use std::sync::{LockResult, TryLockResult};
+use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use super::atomic::{AtomicU32, Ordering};
-use super::engine::with;
-use super::{futex, memory};
+use crate::engine::with;
+use crate::{futex, memory};
 
 /// Replaces `std::sync::Mutex`.
 #[derive(Default)]
@@ -86,7 +85,7 @@ impl<T> Mutex<T> {
             if state != LOCKED {
                 return state;
             }
-            super::pause();
+            crate::pause();
         }
         self.word.load(Ordering::Relaxed)
     }

@@ -5,16 +5,10 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-#[cfg(not(any(loom, shuttle, sim)))]
-use std::sync as backend;
+#[cfg(not(loom))]
+use std::sync::TryLockError;
 
-#[cfg(loom)]
-use loom::sync as backend;
-#[cfg(shuttle)]
-use shuttle::sync as backend;
-
-#[cfg(sim)]
-use crate::sim::lock as backend;
+use crate::backend::sync as backend;
 use crate::{const_unless_model, slice};
 
 /// A mutual-exclusion lock, usable after its holder panics. Signal handlers must not acquire it.
@@ -104,7 +98,7 @@ impl<T> Mutex<T> {
         let guard = match self.0.try_lock() {
             Ok(guard) => guard,
             #[cfg(not(loom))]
-            Err(backend::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(_) => return None,
         };
         Some(MutexGuard { guard, _held: Held::new() })

@@ -16,14 +16,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::build::{CacheFacts, CpuFacts, Facts, build};
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::error::Error;
-use crate::faults::Faults;
-use crate::sorted::Sorted;
-use crate::topology::{Topology, some_allowed};
-use crate::{cgroup, file};
+use crate::machine::build::{CacheFacts, CpuFacts, Facts, build};
+use crate::machine::error::Error;
+use crate::machine::faults::Faults;
+use crate::machine::sorted::Sorted;
+use crate::machine::topology::{Topology, some_allowed};
+use crate::machine::{cgroup, file};
 
 pub(crate) const CPU_DIR: &str = "devices/system/cpu";
 pub(crate) const NODE_DIR: &str = "devices/system/node";

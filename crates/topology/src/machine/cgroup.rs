@@ -8,10 +8,10 @@
 
 use std::path::Path;
 
-use crate::bounds::{self, Hierarchy};
-use crate::error::Error;
-use crate::file;
-use crate::quota::CpuQuota;
+use crate::machine::bounds::{self, Hierarchy};
+use crate::machine::error::Error;
+use crate::machine::file;
+use crate::machine::quota::CpuQuota;
 use crate::text::{Cursor, Mismatch};
 
 const CPU_MAX: &str = "cpu.max";
@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bounds::tests::{V2, machine};
+    use crate::machine::bounds::tests::{V2, machine};
 
     const V1: &str =
         "35 31 0:32 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n";

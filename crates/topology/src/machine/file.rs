@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::str;
 
 use crate::cpuset::CpuSet;
-use crate::error::Error;
 use crate::list;
+use crate::machine::error::Error;
 use crate::text::{Cursor, Mismatch};
 
 /// The longest file that is read, in bytes, because a saved tree may come from an untrusted source.

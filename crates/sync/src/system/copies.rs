@@ -109,14 +109,11 @@ unsafe extern "C" fn inspect(
     }
     // SAFETY: the pointer and the length describe the headers of a loaded file.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let name = || match info.dlpi_name.is_null() {
-        true => c"",
+    let name = || {
         // SAFETY: the loader keeps the string until this returns.
-        false => unsafe { CStr::from_ptr(info.dlpi_name) },
-    };
-    let name = || match name().to_string_lossy() {
-        empty if empty.is_empty() => Some("the program".into()),
-        name => Some(name.into_owned()),
+        let name = (!info.dlpi_name.is_null()).then(|| unsafe { CStr::from_ptr(info.dlpi_name) });
+        let name = name.unwrap_or_default().to_string_lossy();
+        Some(if name.is_empty() { "the program".into() } else { name.into_owned() })
     };
     let end = |it: &libc::Elf64_Phdr| it.p_vaddr + it.p_memsz;
     let is_loaded = |note: &libc::Elf64_Phdr| {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
-use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
-use crate::quirk::Quirk;
-use crate::quota::CpuQuota;
-use crate::sorted::Sorted;
-use crate::topology::Topology;
+use crate::machine::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
+use crate::machine::quirk::Quirk;
+use crate::machine::quota::CpuQuota;
+use crate::machine::sorted::Sorted;
+use crate::machine::topology::Topology;
 
 /// The facts about a machine before its parts are built.
 #[derive(Clone, Debug, Default)]

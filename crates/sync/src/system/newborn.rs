@@ -15,7 +15,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::punctual::{set_slack, slack_ns};
+use crate::system::punctual::{set_slack, slack_ns};
 
 /// The timer slack of the machine's first process, and of most others.
 const DEFAULT_SLACK_NS: u64 = 50_000;
@@ -34,7 +34,7 @@ static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 
 /// Must not allocate, because the program's allocator may not be ready.
 #[cfg_attr(miri, expect(dead_code))]
 extern "C" fn record() {
-    if !crate::start::is_first() {
+    if !crate::system::start::is_first() {
         return;
     }
     // A real-time thread has a slack of 0.

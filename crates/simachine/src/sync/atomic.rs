@@ -7,10 +7,10 @@ use core::sync::atomic as real;
 pub use core::sync::atomic::Ordering;
 use std::panic::Location;
 
-use super::memory::{Access, changed, touch};
+use crate::memory::{Access, changed, touch};
 
 pub fn fence(_order: Ordering) {
-    super::memory::fence();
+    crate::memory::fence();
 }
 
 /// Returns the access that a store makes. A `SeqCst` store is, or costs as much as, an exchange.

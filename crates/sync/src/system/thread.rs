@@ -1,18 +1,12 @@
 //! Starts, names, schedules and joins threads.
 
+use std::cell::Cell;
 use std::io;
-#[cfg(not(any(loom, shuttle, sim)))]
-use std::thread as backend;
 
 #[cfg(not(loom))]
 pub use backend::panicking;
-#[cfg(loom)]
-use loom::thread as backend;
-#[cfg(shuttle)]
-use shuttle::thread as backend;
 
-#[cfg(sim)]
-use crate::sim::thread as backend;
+use crate::backend::thread as backend;
 
 /// Returns `true` if this thread is unwinding, but not in loom, which stops at the first panic.
 #[cfg(loom)]
@@ -21,7 +15,7 @@ pub fn panicking() -> bool {
 }
 
 #[cfg(not(any(loom, shuttle, sim)))]
-use crate::start::{Handle, spawn as start};
+use crate::system::start::{Handle, spawn as start};
 #[cfg(any(loom, shuttle))]
 type Handle = backend::JoinHandle<()>;
 #[cfg(sim)]
@@ -36,6 +30,11 @@ pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 
 /// The stack size of the standard library's threads.
 pub(crate) const STACK_BYTES: usize = 2 << 20;
+
+std::thread_local! {
+    /// The stack size of this thread, if [`spawn`] started it on the real machine.
+    pub(crate) static OWN_STACK: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
 /// The code of a thread, boxed so that the start is compiled only once for all threads.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
@@ -94,27 +93,20 @@ fn start(name: &str, _: Cpus, _stack_size: usize, body: Body) -> io::Result<Hand
 /// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
 /// thread.
 pub fn stack_size() -> usize {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::STACK_SIZE.get();
-    #[cfg(any(loom, shuttle, sim))]
-    STACK_BYTES
+    OWN_STACK.get().unwrap_or(STACK_BYTES)
 }
 
 /// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
 /// in a model. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
-    #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
-        crate::stack::discard();
+        crate::system::stack::discard();
     }
 }
 
 /// Returns `true` if [`spawn`] started this thread on the real machine.
 pub(crate) fn is_ours() -> bool {
-    #[cfg(not(any(loom, shuttle, sim)))]
-    return crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true);
-    #[cfg(any(loom, shuttle, sim))]
-    false
+    OWN_STACK.get().is_some()
 }
 
 impl JoinHandle {
@@ -174,21 +166,18 @@ pub fn current() -> ThreadId {
 }
 
 /// In a model, the ID of a thread that has ended.
-#[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
 /// Returns `false` if the thread does not exist in this process, and `true` if that cannot be
 /// determined. In a model, returns `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
-    #[cfg(any(loom, shuttle))]
-    return thread != ENDED;
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        // SAFETY: the call takes three numbers. Signal 0 is not delivered.
-        let sent = || unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
-        let is_error = |code| io::Error::last_os_error().raw_os_error() == Some(code);
-        !IS_REAL || sent() == 0 || !is_error(libc::ESRCH)
+    if cfg!(any(loom, shuttle)) {
+        return thread != ENDED;
     }
+    // SAFETY: the call takes three numbers. Signal 0 is not delivered.
+    let sent = || unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
+    let is_error = |code| io::Error::last_os_error().raw_os_error() == Some(code);
+    !IS_REAL || sent() == 0 || !is_error(libc::ESRCH)
 }
 
 /// Sets the nice value of this thread, from -20 (most favorable) to 19. Does nothing in a model.
@@ -198,10 +187,7 @@ pub fn exists(thread: ThreadId) -> bool {
 /// Returns `PermissionDenied` if the value is below the current one and the process lacks the
 /// permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    if IS_REAL {
-        policy::set_nice(0, nice.into())?;
-    }
-    Ok(())
+    if IS_REAL { policy::set_nice(0, nice.into()) } else { Ok(()) }
 }
 
 /// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99), which preempts every
@@ -261,15 +247,15 @@ pub fn boost(thread: ThreadId) -> bool {
 ///
 /// Blocks while another thread is inside this function. `body` must not sleep or call it.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(not(any(loom, shuttle)))]
-    let _named = hold_names();
+    let is_model = cfg!(any(loom, shuttle));
+    let _named = (!is_model).then(hold_names);
     body()
 }
 
-#[cfg(not(any(loom, shuttle)))]
+crate::process_wide! { fn names() -> crate::Mutex<()> = crate::Mutex::new(()) }
+
 pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
-    static NAMES: crate::Mutex<()> = crate::Mutex::new(());
-    NAMES.lock()
+    names().lock()
 }
 
 /// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the boosted section.
@@ -283,7 +269,7 @@ pub(crate) mod policy {
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use crate::checked;
+    use crate::system::checked;
 
     /// The flag with which threads and processes that a thread starts do not inherit its policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
@@ -430,9 +416,7 @@ macro_rules! thread_local {
         #[cfg(sim)]
         $(#[$meta])* $vis static $name: $crate::sim::tls::LocalKey<$type> =
             $crate::sim::tls::LocalKey::new(|| $init);
-        #[cfg(loom)]
-        $crate::__loom::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
-        #[cfg(shuttle)]
-        $crate::__shuttle::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
+        #[cfg(any(loom, shuttle))]
+        $crate::backend::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
     )*};
 }

@@ -6,9 +6,9 @@ use std::{io, ptr};
 use topology::Topology;
 use topology::{CpuId, CpuSet};
 
-use crate::checked;
+use crate::system::checked;
 #[cfg(feature = "machine")]
-use crate::set_once::SetOnce;
+use crate::system::set_once::SetOnce;
 use crate::thread::ThreadId;
 
 /// The number of CPUs in the C library's `cpu_set_t`.
@@ -116,8 +116,9 @@ pub fn topology() -> Result<Topology, topology::Error> {
         // This detection uses only files.
         Err(_) => Topology::detect()?,
     };
-    #[cfg(not(any(loom, shuttle, sim)))]
-    report_ignored(&detected);
+    if !cfg!(any(loom, shuttle, sim)) {
+        report_ignored(&detected);
+    }
     Ok(detected)
 }
 
@@ -157,7 +158,7 @@ pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
 }
 
 /// Reports the ignored faults of the machine on stderr, once for a process and its children.
-#[cfg(all(feature = "machine", not(any(loom, shuttle, sim))))]
+#[cfg(feature = "machine")]
 fn report_ignored(machine: &Topology) {
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -188,7 +189,7 @@ mod real {
 #[cfg(not(any(loom, shuttle, miri)))]
 mod real {
     use crate::atomic::{AtomicIsize, Ordering};
-    use crate::rseq::Area;
+    use crate::system::rseq::Area;
 
     /// The offset of `cpu_id` from the thread pointer, [`UNKNOWN`] before the first call, or
     /// [`ABSENT`].
@@ -249,17 +250,14 @@ mod real {
     /// # Safety
     ///
     /// 1. A `u32` of this thread is at `offset` from its thread pointer.
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
         // moves.
-        unsafe { crate::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile() }
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    unsafe fn load_at_thread_pointer(_offset: isize) -> u32 {
-        u32::MAX
+        unsafe {
+            crate::system::rseq::thread_pointer().offset(offset).cast::<u32>().read_volatile()
+        }
     }
 }
 

@@ -21,7 +21,22 @@ use std::any::Any;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::Mutex;
+use super::copies;
+use crate::{Mutex, asym, identity, thread};
+
+/// A value of `WATCHED`: the handlers are registered. No process has this number.
+const WATCHED_NOW: u32 = u32::MAX;
+
+/// The number of forks from the first process to this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers.
+static WATCHED: AtomicU32 = AtomicU32::new(0);
+/// The handlers, filled from the front. Fewer modules than this register one.
+static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
+
+/// The locks that the forking thread holds. Only one thread forks at a time, because `before`
+/// acquires the same lock first. Thread-locals may be destroyed before a fork.
+static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
 /// The functions that a module runs around a fork. None of them may panic.
 #[derive(Debug)]
@@ -62,14 +77,14 @@ impl Process {
 
     /// Returns the current process, and enables the detection of forks.
     pub fn this() -> Self {
-        backend::watch();
-        Self(backend::generation())
+        watch();
+        Self(generation())
     }
 
     /// Returns the current process, if the detection of forks is already enabled. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
-        Self(backend::generation())
+        Self(generation())
     }
 
     /// Returns `true` if this is the current process. Costs one load.
@@ -82,7 +97,7 @@ impl Process {
 /// Returns `true` if a detected `fork` created this process. Costs one load.
 #[inline(always)]
 pub fn is_child() -> bool {
-    backend::generation() != 0
+    generation() != 0
 }
 
 /// The exit status of a child that returned from foreign code to a thread of the library.
@@ -91,23 +106,18 @@ pub const CAME_BACK: i32 = 1;
 /// Ends a child that returned from foreign code to a thread of its parent. Runs no exit handlers.
 #[cold]
 pub fn end_child() -> ! {
-    #[cfg(any(loom, shuttle))]
-    unreachable!("a model does not fork");
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        crate::process::write_line(
-            "a child of fork returned from the work item, callback or handler that forked, to a thread that serves its parent; it \
-            ends now: call _exit in the child where it was forked",
-        );
-        // SAFETY: the call ends the process at once.
-        unsafe { libc::_exit(CAME_BACK) }
-    }
+    crate::process::write_line(
+        "a child of fork returned from the work item, callback or handler that forked, to a thread that serves its parent; it \
+        ends now: call _exit in the child where it was forked",
+    );
+    // SAFETY: the call ends the process at once.
+    unsafe { libc::_exit(CAME_BACK) }
 }
 
 /// Ends the child like [`end_child`] on threads of the library. Does nothing on other threads.
 #[cold]
 pub fn end_child_of_ours() {
-    if crate::thread::is_ours() {
+    if thread::is_ours() {
         end_child();
     }
 }
@@ -178,7 +188,7 @@ impl Inherited {
     /// Records the current process as the owner.
     #[inline(always)]
     pub fn by_children() -> Self {
-        Self(AtomicU32::new(backend::generation()))
+        Self(AtomicU32::new(generation()))
     }
 
     /// Returns `true` if the value is lost to this process. The first call in a child calls
@@ -190,7 +200,7 @@ impl Inherited {
 
     #[cold]
     fn is_lost_to_child(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
-        let here = backend::generation();
+        let here = generation();
         let known = || {
             let owner = self.0.load(Ordering::Acquire);
             (owner & !LOST == here).then_some(owner & LOST != 0)
@@ -206,20 +216,26 @@ impl Inherited {
     }
 }
 
-impl Default for Inherited {
-    fn default() -> Self {
-        Self::by_children()
-    }
-}
-
 /// Registers `handler` to be called around each fork. A repeated call costs a few loads.
 ///
 /// # Panics
 ///
 /// Panics if there are more than 16 handlers.
 pub fn register(handler: &'static Handler) {
-    backend::watch();
-    backend::register(handler);
+    watch();
+    let ours = ptr::from_ref(handler).cast_mut();
+    // If our exchange comes first, the slot is ours, and `handlers` finds it. If another thread's
+    // comes first, the slot has the same handler, or we try the next one. The handlers are statics,
+    // so any ordering is correct.
+    let is_in = |place: &AtomicPtr<Handler>| {
+        if place.load(Ordering::Acquire) == ours {
+            return true;
+        }
+        let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        let taken = place.compare_exchange(ptr::null_mut(), ours, order, failed);
+        taken.is_ok() || taken == Err(ours)
+    };
+    assert!(HANDLERS.iter().any(is_in), "too many handlers of forks");
 }
 
 /// Calls `body` in a child of `fork`, for tests. Returns the child's exit status, or 101 after a
@@ -228,7 +244,6 @@ pub fn register(handler: &'static Handler) {
 /// # Safety
 ///
 /// 1. `body` does not wait for another thread of this process.
-#[cfg(not(any(loom, shuttle)))]
 #[doc(hidden)]
 pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     /// The exit status of a child that panicked.
@@ -250,128 +265,76 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     (pid > 0 && ended == pid && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status))
 }
 
-#[cfg(any(loom, shuttle))]
-mod backend {
-    /// A model does not fork.
-    #[inline(always)]
-    pub fn generation() -> u32 {
-        0
-    }
-
-    pub fn watch() {}
-
-    pub fn register(_: &'static super::Handler) {}
+#[inline(always)]
+fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
 }
 
-#[cfg(not(any(loom, shuttle)))]
-mod backend {
-    use std::ptr;
-    use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-    use super::{Handler, Held};
-    use crate::{asym, identity};
-
-    /// A value of `WATCHED`: the handlers are registered. No process has this number.
-    const WATCHED_NOW: u32 = u32::MAX;
-
-    /// The number of forks from the first process to this one.
-    static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers.
-    static WATCHED: AtomicU32 = AtomicU32::new(0);
-    /// The handlers, filled from the front. Fewer modules than this register one.
-    static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
-
-    /// The locks that the forking thread holds. Only one thread forks at a time, because `before`
-    /// acquires the same lock first. Thread-locals may be destroyed before a fork.
-    static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
-
-    #[inline(always)]
-    pub fn generation() -> u32 {
-        GENERATION.load(Ordering::Relaxed)
+fn watch() {
+    let is_model = cfg!(any(loom, shuttle));
+    // Acquire pairs with the Release in `watch_now`, so that the handlers are registered.
+    if !is_model && WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
+        watch_now();
     }
+}
 
-    pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`, so that the handlers are registered.
-        if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
-            watch_now();
-        }
-    }
-
-    #[cold]
-    fn watch_now() {
-        let me = std::process::id();
-        loop {
-            // Acquire: as in `watch`.
-            let seen = WATCHED.load(Ordering::Acquire);
-            if seen == WATCHED_NOW {
-                return;
-            }
-            let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-            if seen == me || WATCHED.compare_exchange(seen, me, order, failed).is_err() {
-                // Another thread is registering, which takes a few instructions.
-                std::thread::sleep(std::time::Duration::from_micros(50));
-                continue;
-            }
-            // SAFETY: the functions live as long as the process, and do not unwind.
-            let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-            // This fails only if memory is exhausted. Forks are then not detected.
-            debug_assert_eq!(refused, 0);
-            // Release pairs with the load above, and with the load in `watch`.
-            WATCHED.store(WATCHED_NOW, Ordering::Release);
-            // Every part of the library reaches this point on its first use.
-            if !cfg!(miri) {
-                crate::copies::note_use();
-            }
+#[cold]
+fn watch_now() {
+    let me = std::process::id();
+    loop {
+        // Acquire: as in `watch`.
+        let seen = WATCHED.load(Ordering::Acquire);
+        if seen == WATCHED_NOW {
             return;
         }
-    }
-
-    pub fn register(handler: &'static Handler) {
-        let ours = ptr::from_ref(handler).cast_mut();
-        // If our exchange comes first, the slot is ours, and `handlers` finds it. If another
-        // thread's comes first, the slot has the same handler, or we try the next one. The handlers
-        // are statics, so any ordering is correct.
-        let is_in = |place: &AtomicPtr<Handler>| {
-            if place.load(Ordering::Acquire) == ours {
-                return true;
-            }
-            let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
-            let taken = place.compare_exchange(ptr::null_mut(), ours, order, failed);
-            taken.is_ok() || taken == Err(ours)
-        };
-        assert!(HANDLERS.iter().any(is_in), "too many handlers of forks");
-    }
-
-    fn handlers() -> impl Iterator<Item = &'static Handler> {
-        HANDLERS.iter().filter_map(|place| {
-            // SAFETY: the pointer is null or is the argument of `register`, a static.
-            unsafe { place.load(Ordering::Acquire).as_ref() }
-        })
-    }
-
-    extern "C" fn before() {
-        asym::init();
-        handlers().for_each(|handler| (handler.settle)());
-        let mut held =
-            Held(vec![Box::new(identity::hold()), Box::new(crate::thread::hold_names())]);
-        handlers().for_each(|handler| (handler.before)(&mut held));
-        HELD.store(Box::into_raw(Box::new(held)), Ordering::Relaxed);
-    }
-
-    extern "C" fn parent() {
-        let held = HELD.swap(ptr::null_mut(), Ordering::Relaxed);
-        if !held.is_null() {
-            // SAFETY: `before` leaked the box, on this thread.
-            drop(unsafe { Box::from_raw(held) });
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        if seen == me || WATCHED.compare_exchange(seen, me, order, failed).is_err() {
+            // Another thread is registering, which takes a few instructions.
+            std::thread::sleep(std::time::Duration::from_micros(50));
+            continue;
         }
+        // SAFETY: the functions live as long as the process, and do not unwind.
+        let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+        // This fails only if memory is exhausted. Forks are then not detected.
+        debug_assert_eq!(refused, 0);
+        // Release pairs with the load above, and with the load in `watch`.
+        WATCHED.store(WATCHED_NOW, Ordering::Release);
+        // Every part of the library reaches this point on its first use.
+        if !cfg!(miri) {
+            copies::note_use();
+        }
+        return;
     }
+}
 
-    extern "C" fn child() {
-        GENERATION.fetch_add(1, Ordering::Relaxed);
-        parent();
-        asym::after_fork();
-        handlers().for_each(|handler| (handler.child)());
+fn handlers() -> impl Iterator<Item = &'static Handler> {
+    HANDLERS.iter().filter_map(|place| {
+        // SAFETY: the pointer is null or is the argument of `register`, a static.
+        unsafe { place.load(Ordering::Acquire).as_ref() }
+    })
+}
+
+extern "C" fn before() {
+    asym::init();
+    handlers().for_each(|handler| (handler.settle)());
+    let mut held = Held(vec![Box::new(identity::hold()), Box::new(thread::hold_names())]);
+    handlers().for_each(|handler| (handler.before)(&mut held));
+    HELD.store(Box::into_raw(Box::new(held)), Ordering::Relaxed);
+}
+
+extern "C" fn parent() {
+    let held = HELD.swap(ptr::null_mut(), Ordering::Relaxed);
+    if !held.is_null() {
+        // SAFETY: `before` leaked the box, on this thread.
+        drop(unsafe { Box::from_raw(held) });
     }
+}
+
+extern "C" fn child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    parent();
+    asym::after_fork();
+    handlers().for_each(|handler| (handler.child)());
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

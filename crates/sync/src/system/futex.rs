@@ -146,7 +146,7 @@ mod backend {
                     return;
                 }
                 let _wait = crate::slice::Wait::begin();
-                let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
+                let _punctual = timeout.and_then(crate::system::punctual::Punctual::for_span);
                 super::sleep_on(word, libc::FUTEX_PRIVATE_FLAG, expected, timeout);
             }
         }
@@ -193,10 +193,9 @@ mod model {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use crate::backend::sync::{Condvar, Mutex};
     #[cfg(loom)]
-    use loom::sync::{Arc, Condvar, Mutex};
-    #[cfg(shuttle)]
-    use shuttle::sync::{Condvar, Mutex};
+    use loom::sync::Arc;
 
     /// The kernel's side of a futex. The model's own reference count shows words that leak.
     #[derive(Clone, Debug)]

@@ -3,11 +3,6 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns the kernel's ID of this process.
-pub fn id() -> u32 {
-    std::process::id()
-}
-
 /// Returns the time at which the process `pid` started, in clock ticks since boot, or `None` if it
 /// does not exist. Together with the ID, which may be reused, the time identifies a process. Reads
 /// a file of procfs.
@@ -56,7 +51,7 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 pub fn die(why: &str) -> ! {
     /// The process, and the thread that is ending it. A child of `fork` inherits the value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
-    let here = u64::from(id()) << 32 | u64::from(crate::thread::current().0);
+    let here = u64::from(std::process::id()) << 32 | u64::from(crate::thread::current().0);
     // Both ends are this exchange: a later thread finds the first one, and sleeps.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
@@ -86,6 +81,8 @@ fn start_time_in(stat: &[u8]) -> Option<u64> {
 
 #[cfg(all(test, feature = "processes"))]
 mod tests {
+    use std::process::id;
+
     use super::*;
 
     #[test]
