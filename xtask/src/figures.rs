@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::report::{self, Failure, Finding};
+use crate::report::{Failure, Finding, Findings, exit_code};
 use crate::workspace::Workspace;
 
 type Render = fn(&[Value]) -> String;
@@ -82,12 +82,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         }
         found.extend(unknown_ratios(page, &text, &tables));
     }
-    report::list(&found);
-    match found.len() {
-        0 => report::data("figures: good\n"),
-        nr => report::talk(&format!("figures: {nr} broken\n")),
-    }
-    Ok(report::exit_code(found.is_empty()))
+    let findings = Findings { broken: found, looked_at: format!("{} pages", PAGES.len()) };
+    Ok(exit_code(findings.report("figures")))
 }
 
 /// Finds ratios (`4.2 ×`) in the text of a page that its table does not contain.

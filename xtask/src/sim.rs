@@ -77,29 +77,30 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let target = workspace.metadata()?.target_directory;
     let env = flags(&|name| std::env::var(name).ok());
-    let mut args = args.to_vec();
-    let nr_args = args.len();
-    args.retain(|arg| arg != "--no-plain");
-    let is_wanted = args.len() == nr_args;
+    let no_file = || Failure::new("--measured needs a file");
+    let calibrates = args.iter().any(|arg| arg == "--calibrate");
+    let (mut is_wanted, mut measured, mut forwarded) = (true, None, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--no-plain" => is_wanted = false,
+            "--measured" if calibrates => measured = Some(args.next().ok_or_else(no_file)?.clone()),
+            _ => forwarded.push(arg.clone()),
+        }
+    }
     let is_plain_shown = is_wanted && can_show_plain(workspace);
     if is_wanted && !is_plain_shown {
         talk("sim: no nightly toolchain: plain accesses are not charged\n");
     }
     let folder = target.join(if is_plain_shown { PLAIN } else { "sim" });
     let simulator = build(workspace, &folder, Some(env), is_plain_shown)?;
-    if let Some(at) = args.iter().position(|arg| arg == "--calibrate") {
-        let given = args.iter().position(|arg| arg == "--measured");
-        let measured = match given.map(|at| (at, args.get(at + 1).cloned())) {
-            Some((at, Some(file))) => {
-                args.drain(at..at + 2);
-                file
-            }
-            Some(_) => return Err(Failure::new("--measured needs a file")),
+    if let Some(at) = forwarded.iter().position(|arg| arg == "--calibrate") {
+        let measured = match measured {
+            Some(file) => file,
             None => measure(workspace, &target)?.display().to_string(),
         };
-        let at = args.iter().position(|arg| arg == "--calibrate").unwrap_or(at);
-        args.insert(at + 1, measured);
+        forwarded.insert(at + 1, measured);
     }
-    let status = status(workspace.command(&simulator.to_string_lossy()).args(&args))?;
+    let status = status(workspace.command(&simulator.to_string_lossy()).args(&forwarded))?;
     Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }

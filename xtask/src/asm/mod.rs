@@ -8,7 +8,7 @@ mod listing;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use claims::CLAIMS;
+use claims::{CLAIMS, broken};
 use listing::{Function, functions};
 
 use crate::report::{Failure, data, exit_code, skipped, talk};
@@ -65,7 +65,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
 }
 
 fn check(found: &[Function]) -> ExitCode {
-    let broken: Vec<String> = CLAIMS.iter().filter_map(|claim| claim.broken_by(found)).collect();
+    let broken: Vec<String> = CLAIMS.iter().filter_map(|claim| broken(claim, found)).collect();
     broken.iter().for_each(|text| data(&format!("{text}\n")));
     match broken.len() {
         0 => data(&format!("asm: good ({} claims)\n", CLAIMS.len())),

@@ -231,18 +231,16 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn build_error_is_a_failure() {
-        let (reader, _) = read("error[E0425]: cannot find value", FAILED);
-        assert_eq!(reader.count.failed, 1);
-        assert!(reader.failures[0].contains("did it build?"));
-    }
-
-    #[test]
-    fn full_disk_is_reported_as_the_reason() {
-        let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
-        let (reader, _) = read(text, FAILED);
-        let shown = &reader.failures[0];
-        assert!(shown.ends_with("the disk is full: No space left on device"), "{shown}");
+    fn build_error_or_full_disk_is_a_failure_with_its_reason() {
+        let full = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
+        for (text, reason) in [
+            ("error[E0425]: cannot find value", "did it build?"),
+            (full, "the disk is full: No space left on device"),
+        ] {
+            let (reader, _) = read(text, FAILED);
+            assert_eq!(reader.count.failed, 1);
+            assert!(reader.failures[0].ends_with(reason), "{:?}", reader.failures);
+        }
     }
 
     #[test]
