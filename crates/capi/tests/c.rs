@@ -11,8 +11,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
-    root, runs, shared, shown, succeeds, tool, tools, under_valgrind,
+    SANITIZE, STRICT, aborts_with_one_line, has_liburcu, has_sanitizers, include, library, linked,
+    place, root, runs, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
 /// The compilers for C. The tests use those that are installed.
@@ -36,20 +36,8 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
 /// Compiles `sources` in the language of the compiler, and links them with the static library.
 fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let standard = if CPP.contains(&compiler) { "-std=c++17" } else { "-std=gnu11" };
-    let program = place(&format!("{name}-{compiler}"));
-    let mut command = Command::new(compiler);
-    command
-        .args([standard, "-g", "-O1", &include()])
-        .args(STRICT)
-        .args(flags)
-        .arg(debug())
-        .args(sources)
-        .arg("-o")
-        .arg(&program)
-        .arg(library("a"))
-        .args(SYSTEM);
-    succeeds(&mut command);
-    program
+    let flags = [&[standard, "-O1"], STRICT, flags].concat();
+    linked(compiler, &format!("{name}-{compiler}"), sources, &flags)
 }
 
 /// Compiles `sources` with sanitizers, with each of `compilers` that has them.
@@ -146,19 +134,6 @@ fn a_program_may_define_names_of_the_kernel() {
             runs(shared(compiler, "own-names", &sources, &flags));
         }
     }
-}
-
-/// Returns `true` if liburcu is installed.
-fn has_liburcu(compiler: &str) -> bool {
-    let source = place("has-liburcu.c");
-    fs::write(&source, "#include <urcu.h>\n").unwrap();
-    let mut command = Command::new(compiler);
-    command.arg("-fsyntax-only").arg(source);
-    let has = command.output().is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("skipped: liburcu-dev is not installed");
-    }
-    has
 }
 
 #[test]
