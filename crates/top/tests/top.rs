@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use prometheus::{Sample, metrics};
 use serde_json::Value;
-use support::{eventually, text};
+use support::{assert_fails, eventually, text};
 use sync::shared_file::SharedFile;
 
 #[path = "../../afterwork/tests/support/prometheus.rs"]
@@ -127,13 +127,14 @@ impl Drop for Busy {
     }
 }
 
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork"));
+    command.arg("top").args(args).stdin(Stdio::null());
+    command
+}
+
 fn top(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .arg("top")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command starts")
+    command(args).output().expect("the command starts")
 }
 
 /// Repeats the command until every process has answered in time. A busy machine may need several
@@ -170,15 +171,6 @@ fn has_all(shown: &str, words: &[&str]) {
     }
 }
 
-/// Returns the line in which the command reports why it cannot run.
-fn wrong(args: &[&str]) -> String {
-    let output = top(args);
-    let line = text(&output.stderr).to_owned();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {line}");
-    assert!(line.lines().count() == 1 && output.stdout.is_empty(), "{line}");
-    line
-}
-
 #[test]
 fn a_busy_process_is_shown_as_a_table() {
     let busy = Busy::start();
@@ -190,11 +182,8 @@ fn a_busy_process_is_shown_as_a_table() {
 }
 
 fn four_snapshots(busy: &Busy) -> Vec<Value> {
-    let mut looking = Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .args(["top", &busy.pid(), "--json", "--every", "20"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut looking = command(&[&busy.pid(), "--json", "--every", "20"]);
+    let mut looking = looking.stdout(Stdio::piped()).spawn().unwrap();
     let snapshots = lines(&mut looking).take(4).map(|line| json(&line.unwrap())).collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
@@ -300,8 +289,7 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     busy.0.wait().unwrap();
     let directory = ["--directory", folder.path().to_str().unwrap()];
     let once = [&directory[..], &[&pid, "--once"]].concat();
-    let line = wrong(&once);
-    assert!(line.contains("has exited and left"), "{line}");
+    assert_fails(&mut command(&once), "has exited and left");
     let list = json(&good_in(folder.path(), &["--json"]));
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
@@ -309,11 +297,10 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     // A locked page is not stale, because its process is in another container.
     let file = SharedFile::open(&left).unwrap();
     assert!(file.lock().unwrap());
-    let line = wrong(&once);
-    assert!(line.contains("lives in another container"), "{line}");
+    assert_fails(&mut command(&once), "lives in another container");
     drop(file);
     drop(busy);
-    assert!(wrong(&[&pid]).contains("AFTERWORK=observe.publish=on"));
+    assert_fails(&mut command(&[&pid]), "AFTERWORK=observe.publish=on");
 }
 
 #[test]
@@ -380,8 +367,7 @@ fn invalid_page_is_rejected_with_the_reason() {
         (path("nosuch"), "No such file"),
         ("many".to_owned(), "is not a process"),
     ] {
-        let line = wrong(&[&page, "--once"]);
-        assert!(line.contains(reason), "{page}: {line}");
+        assert_fails(&mut command(&[&page, "--once"]), reason);
     }
     let list = good_in(place.path(), &[]);
     assert!(list.contains("it claims to be of process"), "{list}");

@@ -20,13 +20,17 @@ pub fn text(bytes: &[u8]) -> &str {
 /// text next to the list, and nothing else.
 pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     for (args, valid) in bad {
-        let output = run(command, args);
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
-        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
-        assert!(err.starts_with("error: ") && err.contains(valid), "{args:?}: {err}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert_fails(Command::new(command).args(*args), valid);
     }
+}
+
+/// Asserts that a command cannot run: it prints one line that contains `reason`, and nothing else.
+pub fn assert_fails(command: &mut Command, reason: &str) {
+    let output = command.stdin(Stdio::null()).output().expect("the command starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {err}");
+    assert!(err.lines().count() == 1 && output.stdout.is_empty(), "{command:?}: {err}");
+    assert!(err.starts_with("error: ") && err.contains(reason), "{command:?}: {err}");
 }
 
 /// Asserts that the command without arguments prints its introduction, which contains the words.
