@@ -11,19 +11,9 @@ use crate::sanitize::host_that_has;
 use crate::test::with_cfg;
 use crate::workspace::{Workspace, output, status};
 
-/// The crates that run on the machine. The accesses of the machine itself are not instrumented.
-const SHOWN: [&str; 10] = [
-    "afterwork",
-    "afterwork-base",
-    "afterwork-item",
-    "afterwork-limit",
-    "afterwork-mailbox",
-    "afterwork-mpscq",
-    "afterwork-percpu",
-    "afterwork-rcu",
-    "afterwork-sim",
-    "afterwork-workqueue",
-];
+/// The crates that run on the machine, without the prefix of their names. The accesses of the machine itself are not instrumented.
+const SHOWN: [&str; 10] =
+    ["", "-base", "-item", "-limit", "-mailbox", "-mpscq", "-percpu", "-rcu", "-sim", "-workqueue"];
 pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
@@ -36,7 +26,7 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
 /// Returns the arguments that make nightly's Cargo instrument plain accesses in a release build.
 pub fn shows_plain() -> impl Iterator<Item = String> {
     const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
-    let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
+    let of = |name| format!("--config=profile.release.package.afterwork{name}.rustflags={FLAGS}");
     ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 

@@ -15,17 +15,8 @@ const TESTS: &str = "crates/lab/src/book.rs";
 const BUILDER: &str = "mdbook";
 
 /// The pages about a part of the library. Each must have the headings below.
-const PARTS: &[&str] = &[
-    "docs/workqueue.md",
-    "docs/mpscq.md",
-    "docs/topology.md",
-    "docs/mailbox.md",
-    "docs/rcu.md",
-    "docs/percpu.md",
-    "docs/wake.md",
-    "docs/observing.md",
-    "docs/deferral.md",
-];
+const PARTS: &str = "docs/workqueue.md docs/mpscq.md docs/topology.md docs/mailbox.md docs/rcu.md \
+    docs/percpu.md docs/wake.md docs/observing.md docs/deferral.md";
 const SECTIONS: &[&str] = &["Problem", "Picture", "States", "Traps", "How it was proved"];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
@@ -54,7 +45,8 @@ fn check(workspace: &Workspace) -> Result<Findings, Failure> {
             let rule = "hosting sites show hidden lines: write the snippet without them";
             Finding::new(file, line, rule)
         }));
-        let sections = if PARTS.contains(&file.as_str()) { SECTIONS } else { &[] };
+        let is_part = PARTS.split(' ').any(|part| part == file);
+        let sections = if is_part { SECTIONS } else { &[] };
         for head in sections.iter().filter(|head| !has_section(text, head)) {
             let rule = format!("the page lacks the section `{head}`");
             broken.push(Finding::new(file, 0, rule));
