@@ -44,7 +44,7 @@ pub fn broken((name, is): &Claim, found: &[Function]) -> Option<String> {
     match *is {
         Is::Like(other) => match find(other) {
             None => Some(format!("{other}: crates/probes has no such function")),
-            Some(other) if other.lines() == function.lines() => None,
+            Some(other) if other.lines == function.lines => None,
             Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
         },
         Is::Locking(nr, _) if nr_locked != nr => {

@@ -53,7 +53,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
     let wanted = found.iter().filter(|function| function.is_called(name));
     let shown: Vec<String> = wanted.map(|function| format!("{function}\n")).collect();
     if shown.is_empty() {
-        let names: Vec<&str> = found.iter().flat_map(Function::names).collect();
+        let names: Vec<&str> = found.iter().flat_map(|it| it.names.clone()).collect();
         talk(&format!(
             "asm: no function of crates/probes has `{name}` in its name; valid: {}\n",
             names.join(", ")
