@@ -101,7 +101,11 @@ fn with_numbers(command: clap::Command) -> clap::Command {
 }
 
 /// Parses a whole number from `MIN` to `MAX`. The error is a message for the user.
-pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// Returns the message if the text is not such a number.
+pub fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|it| (MIN..=MAX).contains(it));
     number.ok_or_else(|| format!("not a whole number from {MIN} to {MAX}"))
 }
