@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use afterwork::mailbox::Mailbox;
-use afterwork::page::DIRECTORY;
+use afterwork::page::{DIRECTORY, name_of};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu;
 use afterwork::workqueue::Workqueue;
@@ -42,15 +42,13 @@ fn child() {
         }
     });
     let worker = std::thread::spawn(move || {
-        let mut is_stopped = false;
-        loop {
+        for round in 0_u64.. {
             let done: Vec<_> = (0..100).map(|_| queue.spawn(|| drop(rcu::read()))).collect();
             done.into_iter().for_each(|item| item.join().unwrap());
             poster.post(1).unwrap();
             counts.drain_all(|_, count| *count += 1);
             rcu::call(|| ());
-            if !is_stopped {
-                is_stopped = true;
+            if round == 0 {
                 println!("ready");
             }
         }
@@ -90,7 +88,7 @@ impl Busy {
     }
 
     fn page(&self) -> PathBuf {
-        Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
+        Path::new(DIRECTORY).join(name_of(self.0.id(), 0))
     }
 
     /// Returns the child's page with contents. This asks the child first, because the page shrinks
@@ -497,11 +495,7 @@ fn every_page_that_does_not_answer_is_listed() {
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
     for nth in 0..16 {
-        let name = match nth {
-            0 => format!("afterwork-{}", busy.pid()),
-            nth => format!("afterwork-{}.{nth}", busy.pid()),
-        };
-        write_page(&place.path().join(name), &honest, 0o600);
+        write_page(&place.path().join(name_of(busy.0.id(), nth)), &honest, 0o600);
     }
     let list = good_in(place.path(), &[]);
     assert_eq!(list.matches("does not answer").count(), 16, "{list}");
