@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::report::{self, Failure, Finding};
+use crate::report::{Failure, Finding, Findings, exit_code};
 use crate::workspace::Workspace;
 
 type Render = fn(&[Value]) -> String;
@@ -68,7 +68,9 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         let (mut written, mut text, mut tables) = (shown.clone(), shown.clone(), String::new());
         for (run, render) in runs {
             let table = render(&lines(workspace, run)?);
-            let inside = between(&shown, run).ok_or_else(|| unmarked(page, run))?;
+            let unmarked =
+                || Failure::new(format!("{page} lacks the line {}", begin(run).trim_end()));
+            let inside = between(&shown, run).ok_or_else(unmarked)?;
             let marked = |inside: &str| begin(run) + inside + END;
             written = written.replace(&marked(inside), &marked(&table));
             text = text.replace(&marked(inside), "");
@@ -82,12 +84,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         }
         found.extend(unknown_ratios(page, &text, &tables));
     }
-    report::list(&found);
-    match found.len() {
-        0 => report::data("figures: good\n"),
-        nr => report::talk(&format!("figures: {nr} broken\n")),
-    }
-    Ok(report::exit_code(found.is_empty()))
+    let findings = Findings { broken: found, looked_at: format!("{} pages", PAGES.len()) };
+    Ok(exit_code(findings.report("figures")))
 }
 
 /// Finds ratios (`4.2 ×`) in the text of a page that its table does not contain.
@@ -111,16 +109,11 @@ fn answers(lines: &[Value]) -> String {
         machine(heads.first().copied()),
         heads.len()
     );
-    let mut questions: Vec<&str> = Vec::new();
-    for question in answers.iter().map(|it| word(it, "question")) {
-        if !questions.contains(&question) {
-            questions.push(question);
-        }
-    }
-    for question in questions {
+    for question in words::distinct(answers.iter().map(|it| word(it, "question"))) {
         let of_question = answers.iter().copied().filter(|it| word(it, "question") == question);
         let rows = compared(&of_question.collect::<Vec<_>>());
-        let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
+        let (lost, won): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| row.outcomes.contains(&outcome::WORSE));
         let prices =
             lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
         let mut prices = prices.collect::<Vec<_>>().join("<br>");
@@ -148,10 +141,6 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    fn is_lost(&self) -> bool {
-        self.outcomes.contains(&outcome::WORSE)
-    }
-
     /// Returns the number of runs without a gain, in words. The text is empty if there are none.
     fn undecided(&self) -> String {
         let nr_all = self.outcomes.len();
@@ -164,17 +153,13 @@ impl Compared<'_> {
 }
 
 fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
-    let mut rows: Vec<Compared<'a>> = Vec::new();
-    for answer in answers {
-        let row = word(answer, "row");
-        let is_known = rows.iter().any(|it| it.row == row);
-        if is_known || SAME.contains(&(word(answer, "question"), row)) {
-            continue;
-        }
+    let is_shown = |it: &&&Value| !SAME.contains(&(word(it, "question"), word(it, "row")));
+    let shown = answers.iter().filter(is_shown);
+    let rows = words::distinct(shown.map(|it| word(it, "row"))).into_iter().map(|row| {
         let of_row = || answers.iter().filter(move |it| word(it, "row") == row);
         let all = |name| range(of_row().map(|it| word(it, name)));
         let peers = words::programs(of_row().map(|it| word(it, "peer"))).join(", ");
-        rows.push(Compared {
+        Compared {
             row,
             ours: all("ours_value"),
             others: match all("peer_value").strip_suffix(')') {
@@ -182,9 +167,9 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
                 None => format!("{} ({peers})", all("peer_value")),
             },
             outcomes: of_row().map(|it| word(it, "outcome")).collect(),
-        });
-    }
-    rows
+        }
+    });
+    rows.collect()
 }
 
 /// Returns the tables of docs/figures.md: first the comparisons that afterwork loses,
@@ -357,10 +342,6 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
 
 fn between<'a>(page: &'a str, run: &str) -> Option<&'a str> {
     Some(page.split_once(&begin(run))?.1.split_once(END)?.0)
-}
-
-fn unmarked(page: &str, run: &str) -> Failure {
-    Failure::new(format!("{page} lacks the line {}", begin(run).trim_end()))
 }
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {

@@ -79,7 +79,7 @@ const CHORES: &[Chore] = &[
     (
         "tutorial",
         "docs/tutorial.md followed word for word in an empty folder",
-        With(tutorial::main),
+        Check(tutorial::check),
     ),
     (
         "figures",
@@ -110,25 +110,11 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     let workspace = Workspace::find()?;
     match run {
         With(run) => run(&workspace, rest),
-        Check(find) => check(name, *find, &workspace, rest),
+        Check(find) => {
+            Failure::if_any(name, rest)?;
+            Ok(report::exit_code(find(&workspace)?.report(name)))
+        }
     }
-}
-
-fn check(
-    name: &str,
-    find: fn(&Workspace) -> Result<Findings, Failure>,
-    workspace: &Workspace,
-    args: &[String],
-) -> Result<ExitCode, Failure> {
-    Failure::if_any(name, args)?;
-    let findings = find(workspace)?;
-    report::list(&findings.broken);
-    let (nr, extent) = (findings.broken.len(), &findings.looked_at);
-    match nr {
-        0 => report::data(&format!("{name}: good ({extent})\n")),
-        _ => report::talk(&format!("{name}: {nr} broken ({extent})\n")),
-    }
-    Ok(report::exit_code(nr == 0))
 }
 
 fn help() -> String {

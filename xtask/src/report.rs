@@ -20,10 +20,6 @@ pub fn skipped(name: &str, why: impl fmt::Display) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-pub fn list(findings: &[Finding]) {
-    findings.iter().for_each(|finding| data(&format!("{finding}\n")));
-}
-
 /// Returns the exit status of a chore. `is_good` is `true` if it found nothing wrong.
 pub fn exit_code(is_good: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_good))
@@ -34,6 +30,19 @@ pub struct Findings {
     pub broken: Vec<Finding>,
     /// The extent of the check, such as `41 files`.
     pub looked_at: String,
+}
+
+impl Findings {
+    /// Prints the findings of the chore `name`. Returns `true` if there are none.
+    pub fn report(&self, name: &str) -> bool {
+        let Self { broken, looked_at } = self;
+        broken.iter().for_each(|finding| data(&format!("{finding}\n")));
+        match broken.len() {
+            0 => data(&format!("{name}: good ({looked_at})\n")),
+            nr => talk(&format!("{name}: {nr} broken ({looked_at})\n")),
+        }
+        broken.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

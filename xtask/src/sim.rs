@@ -11,19 +11,9 @@ use crate::sanitize::host_that_has;
 use crate::test::with_cfg;
 use crate::workspace::{Workspace, output, status};
 
-/// The crates that run on the machine. The accesses of the machine itself are not instrumented.
-const SHOWN: [&str; 10] = [
-    "afterwork",
-    "afterwork-base",
-    "afterwork-item",
-    "afterwork-limit",
-    "afterwork-mailbox",
-    "afterwork-mpscq",
-    "afterwork-percpu",
-    "afterwork-rcu",
-    "afterwork-sim",
-    "afterwork-workqueue",
-];
+/// The crates that run on the machine, without the prefix of their names. The accesses of the machine itself are not instrumented.
+const SHOWN: [&str; 10] =
+    ["", "-base", "-item", "-limit", "-mailbox", "-mpscq", "-percpu", "-rcu", "-sim", "-workqueue"];
 pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
@@ -36,7 +26,7 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
 /// Returns the arguments that make nightly's Cargo instrument plain accesses in a release build.
 pub fn shows_plain() -> impl Iterator<Item = String> {
     const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
-    let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
+    let of = |name| format!("--config=profile.release.package.afterwork{name}.rustflags={FLAGS}");
     ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 
@@ -77,29 +67,30 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let target = workspace.metadata()?.target_directory;
     let env = flags(&|name| std::env::var(name).ok());
-    let mut args = args.to_vec();
-    let nr_args = args.len();
-    args.retain(|arg| arg != "--no-plain");
-    let is_wanted = args.len() == nr_args;
+    let no_file = || Failure::new("--measured needs a file");
+    let calibrates = args.iter().any(|arg| arg == "--calibrate");
+    let (mut is_wanted, mut measured, mut forwarded) = (true, None, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--no-plain" => is_wanted = false,
+            "--measured" if calibrates => measured = Some(args.next().ok_or_else(no_file)?.clone()),
+            _ => forwarded.push(arg.clone()),
+        }
+    }
     let is_plain_shown = is_wanted && can_show_plain(workspace);
     if is_wanted && !is_plain_shown {
         talk("sim: no nightly toolchain: plain accesses are not charged\n");
     }
     let folder = target.join(if is_plain_shown { PLAIN } else { "sim" });
     let simulator = build(workspace, &folder, Some(env), is_plain_shown)?;
-    if let Some(at) = args.iter().position(|arg| arg == "--calibrate") {
-        let given = args.iter().position(|arg| arg == "--measured");
-        let measured = match given.map(|at| (at, args.get(at + 1).cloned())) {
-            Some((at, Some(file))) => {
-                args.drain(at..at + 2);
-                file
-            }
-            Some(_) => return Err(Failure::new("--measured needs a file")),
+    if let Some(at) = forwarded.iter().position(|arg| arg == "--calibrate") {
+        let measured = match measured {
+            Some(file) => file,
             None => measure(workspace, &target)?.display().to_string(),
         };
-        let at = args.iter().position(|arg| arg == "--calibrate").unwrap_or(at);
-        args.insert(at + 1, measured);
+        forwarded.insert(at + 1, measured);
     }
-    let status = status(workspace.command(&simulator.to_string_lossy()).args(&args))?;
+    let status = status(workspace.command(&simulator.to_string_lossy()).args(&forwarded))?;
     Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }

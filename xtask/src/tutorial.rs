@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use crate::report::{self, Failure};
+use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
 
 const PAGE: &str = "docs/tutorial.md";
@@ -21,8 +20,7 @@ enum Step<'a> {
     Run(u32, &'a str, String),
 }
 
-pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    Failure::if_any("tutorial", args)?;
+pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let page = workspace.page(PAGE)?;
     let steps = steps(&page);
     let target = workspace.metadata()?.target_directory.join("tutorial");
@@ -35,16 +33,9 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     // The folder is no longer needed: the page contains the sources, and the build is in the target
     // directory.
     let _ = fs::remove_dir_all(&root);
-    match done? {
-        None => {
-            report::data(&format!("tutorial: good ({} steps)\n", steps.len()));
-            Ok(ExitCode::SUCCESS)
-        }
-        Some((line, wrong)) => {
-            report::data(&format!("{PAGE}:{line}: {wrong}\n"));
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    let wrong = done?.map(|(line, wrong)| Finding::new(PAGE, line, wrong));
+    let looked_at = format!("{} steps", steps.len());
+    Ok(Findings { broken: wrong.into_iter().collect(), looked_at })
 }
 
 fn follow(

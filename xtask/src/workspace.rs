@@ -51,19 +51,12 @@ pub struct Target {
 #[cfg(test)]
 impl Package {
     pub fn with_tests(name: &str, tests: &[&str]) -> Self {
-        let (kind, required_features) = (vec!["test".into()], Vec::new());
-        let target = |name: &&str| Target {
-            name: name.to_string(),
-            kind: kind.clone(),
-            required_features: required_features.clone(),
-        };
-        Self {
-            name: name.into(),
-            version: String::new(),
-            manifest_path: PathBuf::new(),
-            dependencies: Vec::new(),
-            targets: tests.iter().map(target).collect(),
-        }
+        let target = |name: &&str| serde_json::json!({"name": name, "kind": ["test"]});
+        let targets: Vec<_> = tests.iter().map(target).collect();
+        let package = serde_json::json!({
+            "name": name, "version": "", "manifest_path": "", "dependencies": [], "targets": targets,
+        });
+        serde_json::from_value(package).expect("it has all fields")
     }
 }
 

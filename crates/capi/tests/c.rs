@@ -11,8 +11,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
-    root, runs, shared, shown, succeeds, tool, tools, under_valgrind,
+    SANITIZE, STRICT, aborts_with_one_line, has_liburcu, has_sanitizers, include, library, linked,
+    place, root, runs, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
 /// The compilers for C. The tests use those that are installed.
@@ -36,20 +36,8 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
 /// Compiles `sources` in the language of the compiler, and links them with the static library.
 fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let standard = if CPP.contains(&compiler) { "-std=c++17" } else { "-std=gnu11" };
-    let program = place(&format!("{name}-{compiler}"));
-    let mut command = Command::new(compiler);
-    command
-        .args([standard, "-g", "-O1", &include()])
-        .args(STRICT)
-        .args(flags)
-        .arg(debug())
-        .args(sources)
-        .arg("-o")
-        .arg(&program)
-        .arg(library("a"))
-        .args(SYSTEM);
-    succeeds(&mut command);
-    program
+    let flags = [&[standard, "-O1"], STRICT, flags].concat();
+    linked(compiler, &format!("{name}-{compiler}"), sources, &flags)
 }
 
 /// Compiles `sources` with sanitizers, with each of `compilers` that has them.
@@ -68,9 +56,14 @@ fn apart(name: &str) -> PathBuf {
     root().join("tests/c/apart").join(name)
 }
 
+/// Compiles a separate program, if there is a compiler.
+fn compiled_apart(name: &str) -> Option<PathBuf> {
+    compiled(name, &[apart(&format!("{name}.c"))], &[])
+}
+
 /// Compiles and runs a separate program.
 fn passes_apart(name: &str) {
-    if let Some(program) = compiled(name, &[apart(&format!("{name}.c"))], &[]) {
+    if let Some(program) = compiled_apart(name) {
         runs(program);
     }
 }
@@ -146,19 +139,6 @@ fn a_program_may_define_names_of_the_kernel() {
             runs(shared(compiler, "own-names", &sources, &flags));
         }
     }
-}
-
-/// Returns `true` if liburcu is installed.
-fn has_liburcu(compiler: &str) -> bool {
-    let source = place("has-liburcu.c");
-    fs::write(&source, "#include <urcu.h>\n").unwrap();
-    let mut command = Command::new(compiler);
-    command.arg("-fsyntax-only").arg(source);
-    let has = command.output().is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("skipped: liburcu-dev is not installed");
-    }
-    has
 }
 
 #[test]
@@ -268,9 +248,7 @@ fn a_program_sets_the_cpus_of_the_library() {
 
 #[test]
 fn queue_without_max_active_uses_that_of_the_environment() {
-    let Some(program) = compiled("tuned", &[apart("tuned.c")], &[]) else {
-        return;
-    };
+    let Some(program) = compiled_apart("tuned") else { return };
     succeeds(Command::new(&program).env("AFTERWORK", "workqueue.max_active=1"));
     let wrong = "workqueue.max_active=1,workqueue.max_activ=1";
     for (text, is_good) in [(wrong.to_string(), true), (format!("strict,{wrong}"), false)] {
@@ -283,9 +261,7 @@ fn queue_without_max_active_uses_that_of_the_environment() {
 
 #[test]
 fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
-    let Some(program) = compiled("humble", &[apart("humble.c")], &[]) else {
-        return;
-    };
+    let Some(program) = compiled_apart("humble") else { return };
     let output = Command::new(program).output().unwrap();
     match output.status.code() {
         Some(77) => eprintln!("skipped: this process cannot drop its rights"),
@@ -299,7 +275,7 @@ fn very_many_queues_take_bounded_memory() {
     // A debug build takes a hundred times as long per queue.
     let number = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
     let number = env::var("CAPI_QUEUES").unwrap_or_else(|_| number.to_string());
-    if let Some(program) = compiled("queues", &[apart("queues.c")], &[]) {
+    if let Some(program) = compiled_apart("queues") {
         eprint!("{}", succeeds(Command::new(program).arg(number)));
     }
 }
@@ -316,9 +292,7 @@ fn the_library_is_opened_and_closed_at_run_time() {
 
 #[test]
 fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
-    let Some(program) = compiled("copies", &[apart("copies.c")], &[]) else {
-        return;
-    };
+    let Some(program) = compiled_apart("copies") else { return };
     for (order, nr_lines) in [("", 0), ("ss", 0), ("dd", 0), ("sds", 1), ("dsd", 1)] {
         let output = Command::new(&program).arg(library("so")).arg(order).output().unwrap();
         let said = shown(&output);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
+    SANITIZE, STRICT, aborts_with_one_line, debug, has_liburcu, has_sanitizers, include, linked,
     root, runs, shared, succeeds, tool, tools, under_valgrind,
 };
 
@@ -24,10 +24,6 @@ const FLAVORS: &[(&str, &str)] = &[
 /// The directory of liburcu's own examples in Debian.
 const EXAMPLES: &str = "/usr/share/doc/liburcu-dev/examples";
 
-fn is_there(program: &str) -> bool {
-    tool(program).is_some()
-}
-
 /// Calls `test` with each of `compilers` that is there, and with each flavor and its flag.
 fn for_each_flavor(compilers: &[&str], test: impl Fn(&str, &str, &str)) {
     for compiler in tools(compilers) {
@@ -35,33 +31,9 @@ fn for_each_flavor(compilers: &[&str], test: impl Fn(&str, &str, &str)) {
     }
 }
 
-fn has_liburcu() -> bool {
-    let has = Path::new("/usr/include/urcu").exists()
-        || fs::read_dir("/usr/include").is_ok_and(|entries| {
-            entries.flatten().any(|entry| entry.path().join("urcu/rculfhash.h").exists())
-        });
-    if !has {
-        eprintln!("skipped: liburcu-dev is not installed");
-    }
-    has
-}
-
 /// Compiles a program and links it with the static library.
 fn compiled(compiler: &str, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
-    let program = place(&format!("urcu-{name}"));
-    let mut command = Command::new(compiler);
-    command
-        .args(["-g", "-O2"])
-        .args([include(), debug()])
-        .args(flags.iter().filter(|flag| !flag.starts_with("-l")))
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .arg(library("a"))
-        .args(flags.iter().filter(|flag| flag.starts_with("-l")))
-        .args(SYSTEM);
-    succeeds(&mut command);
-    program
+    linked(compiler, &format!("urcu-{name}"), &[source], &[&["-O2"], flags].concat())
 }
 
 fn suite() -> PathBuf {
@@ -129,7 +101,7 @@ fn additional_names_of_liburcu_exist() {
         ("c++", &["-xc++", "-std=c++17", "-fsyntax-only"][..]),
         ("clang++", &["-xc++", "-std=c++17", "-fsyntax-only"][..]),
     ];
-    for (compiler, flags) in compilers.into_iter().filter(|it| is_there(it.0)) {
+    for (compiler, flags) in compilers.into_iter().filter(|it| tool(it.0).is_some()) {
         let flags = [flags, STRICT, &[&headers]].concat();
         if flags.contains(&"-fsyntax-only") {
             let mut command = Command::new(compiler);
@@ -142,7 +114,7 @@ fn additional_names_of_liburcu_exist() {
 
 #[test]
 fn liburcus_hash_table_runs_over_the_library() {
-    if !is_there("cc") || !has_liburcu() {
+    if !has_liburcu("cc") {
         return;
     }
     let source = root().join("examples/liburcu/hash.c");
@@ -155,7 +127,7 @@ fn liburcus_hash_table_runs_over_the_library() {
 #[test]
 fn liburcu_examples_run_unchanged() {
     let folders = ["urcu-flavors", "rculfhash", "list", "hlist", "rculfqueue"];
-    if !is_there("cc") || !has_liburcu() || !Path::new(EXAMPLES).exists() {
+    if !has_liburcu("cc") || !Path::new(EXAMPLES).exists() {
         eprintln!("skipped: liburcu's examples are not installed");
         return;
     }

@@ -3,21 +3,14 @@
 #[path = "../../top/tests/support/mod.rs"]
 mod support;
 
-use support::{
-    assert_help_into_closed_pipe, assert_help_is_data, assert_introduction, assert_rejected,
-};
+use support::{assert_helps, assert_rejected};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork-lab");
 
 #[test]
-fn without_arguments_the_introduction_is_printed() {
+fn introduction_help_and_version_are_data() {
     let words = ["Try:", "afterwork-lab bench --quick", "standard output", "Exit status"];
-    assert_introduction(COMMAND, &words);
-}
-
-#[test]
-fn help_and_version_are_data() {
-    assert_help_is_data(COMMAND, "bench");
+    assert_helps(COMMAND, "bench", &words);
 }
 
 #[test]
@@ -74,9 +67,4 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         let args: Vec<&str> = line.split('\'').enumerate().flat_map(words).collect();
         assert_rejected(COMMAND, &[(args.as_slice(), valid)]);
     }
-}
-
-#[test]
-fn help_into_a_closed_pipe_is_not_an_error() {
-    assert_help_into_closed_pipe(COMMAND);
 }

@@ -5,27 +5,31 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use support::{assert_fails, text};
 use tempfile::TempDir;
+
+#[path = "../../top/tests/support/mod.rs"]
+mod support;
 
 const TINY: &str = "bench workqueue --producers 2 --items 64 --repeat 2";
 
-fn afterwork(root: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .current_dir(root)
-        .args(line.split(' '))
-        .output()
-        .expect("the command starts")
+fn command(root: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"));
+    command.current_dir(root).args(line.split(' '));
+    command
 }
 
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).expect("the command speaks UTF-8")
+/// Returns the output of a command line that succeeds.
+fn good(root: &Path, line: &str) -> Output {
+    let output = command(root, line).output().expect("the command starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
 }
 
 /// Creates a folder with a tiny run in `run.jsonl` and its page in `run.html`.
 fn run() -> TempDir {
     let root = tempfile::tempdir().unwrap();
-    let output = afterwork(root.path(), &format!("{TINY} --json --report run.html"));
-    assert_eq!(output.status.code(), Some(0), "{}", text(output.stderr));
+    let output = good(root.path(), &format!("{TINY} --json --report run.html"));
     fs::write(root.path().join("run.jsonl"), output.stdout).unwrap();
     root
 }
@@ -33,8 +37,7 @@ fn run() -> TempDir {
 #[test]
 fn page_of_a_run_equals_the_page_of_its_records() {
     let root = run();
-    let output = afterwork(root.path(), "report run.jsonl -o again.html");
-    assert_eq!(output.status.code(), Some(0));
+    good(root.path(), "report run.jsonl -o again.html");
     let [one, again] =
         ["run.html", "again.html"].map(|name| fs::read_to_string(root.path().join(name)).unwrap());
     assert_eq!(one, again);
@@ -67,28 +70,17 @@ fn path_of_the_page_is_checked_before_measuring() {
         ("--report nosuch/run.html", "nosuch/run.html"),
         ("--report - --json", "both write to standard output"),
     ] {
-        fails(root.path(), &format!("{TINY} {args}"), word);
+        assert_fails(&mut command(root.path(), &format!("{TINY} {args}")), word);
     }
-}
-
-/// Asserts that the command prints one line of error, and nothing else.
-fn fails(root: &Path, line: &str, word: &str) {
-    let output = afterwork(root, line);
-    let err = text(output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.starts_with("error: ") && err.contains(word), "{err}");
-    assert!(output.stdout.is_empty() && err.lines().count() == 1, "{err}");
 }
 
 #[test]
 fn page_on_standard_output_is_the_only_output() {
     let root = tempfile::tempdir().unwrap();
-    let line = format!("{TINY} --cases batch-1000 --report -");
-    let output = afterwork(root.path(), &line);
-    assert_eq!(output.status.code(), Some(0));
-    let page = text(output.stdout);
+    let output = good(root.path(), &format!("{TINY} --cases batch-1000 --report -"));
+    let page = text(&output.stdout);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
-    assert!(text(output.stderr).contains("in words: ours against"));
+    assert!(text(&output.stderr).contains("in words: ours against"));
 }
 
 #[test]
@@ -102,7 +94,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
         ("/bin/true", "/bin/true: not the run of a bench"),
         ("later", "version 999, this command reads version 4: create the page with"),
     ] {
-        fails(root.path(), &format!("report {file}"), word);
+        assert_fails(&mut command(root.path(), &format!("report {file}")), word);
     }
     assert!(!root.path().join("afterwork-report.html").exists());
 }
@@ -119,8 +111,7 @@ fn browser_shows_every_plot_in_all_widths_and_themes() {
 fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
     let root = tempfile::tempdir().unwrap();
     let record = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures/bench.jsonl");
-    let made = afterwork(root.path(), &format!("report {record} -o run.html"));
-    assert_eq!(made.status.code(), Some(0), "{}", text(made.stderr));
+    good(root.path(), &format!("report {record} -o run.html"));
     is_shown_whole(root.path(), 50);
 }
 
@@ -164,7 +155,7 @@ fn browsed(root: &Path, scheme: &str) -> Option<String> {
         .arg(format!("file://{}/probe.html", root.display()))
         .output();
     let missing = |_: &_| top::talk::say("not opened in a browser: chromium is missing");
-    shown.inspect_err(missing).ok().map(|shown| text(shown.stdout))
+    shown.inspect_err(missing).ok().map(|shown| text(&shown.stdout).to_owned())
 }
 
 /// Opens each diagram on a narrow screen. Reports any text that is cut off, too small, covered or

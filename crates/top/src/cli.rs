@@ -101,7 +101,11 @@ fn with_numbers(command: clap::Command) -> clap::Command {
 }
 
 /// Parses a whole number from `MIN` to `MAX`. The error is a message for the user.
-pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// Returns the message if the text is not such a number.
+pub fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|it| (MIN..=MAX).contains(it));
     number.ok_or_else(|| format!("not a whole number from {MIN} to {MAX}"))
 }
@@ -210,10 +214,6 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(line: &str) -> Answer {
-        Cli::read(line.split(' ')).unwrap_err()
-    }
-
     #[test]
     fn completions_and_the_manual_name_every_subcommand() {
         use clap_complete::Shell::{Bash, Fish, Zsh};
@@ -253,19 +253,12 @@ mod tests {
             ),
             ("afterwork topology --cache-shard-size -1", "'-1' for '--cache-shard-size <CORES>'"),
         ] {
-            let Answer::Wrong(said) = answer(line) else { panic!("{line} is wrong") };
+            let Err(Answer::Wrong(said)) = Cli::read(line.split(' ')) else { panic!("{line}") };
             assert!(said.starts_with("error: ") && said.contains(reported), "{said}");
             assert_eq!(said.lines().count(), 1, "{said}");
             assert!(!said.contains("Usage") && !said.contains("more information"), "{said}");
         }
         // The command rejects a process only when it opens the process's page.
         assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());
-    }
-
-    #[test]
-    fn help_is_not_an_error() {
-        for line in ["afterwork top --help", "afterwork --version"] {
-            assert!(matches!(answer(line), Answer::Help(_)), "{line}");
-        }
     }
 }

@@ -6,27 +6,23 @@ use std::process::ExitCode;
 
 /// The meaning of the command's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Exit {
     /// The command did its task.
-    Good,
+    Good = 0,
     /// With `--check`, a claim was measured and does not hold.
-    ClaimNotMet,
+    ClaimNotMet = 1,
     /// The command could not run, because of bad input or an error of the machine.
-    CouldNotRun,
+    CouldNotRun = 2,
     /// SIGINT ended the command. The results up to that point were printed.
-    Interrupted,
+    Interrupted = INTERRUPTED_CODE,
 }
 
 impl Exit {
     /// Returns the number that a shell sees.
     #[must_use]
     pub const fn code(self) -> u8 {
-        match self {
-            Self::Good => 0,
-            Self::ClaimNotMet => 1,
-            Self::CouldNotRun => 2,
-            Self::Interrupted => INTERRUPTED_CODE,
-        }
+        self as u8
     }
 }
 

@@ -2,21 +2,14 @@
 
 mod support;
 
-use support::{
-    assert_help_into_closed_pipe, assert_help_is_data, assert_introduction, assert_rejected,
-};
+use support::{assert_helps, assert_rejected};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_afterwork");
 
 #[test]
-fn without_arguments_the_introduction_is_printed() {
+fn introduction_help_and_version_are_data() {
     let words = ["Try:", "afterwork demo", "standard output", "Exit status"];
-    assert_introduction(COMMAND, &words);
-}
-
-#[test]
-fn help_and_version_are_data() {
-    assert_help_is_data(COMMAND, "top");
+    assert_helps(COMMAND, "top", &words);
 }
 
 #[test]
@@ -35,9 +28,4 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         (&["demo", "--seconds", "0"], "from 1 to 86400"),
     ];
     assert_rejected(COMMAND, bad);
-}
-
-#[test]
-fn help_into_a_closed_pipe_is_not_an_error() {
-    assert_help_into_closed_pipe(COMMAND);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use afterwork::mailbox::Mailbox;
-use afterwork::page::DIRECTORY;
+use afterwork::page::{DIRECTORY, name_of};
 use afterwork::percpu::PerCpu;
 use afterwork::rcu;
 use afterwork::workqueue::Workqueue;
@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use prometheus::{Sample, metrics};
 use serde_json::Value;
-use support::{eventually, text};
+use support::{assert_fails, eventually, text};
 use sync::shared_file::SharedFile;
 
 #[path = "../../afterwork/tests/support/prometheus.rs"]
@@ -42,15 +42,13 @@ fn child() {
         }
     });
     let worker = std::thread::spawn(move || {
-        let mut is_stopped = false;
-        loop {
+        for round in 0_u64.. {
             let done: Vec<_> = (0..100).map(|_| queue.spawn(|| drop(rcu::read()))).collect();
             done.into_iter().for_each(|item| item.join().unwrap());
             poster.post(1).unwrap();
             counts.drain_all(|_, count| *count += 1);
             rcu::call(|| ());
-            if !is_stopped {
-                is_stopped = true;
+            if round == 0 {
                 println!("ready");
             }
         }
@@ -90,7 +88,7 @@ impl Busy {
     }
 
     fn page(&self) -> PathBuf {
-        Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
+        Path::new(DIRECTORY).join(name_of(self.0.id(), 0))
     }
 
     /// Returns the child's page with contents. This asks the child first, because the page shrinks
@@ -127,13 +125,14 @@ impl Drop for Busy {
     }
 }
 
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork"));
+    command.arg("top").args(args).stdin(Stdio::null());
+    command
+}
+
 fn top(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .arg("top")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command starts")
+    command(args).output().expect("the command starts")
 }
 
 /// Repeats the command until every process has answered in time. A busy machine may need several
@@ -170,15 +169,6 @@ fn has_all(shown: &str, words: &[&str]) {
     }
 }
 
-/// Returns the line in which the command reports why it cannot run.
-fn wrong(args: &[&str]) -> String {
-    let output = top(args);
-    let line = text(&output.stderr).to_owned();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {line}");
-    assert!(line.lines().count() == 1 && output.stdout.is_empty(), "{line}");
-    line
-}
-
 #[test]
 fn a_busy_process_is_shown_as_a_table() {
     let busy = Busy::start();
@@ -190,11 +180,8 @@ fn a_busy_process_is_shown_as_a_table() {
 }
 
 fn four_snapshots(busy: &Busy) -> Vec<Value> {
-    let mut looking = Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .args(["top", &busy.pid(), "--json", "--every", "20"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut looking = command(&[&busy.pid(), "--json", "--every", "20"]);
+    let mut looking = looking.stdout(Stdio::piped()).spawn().unwrap();
     let snapshots = lines(&mut looking).take(4).map(|line| json(&line.unwrap())).collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
@@ -300,8 +287,7 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     busy.0.wait().unwrap();
     let directory = ["--directory", folder.path().to_str().unwrap()];
     let once = [&directory[..], &[&pid, "--once"]].concat();
-    let line = wrong(&once);
-    assert!(line.contains("has exited and left"), "{line}");
+    assert_fails(&mut command(&once), "has exited and left");
     let list = json(&good_in(folder.path(), &["--json"]));
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
@@ -309,11 +295,10 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     // A locked page is not stale, because its process is in another container.
     let file = SharedFile::open(&left).unwrap();
     assert!(file.lock().unwrap());
-    let line = wrong(&once);
-    assert!(line.contains("lives in another container"), "{line}");
+    assert_fails(&mut command(&once), "lives in another container");
     drop(file);
     drop(busy);
-    assert!(wrong(&[&pid]).contains("AFTERWORK=observe.publish=on"));
+    assert_fails(&mut command(&[&pid]), "AFTERWORK=observe.publish=on");
 }
 
 #[test]
@@ -380,8 +365,7 @@ fn invalid_page_is_rejected_with_the_reason() {
         (path("nosuch"), "No such file"),
         ("many".to_owned(), "is not a process"),
     ] {
-        let line = wrong(&[&page, "--once"]);
-        assert!(line.contains(reason), "{page}: {line}");
+        assert_fails(&mut command(&[&page, "--once"]), reason);
     }
     let list = good_in(place.path(), &[]);
     assert!(list.contains("it claims to be of process"), "{list}");
@@ -511,11 +495,7 @@ fn every_page_that_does_not_answer_is_listed() {
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
     for nth in 0..16 {
-        let name = match nth {
-            0 => format!("afterwork-{}", busy.pid()),
-            nth => format!("afterwork-{}.{nth}", busy.pid()),
-        };
-        write_page(&place.path().join(name), &honest, 0o600);
+        write_page(&place.path().join(name_of(busy.0.id(), nth)), &honest, 0o600);
     }
     let list = good_in(place.path(), &[]);
     assert_eq!(list.matches("does not answer").count(), 16, "{list}");

@@ -3,12 +3,10 @@
 
 use super::listing::Function;
 
-pub struct Claim {
-    function: &'static str,
-    is: Is,
-}
+/// A function of `crates/probes`, and what is claimed of it.
+pub type Claim = (&'static str, Is);
 
-enum Is {
+pub enum Is {
     /// The function has the same instructions as another one.
     Like(&'static str),
     /// The function accesses the memory of other threads only by plain loads and stores, and by
@@ -16,7 +14,7 @@ enum Is {
     Locking(usize, And),
 }
 
-enum And {
+pub enum And {
     Nothing,
     NoCall,
     /// The function does not use the stack. If a rare case passed references to its arguments, the
@@ -24,48 +22,41 @@ enum And {
     NoStack,
 }
 
-const fn claim(function: &'static str, is: Is) -> Claim {
-    Claim { function, is }
-}
-
 pub const CLAIMS: &[Claim] = &[
-    claim("mpscq::push", Is::Locking(1, And::NoStack)),
-    claim("percpu::compiled_out", Is::Like("percpu::unprotected")),
-    claim("percpu::queue", Is::Locking(0, And::NoCall)),
-    claim("percpu::on_demand", Is::Locking(0, And::Nothing)),
-    claim("percpu::every_op", Is::Locking(1, And::Nothing)),
-    claim("percpu::any_mode", Is::Locking(1, And::Nothing)),
-    claim("rcu::qsbr", Is::Like("rcu::unprotected")),
-    claim("rcu::quiescent", Is::Locking(0, And::Nothing)),
-    claim("rcu::guarded", Is::Locking(0, And::Nothing)),
-    claim("rcu::sleepable", Is::Locking(0, And::Nothing)),
+    ("mpscq::push", Is::Locking(1, And::NoStack)),
+    ("percpu::compiled_out", Is::Like("percpu::unprotected")),
+    ("percpu::queue", Is::Locking(0, And::NoCall)),
+    ("percpu::on_demand", Is::Locking(0, And::Nothing)),
+    ("percpu::every_op", Is::Locking(1, And::Nothing)),
+    ("percpu::any_mode", Is::Locking(1, And::Nothing)),
+    ("rcu::qsbr", Is::Like("rcu::unprotected")),
+    ("rcu::quiescent", Is::Locking(0, And::Nothing)),
+    ("rcu::guarded", Is::Locking(0, And::Nothing)),
+    ("rcu::sleepable", Is::Locking(0, And::Nothing)),
 ];
 
-impl Claim {
-    pub fn broken_by(&self, found: &[Function]) -> Option<String> {
-        let name = self.function;
-        let find = |name| found.iter().find(|function| function.is(name));
-        let Some(function) = find(name) else {
-            return Some(format!("{name}: crates/probes has no such function"));
-        };
-        let nr_locked = function.nr_locked();
-        match self.is {
-            Is::Like(other) => match find(other) {
-                None => Some(format!("{other}: crates/probes has no such function")),
-                Some(other) if other.lines() == function.lines() => None,
-                Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
-            },
-            Is::Locking(nr, _) if nr_locked != nr => Some(format!(
-                "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
-            )),
-            Is::Locking(_, And::NoCall) if function.calls() => {
-                Some(format!("contains a call:\n{function}"))
-            }
-            Is::Locking(_, And::NoStack) if function.uses_stack() => {
-                Some(format!("uses the stack:\n{function}"))
-            }
-            Is::Locking(..) => None,
+pub fn broken((name, is): &Claim, found: &[Function]) -> Option<String> {
+    let find = |name| found.iter().find(|function| function.is(name));
+    let Some(function) = find(name) else {
+        return Some(format!("{name}: crates/probes has no such function"));
+    };
+    let nr_locked = function.nr_locked();
+    match *is {
+        Is::Like(other) => match find(other) {
+            None => Some(format!("{other}: crates/probes has no such function")),
+            Some(other) if other.lines == function.lines => None,
+            Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
+        },
+        Is::Locking(nr, _) if nr_locked != nr => {
+            Some(format!("{nr_locked} locked instructions and fences instead of {nr}:\n{function}"))
         }
+        Is::Locking(_, And::NoCall) if function.calls() => {
+            Some(format!("contains a call:\n{function}"))
+        }
+        Is::Locking(_, And::NoStack) if function.uses_stack() => {
+            Some(format!("uses the stack:\n{function}"))
+        }
+        Is::Locking(..) => None,
     }
 }
 
@@ -74,13 +65,12 @@ mod tests {
     use super::super::listing::functions;
     use super::*;
 
-    fn broken(is: Is, body: &str) -> bool {
+    fn is_broken(is: Is, body: &str) -> bool {
         let listing = format!(
             "0000000000001000 <p::one>:\n    1000:\t{body}\n    1004:\tret\n\n\
              0000000000002000 <p::two>:\n    2000:\tincq   0x10(%rax)\n    2004:\tret\n"
         );
-        let claim = Claim { function: "p::one", is };
-        claim.broken_by(&functions(&listing, "p::")).is_some()
+        broken(&("p::one", is), &functions(&listing, "p::")).is_some()
     }
 
     #[test]
@@ -94,26 +84,26 @@ mod tests {
             ("call   3000 <p::three>", 0),
         ] {
             for claimed in 0..3 {
-                let is_broken = broken(Is::Locking(claimed, And::Nothing), body);
-                assert_eq!(is_broken, claimed != nr_locked, "{body}");
+                let is_found = is_broken(Is::Locking(claimed, And::Nothing), body);
+                assert_eq!(is_found, claimed != nr_locked, "{body}");
             }
         }
     }
 
     #[test]
     fn a_stack_slot_is_found() {
-        assert!(broken(Is::Locking(0, And::NoStack), "mov    %rdi,0x8(%rsp)"));
-        assert!(broken(Is::Locking(0, And::NoStack), "push   %rbx"));
-        assert!(!broken(Is::Locking(0, And::NoStack), "incq   0x10(%rax)"));
+        assert!(is_broken(Is::Locking(0, And::NoStack), "mov    %rdi,0x8(%rsp)"));
+        assert!(is_broken(Is::Locking(0, And::NoStack), "push   %rbx"));
+        assert!(!is_broken(Is::Locking(0, And::NoStack), "incq   0x10(%rax)"));
     }
 
     #[test]
     fn a_call_is_found_and_so_is_a_difference() {
-        assert!(broken(Is::Locking(0, And::NoCall), "call   3000 <p::three>"));
-        assert!(broken(Is::Locking(0, And::NoCall), "jmp    3000 <p::three>"));
-        assert!(!broken(Is::Locking(0, And::NoCall), "jne    1004 <p::one+0x4>"));
-        assert!(broken(Is::Like("p::two"), "incq   0x18(%rax)"));
-        assert!(!broken(Is::Like("p::two"), "incq   0x10(%rax)"));
-        assert!(broken(Is::Like("p::three"), "incq   0x10(%rax)"));
+        assert!(is_broken(Is::Locking(0, And::NoCall), "call   3000 <p::three>"));
+        assert!(is_broken(Is::Locking(0, And::NoCall), "jmp    3000 <p::three>"));
+        assert!(!is_broken(Is::Locking(0, And::NoCall), "jne    1004 <p::one+0x4>"));
+        assert!(is_broken(Is::Like("p::two"), "incq   0x18(%rax)"));
+        assert!(!is_broken(Is::Like("p::two"), "incq   0x10(%rax)"));
+        assert!(is_broken(Is::Like("p::three"), "incq   0x10(%rax)"));
     }
 }

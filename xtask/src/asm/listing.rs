@@ -4,10 +4,10 @@ use std::fmt;
 
 pub struct Function<'a> {
     /// The names of the function. There is more than one if the compiler merged equal functions.
-    names: Vec<&'a str>,
+    pub names: Vec<&'a str>,
     /// The instructions, each with its offset from the start of the function. Jumps inside the
     /// function go to an offset.
-    lines: Vec<(u64, String)>,
+    pub lines: Vec<(u64, String)>,
 }
 
 /// Returns the functions of a listing whose paths begin with `prefix`.
@@ -49,10 +49,6 @@ impl<'a> Function<'a> {
         self.names.iter().any(is_below)
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().copied()
-    }
-
     /// Returns `true` if a path of the function ends with `path`.
     pub fn is(&self, path: &str) -> bool {
         let is_end = |name: &&str| {
@@ -64,10 +60,6 @@ impl<'a> Function<'a> {
 
     pub fn is_called(&self, part: &str) -> bool {
         self.names.iter().any(|name| name.contains(part))
-    }
-
-    pub fn lines(&self) -> &[(u64, String)] {
-        &self.lines
     }
 
     pub fn nr_locked(&self) -> usize {
@@ -156,9 +148,9 @@ mod tests {
     #[test]
     fn addresses_and_filling_are_left_out() {
         let found = functions(LISTING, "p::");
-        let lines: Vec<&str> = found[0].lines().iter().map(|(_, line)| &**line).collect();
+        let lines: Vec<&str> = found[0].lines.iter().map(|(_, line)| &**line).collect();
         assert_eq!(lines, ["mov 0x4(%r12),%eax", "jne +0x9", "call <two>", "ret"]);
-        assert_eq!(found[1].lines()[0].1, "mov 0x7c67e(%rip),%rax");
+        assert_eq!(found[1].lines[0].1, "mov 0x7c67e(%rip),%rax");
         let shown = found[0].to_string();
         let start = "p::one:\np::same:\n   +0x0  mov     0x4(%r12),%eax\n";
         assert!(shown.starts_with(start), "{shown}");

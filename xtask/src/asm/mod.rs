@@ -8,7 +8,7 @@ mod listing;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use claims::CLAIMS;
+use claims::{CLAIMS, broken};
 use listing::{Function, functions};
 
 use crate::report::{Failure, data, exit_code, skipped, talk};
@@ -53,7 +53,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
     let wanted = found.iter().filter(|function| function.is_called(name));
     let shown: Vec<String> = wanted.map(|function| format!("{function}\n")).collect();
     if shown.is_empty() {
-        let names: Vec<&str> = found.iter().flat_map(Function::names).collect();
+        let names: Vec<&str> = found.iter().flat_map(|it| it.names.clone()).collect();
         talk(&format!(
             "asm: no function of crates/probes has `{name}` in its name; valid: {}\n",
             names.join(", ")
@@ -65,7 +65,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
 }
 
 fn check(found: &[Function]) -> ExitCode {
-    let broken: Vec<String> = CLAIMS.iter().filter_map(|claim| claim.broken_by(found)).collect();
+    let broken: Vec<String> = CLAIMS.iter().filter_map(|claim| broken(claim, found)).collect();
     broken.iter().for_each(|text| data(&format!("{text}\n")));
     match broken.len() {
         0 => data(&format!("asm: good ({} claims)\n", CLAIMS.len())),

@@ -26,12 +26,27 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
         fs::create_dir_all(&place).map_err(Failure::because(place.display()))?;
         if is_there("pkg-config") {
             for source in &mine {
-                let compiler = if is_cpp(source) { cpp } else { c };
-                by_pkg_config(compiler, source, prefix, &place)?;
+                let (compiler, standard) =
+                    if is_cpp(source) { (cpp, "-std=c++17") } else { (c, "-std=gnu11") };
+                let package = ("PKG_CONFIG_PATH", "pkgconfig", "afterwork");
+                let options = [&[standard, "-lpthread"], WARNINGS].concat();
+                by_pkg_config(
+                    compiler,
+                    &options,
+                    package,
+                    source,
+                    prefix,
+                    &place.join(stem(source)),
+                )?;
                 nr_built += 1;
             }
-            if has[0] {
-                nr_built += by_liburcus_names(workspace, c, prefix, &place)?;
+            // A program that uses liburcu is built once for each name by which pkg-config knows
+            // liburcu. pkg-config can find no other files during these builds.
+            let source = workspace.root().join("crates/capi/tests/urcu/names.c");
+            for name in URCU.iter().filter(|_| has[0]) {
+                let package = ("PKG_CONFIG_LIBDIR", URCU_FOLDER, *name);
+                by_pkg_config(c, &["-std=gnu11"], package, &source, prefix, &place.join(name))?;
+                nr_built += 1;
             }
         }
         if has == [true, true] && is_there("cmake") {
@@ -43,38 +58,24 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a program that uses liburcu, once for each name by which pkg-config knows liburcu, and
-/// runs it. pkg-config can find no other files during the builds.
-fn by_liburcus_names(
-    workspace: &Workspace,
+/// Builds a program with the flags of a package and with `options`, and runs it. pkg-config finds the
+/// package with a variable that names a folder below that of the libraries.
+fn by_pkg_config(
     compiler: &str,
-    prefix: &Path,
-    place: &Path,
-) -> Result<usize, Failure> {
-    let source = workspace.root().join("crates/capi/tests/urcu/names.c");
-    for name in URCU {
-        let folder = ("PKG_CONFIG_LIBDIR", prefix.join("lib").join(URCU_FOLDER));
-        let how = (compiler, vec!["-std=gnu11", "-O2"], None);
-        build_and_run(how, (folder, name), &source, prefix, &place.join(name))?;
-    }
-    Ok(URCU.len())
-}
-
-/// Builds a program with the flags of the package `name`, which pkg-config finds with the variable
-/// `folder`, and runs it.
-fn build_and_run(
-    (compiler, args, library): (&str, Vec<&str>, Option<&str>),
-    (folder, name): ((&str, PathBuf), &str),
+    options: &[&str],
+    (variable, folder, package): (&str, &str, &str),
     source: &Path,
     prefix: &Path,
     program: &Path,
 ) -> Result<(), Failure> {
+    let libraries = prefix.join("lib");
     let mut asked = Command::new("pkg-config");
-    let flags = run(asked.env(folder.0, folder.1).args(["--cflags", "--libs", name]))?;
+    asked.env(variable, libraries.join(folder)).args(["--cflags", "--libs", package]);
+    let flags = run(&mut asked)?;
     let mut command = Command::new(compiler);
-    command.args(args).arg(source).arg("-o").arg(program).args(flags.split_whitespace());
-    run(command.args(library))?;
-    run(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib"))).map(drop)
+    command.arg("-O2").arg(source).arg("-o").arg(program);
+    run(command.args(flags.split_whitespace()).args(options))?;
+    run(Command::new(program).env("LD_LIBRARY_PATH", libraries)).map(drop)
 }
 
 fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, Failure> {
@@ -102,20 +103,6 @@ fn is_there(program: &str) -> bool {
 fn stem(source: &Path) -> String {
     let stem = source.file_stem().unwrap_or_default();
     stem.to_string_lossy().into_owned()
-}
-
-fn by_pkg_config(
-    compiler: &str,
-    source: &Path,
-    prefix: &Path,
-    place: &Path,
-) -> Result<(), Failure> {
-    let standard = if is_cpp(source) { "-std=c++17" } else { "-std=gnu11" };
-    let args = [&[standard, "-O2"], WARNINGS].concat();
-    let folder = ("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let program = place.join(stem(source));
-    let how = (compiler, args, Some("-lpthread"));
-    build_and_run(how, (folder, "afterwork"), source, prefix, &program)
 }
 
 fn by_cmake(

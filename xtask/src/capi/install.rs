@@ -127,17 +127,11 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
         link(workspace, &archive, name, symbols, &to, plan.debug)?;
     }
     let folder = "cmake/afterwork/afterworkConfig";
-    let mut texts = vec![
-        ("pkgconfig/afterwork.pc".into(), pkg_config(&prefix, libraries, version)),
-        ("pkgconfig/afterwork-urcu.pc".into(), pkg_config_of_urcu(&prefix, version)),
+    let cmakes = [
         (format!("{folder}.cmake"), cmake(libraries)),
         (format!("{folder}Version.cmake"), cmake_version(version)),
     ];
-    texts.extend(URCU.iter().map(|name| {
-        let text = pkg_config_as_urcu(&prefix, libraries, name);
-        (format!("{URCU_FOLDER}/{name}.pc"), text)
-    }));
-    for (name, text) in texts {
+    for (name, text) in pkg_configs(&prefix, libraries, version).into_iter().chain(cmakes) {
         installed.write(&format!("{libraries}/{name}"), text.as_bytes())?;
     }
     let list = format!("{libraries}/{LIST}");
@@ -220,14 +214,12 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     Failure::because(path.display())
 }
 
-fn pkg_config(prefix: &Path, libraries: &str, version: &str) -> String {
-    let about = "Deferred work by the rules of the Linux kernel: workqueues, RCU, SRCU";
-    of_library(prefix, libraries, ["afterwork", about, version, "-I${includedir}"])
-}
-
-fn of_library(prefix: &Path, libraries: &str, [name, about, version, flags]: [&str; 4]) -> String {
-    format!(
-        "prefix={}
+/// Returns the names and contents of the files for pkg-config, below the folder of libraries.
+fn pkg_configs(prefix: &Path, libraries: &str, version: &str) -> Vec<(String, String)> {
+    let libs = format!("Libs: -L${{libdir}} -lafterwork\nLibs.private: {PRIVATE}");
+    let file = |folder: &str, name: &str, [about, version, flags, needs]: [&str; 4]| {
+        let text = format!(
+            "prefix={}
 includedir=${{prefix}}/include
 libdir=${{prefix}}/{libraries}
 
@@ -235,34 +227,24 @@ Name: {name}
 Description: {about}
 Version: {version}
 Cflags: {flags}
-Libs: -L${{libdir}} -lafterwork
-Libs.private: {PRIVATE}
+{needs}
 ",
-        prefix.display()
-    )
-}
-
-/// Returns the pkg-config file for programs that include liburcu's headers by liburcu's names.
-fn pkg_config_of_urcu(prefix: &Path, version: &str) -> String {
-    format!(
-        "prefix={}
-includedir=${{prefix}}/include
-
-Name: afterwork-urcu
-Description: liburcu's headers, over afterwork
-Version: {version}
-Requires: afterwork
-Cflags: -I${{includedir}}/afterwork/liburcu
-",
-        prefix.display()
-    )
-}
-
-/// Returns the pkg-config file for programs that ask for liburcu. It refers to no other file.
-fn pkg_config_as_urcu(prefix: &Path, libraries: &str, name: &str) -> String {
-    let flags = "-I${includedir}/afterwork/liburcu -I${includedir}";
-    let about = "liburcu's functions, over afterwork";
-    of_library(prefix, libraries, [name, about, URCU_VERSION, flags])
+            prefix.display()
+        );
+        (format!("{folder}/{name}.pc"), text)
+    };
+    let about = "Deferred work by the rules of the Linux kernel: workqueues, RCU, SRCU";
+    let ours = [about, version, "-I${includedir}", &libs];
+    // This is for programs that include liburcu's headers by liburcu's names.
+    let flags = "-I${includedir}/afterwork/liburcu";
+    let headers = ["liburcu's headers, over afterwork", version, flags, "Requires: afterwork"];
+    // These are for programs that ask for liburcu. They refer to no other file.
+    let flags = format!("{flags} -I${{includedir}}");
+    let as_urcu = ["liburcu's functions, over afterwork", URCU_VERSION, &flags, &libs];
+    let mut files =
+        vec![file("pkgconfig", "afterwork", ours), file("pkgconfig", "afterwork-urcu", headers)];
+    files.extend(URCU.iter().map(|name| file(URCU_FOLDER, name, as_urcu)));
+    files
 }
 
 /// Returns the file for CMake's `find_package`. Its paths are relative, so that the folder can be
@@ -318,18 +300,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_config_file_names_the_prefix() {
-        let text = pkg_config(Path::new("/opt/aw"), "lib/x", "1.2.3");
-        assert!(text.starts_with("prefix=/opt/aw\n") && text.contains("\nVersion: 1.2.3\n"));
-        assert!(text.contains("-L${libdir} -lafterwork\n") && text.contains("${prefix}/lib/x\n"));
-    }
-
-    #[test]
-    fn programs_that_ask_for_liburcu_find_our_headers() {
-        let text = pkg_config_as_urcu(Path::new("/opt/aw"), "lib", "liburcu-mb");
-        assert!(text.contains("\nName: liburcu-mb\n") && text.contains("\nVersion: 0.14.0\n"));
-        assert!(text.contains("-I${includedir}/afterwork/liburcu -I${includedir}\n"));
-        assert!(!text.contains("Requires"));
+    fn pkg_config_files_have_the_prefix_and_their_versions_and_headers() {
+        let files = pkg_configs(Path::new("/opt/aw"), "lib/x", "1.2.3");
+        let libs = "Libs: -L${libdir} -lafterwork\nLibs.private: -lpthread -ldl -lm\n";
+        for (name, version, needs) in [
+            ("pkgconfig/afterwork", "1.2.3\nCflags: -I${includedir}", libs),
+            (
+                "pkgconfig/afterwork-urcu",
+                "1.2.3\nCflags: -I${includedir}/afterwork/liburcu",
+                "Requires: afterwork\n",
+            ),
+            (
+                "afterwork/pkgconfig/liburcu-mb",
+                "0.14.0\nCflags: -I${includedir}/afterwork/liburcu -I${includedir}",
+                libs,
+            ),
+        ] {
+            let (_, text) = files.iter().find(|it| it.0 == format!("{name}.pc")).unwrap();
+            assert!(text.starts_with("prefix=/opt/aw\n") && text.contains("${prefix}/lib/x\n"));
+            assert!(text.contains(&format!("\nName: {}\n", name.rsplit('/').next().unwrap())));
+            assert!(text.ends_with(&format!("\nVersion: {version}\n{needs}")), "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::ops::AddAssign;
 
+/// The reason of a program that ended without a result, if its command has none.
+const NO_RESULT: &str = "ended without a result";
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
     pub passed: u64,
@@ -52,7 +55,7 @@ impl Reader {
         self.is_disk_full |= line.contains("No space left on device");
         match (parse(line)?, &mut self.running) {
             (Line::Starts(name), _) => {
-                self.end_running("ended without a result");
+                self.end_running(Some(NO_RESULT));
                 self.is_disk_full = false;
                 let name =
                     self.prefix.as_ref().map_or(name.clone(), |prefix| format!("{prefix} {name}"));
@@ -76,16 +79,12 @@ impl Reader {
 
     /// Ends the parsing for an interrupted command. Results from before the interrupt count.
     pub fn interrupt(&mut self) {
-        if let Some(running) = self.running.take()
-            && !running.has_result
-        {
-            self.count += running.seen;
-        }
+        self.end_running(None);
     }
 
     /// Ends the parsing. `why` is the error of the command, if there is one.
     pub fn finish(&mut self, why: Option<&str>) {
-        self.end_running(why.unwrap_or("ended without a result"));
+        self.end_running(why.or(Some(NO_RESULT)));
         if let Some(why) = why
             && self.count.failed == 0
         {
@@ -99,12 +98,11 @@ impl Reader {
     }
 
     /// If a program has no result, it crashed or was stopped. It then counts as one failure without
-    /// a name.
-    fn end_running(&mut self, why: &str) {
-        if let Some(running) = self.running.take()
-            && !running.has_result
-        {
-            self.count += running.seen;
+    /// a name, unless it was interrupted and has no `why`.
+    fn end_running(&mut self, why: Option<&str>) {
+        let Some(running) = self.running.take().filter(|it| !it.has_result) else { return };
+        self.count += running.seen;
+        if let Some(why) = why {
             self.count.failed += 1;
             self.failures.push(format!("{}: {why}", running.name));
         }
@@ -231,18 +229,16 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn build_error_is_a_failure() {
-        let (reader, _) = read("error[E0425]: cannot find value", FAILED);
-        assert_eq!(reader.count.failed, 1);
-        assert!(reader.failures[0].contains("did it build?"));
-    }
-
-    #[test]
-    fn full_disk_is_reported_as_the_reason() {
-        let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
-        let (reader, _) = read(text, FAILED);
-        let shown = &reader.failures[0];
-        assert!(shown.ends_with("the disk is full: No space left on device"), "{shown}");
+    fn build_error_or_full_disk_is_a_failure_with_its_reason() {
+        let full = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
+        for (text, reason) in [
+            ("error[E0425]: cannot find value", "did it build?"),
+            (full, "the disk is full: No space left on device"),
+        ] {
+            let (reader, _) = read(text, FAILED);
+            assert_eq!(reader.count.failed, 1);
+            assert!(reader.failures[0].ends_with(reason), "{:?}", reader.failures);
+        }
     }
 
     #[test]

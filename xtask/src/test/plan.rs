@@ -149,55 +149,45 @@ fn package_steps(
 ) -> Vec<Step> {
     let tests = package.targets.iter().filter(|target| target.is_test());
     let tests: Vec<_> = tests.filter(|test| layer_of(&test.name) == layer).collect();
-    let with_features = [false, true].into_iter().map(|needs_features| {
-        tests.iter().filter(move |test| test.required_features.is_empty() != needs_features)
-    });
-    let steps = with_features.filter_map(|tests| {
-        let names: Vec<_> = tests.clone().map(|test| test.name.as_str()).collect();
-        let features: BTreeSet<_> = tests.flat_map(|test| &test.required_features).collect();
+    let mut steps = Vec::new();
+    for needs_features in [false, true] {
+        let tests = tests.iter().filter(|it| it.required_features.is_empty() != needs_features);
+        let features: BTreeSet<_> =
+            tests.clone().flat_map(|test| &test.required_features).collect();
         let features: Vec<_> = features.into_iter().map(String::as_str).collect();
-        (!names.is_empty()).then(|| step_of(layer, package, &features, &names, metadata, variable))
-    });
-    steps.collect()
-}
-
-/// Returns the command for the test programs `names` of `package` in `layer`, which need
-/// `features`.
-fn step_of(
-    layer: &str,
-    package: &Package,
-    features: &[&str],
-    names: &[&str],
-    metadata: &Metadata,
-    variable: &impl Fn(&str) -> Option<String>,
-) -> Step {
-    let mut args = vec!["-p".to_string(), package.name.clone()];
-    if !features.is_empty() {
-        args.extend(["--features".to_string(), features.join(",")]);
-    }
-    args.extend(names.iter().flat_map(|name| ["--test".to_string(), name.to_string()]));
-    let mut env = Vec::new();
-    if layer == SIM {
-        // The unit tests of these packages run only on the simulated machine.
-        args.push("--bins".into());
-    }
-    if matches!(layer, LOOM | SHUTTLE | SIM) {
-        // Models are optimized, because they run millions of times, and have no debug information,
-        // which would take as much disk space as the rest. They are built in a separate folder,
-        // because their `--cfg` affects every crate.
-        let apart = metadata.target_directory.join(layer).display().to_string();
-        args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
-        if package.name == FACADE {
-            args.extend(["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]);
+        let names: Vec<_> = tests.flat_map(|it| ["--test".to_string(), it.name.clone()]).collect();
+        if names.is_empty() {
+            continue;
         }
-        env.push(("CARGO_PROFILE_RELEASE_DEBUG".to_string(), "false".to_string()));
-        env.push(match layer {
-            SIM => sim::flags(variable),
-            _ => with_cfg(layer, variable),
-        });
+        let mut args = vec!["-p".to_string(), package.name.clone()];
+        if needs_features {
+            args.extend(["--features".to_string(), features.join(",")]);
+        }
+        args.extend(names);
+        let mut env = Vec::new();
+        if layer == SIM {
+            // The unit tests of these packages run only on the simulated machine.
+            args.push("--bins".into());
+        }
+        if matches!(layer, LOOM | SHUTTLE | SIM) {
+            // Models are optimized, because they run millions of times, and have no debug
+            // information, which would take as much disk space as the rest. They are built in a
+            // separate folder, because their `--cfg` affects every crate.
+            let apart = metadata.target_directory.join(layer).display().to_string();
+            args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
+            if package.name == FACADE {
+                args.extend(["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]);
+            }
+            env.push(("CARGO_PROFILE_RELEASE_DEBUG".to_string(), "false".to_string()));
+            env.push(match layer {
+                SIM => sim::flags(variable),
+                _ => with_cfg(layer, variable),
+            });
+        }
+        let prefix = Some(package.name.clone());
+        steps.push(Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) });
     }
-    let prefix = Some(package.name.clone());
-    Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) }
+    steps
 }
 
 fn layer_of(test: &str) -> &'static str {

@@ -99,6 +99,35 @@ pub fn has_sanitizers(compiler: &str) -> bool {
     has
 }
 
+/// Returns `true` if the compiler is there and finds liburcu.
+pub fn has_liburcu(compiler: &str) -> bool {
+    let source = place(&format!("has-liburcu-{:?}.c", std::thread::current().id()));
+    fs::write(&source, "#include <urcu.h>\n#include <urcu/rculfhash.h>\n").unwrap();
+    let output = Command::new(compiler).arg("-fsyntax-only").arg(source).output();
+    let has = output.is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("skipped: liburcu-dev is not installed");
+    }
+    has
+}
+
+/// Compiles a program and links it with the static library, which precedes other libraries.
+pub fn linked(
+    compiler: &str,
+    name: &str,
+    sources: &[impl AsRef<OsStr>],
+    flags: &[&str],
+) -> PathBuf {
+    let (libraries, flags): (Vec<&str>, Vec<&str>) =
+        flags.iter().partition(|flag| flag.starts_with("-l"));
+    let program = place(name);
+    let mut command = Command::new(compiler);
+    command.args(["-g", &include(), &debug()]).args(flags).args(sources);
+    command.arg("-o").arg(&program).arg(library("a")).args(libraries).args(SYSTEM);
+    succeeds(&mut command);
+    program
+}
+
 /// Compiles a suite and links it with the shared library, as with an installed library.
 pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let folder = place(&format!("shared-{name}"));

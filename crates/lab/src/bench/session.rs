@@ -308,21 +308,14 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
 }
 
 fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
-    let repeat = match asked {
-        Some(question) => common.repeat.unwrap_or(question.turns),
-        None => repeat(common),
+    let usual = match asked {
+        Some(question) => Part { repeat: question.turns, weight: 1 },
+        None if repeats && common.quick => Part { repeat: 1, ..seeds::part(case) },
+        None if repeats => seeds::part(case),
+        None if common.quick => Part { repeat: REPEAT_QUICK, weight: 1 },
+        None => Part { repeat: REPEAT, weight: 1 },
     };
-    match repeats {
-        true if common.repeat.is_none() && !common.quick => seeds::part(case),
-        true if common.repeat.is_none() => Part { repeat: 1, ..seeds::part(case) },
-        true => Part { repeat, ..seeds::part(case) },
-        false => Part { repeat, weight: 1 },
-    }
-}
-
-fn repeat(common: &CommonArgs) -> usize {
-    let default = if common.quick { REPEAT_QUICK } else { REPEAT };
-    common.repeat.unwrap_or(default)
+    Part { repeat: common.repeat.unwrap_or(usual.repeat), ..usual }
 }
 
 fn budget(common: &CommonArgs) -> Option<Duration> {
@@ -494,6 +487,8 @@ mod tests {
 
     #[test]
     fn quick_is_shorter_and_explicit_options_win() {
+        let case = Case::new("rcu", "read", &[], "");
+        let repeat = |common: &CommonArgs| part(&case, common, false, None).repeat;
         let quick = CommonArgs { quick: true, ..CommonArgs::default() };
         assert!(repeat(&quick) < repeat(&CommonArgs::default()));
         assert_eq!(budget(&quick), Some(QUICK));

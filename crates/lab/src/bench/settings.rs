@@ -165,10 +165,8 @@ impl Settings {
 }
 
 /// Parses a whole number from 1 to `MAX`. The error is a message for the user.
-pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok();
-    let known = number.filter(|number| (1..=MAX).contains(number));
-    known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
+pub fn count<const MAX: u64>(text: &str) -> Result<usize, String> {
+    top::cli::number::<1, MAX>(text).map(|number| number as usize)
 }
 
 pub(super) fn may_set_fifo() -> bool {
@@ -178,8 +176,7 @@ pub(super) fn may_set_fifo() -> bool {
 }
 
 pub fn seed(text: &str) -> Result<u64, String> {
-    let what = format!("not a whole number from 0 to {}", u64::MAX);
-    text.parse().map_err(|_| what)
+    top::cli::number::<0, { u64::MAX }>(text)
 }
 
 #[cfg(test)]

@@ -67,9 +67,12 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     found.map_or_else(|| of_other(metric), |(_, words)| words)
 }
 
+/// Returns the description of a figure of the machine. For another name, formats the name as tables
+/// do: `items_per_s` becomes `items/s`.
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);
-    found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
+    let spelled = || name.replace("_per_", "/").replace('_', " ");
+    found.map_or_else(spelled, |(_, words)| (*words).to_owned())
 }
 
 fn grouped(number: &str) -> String {
@@ -81,11 +84,6 @@ fn grouped(number: &str) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Formats a name as tables do: `items_per_s` becomes `items/s`.
-fn spelled(name: &str) -> String {
-    name.replace("_per_", "/").replace('_', " ")
 }
 
 /// Returns the programs of the variants: `tokio+yield` belongs to tokio.

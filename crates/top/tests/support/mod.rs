@@ -4,13 +4,9 @@
 // No test program uses all of these functions.
 #![allow(dead_code)]
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-pub fn run(command: &str, args: &[&str]) -> Output {
-    Command::new(command).args(args).output().expect("the command starts")
-}
 
 pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
@@ -20,48 +16,44 @@ pub fn text(bytes: &[u8]) -> &str {
 /// text next to the list, and nothing else.
 pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     for (args, valid) in bad {
-        let output = run(command, args);
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
-        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
-        assert!(err.starts_with("error: ") && err.contains(valid), "{args:?}: {err}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert_fails(Command::new(command).args(*args), valid);
     }
 }
 
-/// Asserts that the command without arguments prints its introduction, which contains the words.
-pub fn assert_introduction(command: &str, words: &[&str]) {
-    let output = run(command, &[]);
+/// Asserts that a command cannot run: it prints one line that contains `reason`, and nothing else.
+pub fn assert_fails(command: &mut Command, reason: &str) {
+    let output = command.stdin(Stdio::null()).output().expect("the command starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {err}");
+    assert!(err.lines().count() == 1 && output.stdout.is_empty(), "{command:?}: {err}");
+    assert!(err.starts_with("error: ") && err.contains(reason), "{command:?}: {err}");
+}
+
+/// Asserts that the command prints its help and its version as data, also if no process reads them.
+/// Without arguments, it prints an introduction, which contains the words. `name` is a subcommand.
+pub fn assert_helps(command: &str, name: &str, words: &[&str]) {
+    let lines: [&[&str]; 5] =
+        [&[], &["--help"], &["--version"], &[name, "--help"], &["help", name]];
+    for args in lines {
+        for is_read in [true, false] {
+            let mut child = Command::new(command);
+            child.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = child.spawn().expect("the command starts");
+            if !is_read {
+                drop(child.stdout.take());
+            }
+            let output = child.wait_with_output().expect("the command ends");
+            assert_eq!(output.status.code(), Some(0), "{args:?}");
+            assert!(output.stderr.is_empty(), "{args:?}: {}", text(&output.stderr));
+            assert!(!is_read || !output.stdout.is_empty(), "{args:?}");
+        }
+    }
+    let output = Command::new(command).output().expect("the command starts");
     let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0));
     for word in words {
         assert!(out.contains(word), "{word} is missing in:\n{out}");
     }
     assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
-    assert!(output.stderr.is_empty());
-}
-
-/// Asserts that the command prints its help and its version as data. `name` is a subcommand.
-pub fn assert_help_is_data(command: &str, name: &str) {
-    for args in [["--help"].as_slice(), &["--version"], &[name, "--help"], &["help", name]] {
-        let output = run(command, args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
-    }
-}
-
-/// Asserts that the command succeeds even if no process reads its help.
-pub fn assert_help_into_closed_pipe(command: &str) {
-    let mut child = Command::new(command)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("the command ends");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
 }
 
 /// Waits until `is_so` returns `true`. Panics after two minutes.

@@ -160,9 +160,11 @@ impl Setting {
 
     fn lock_hold(&self, name: Text) -> Case {
         let (items, workers) = (self.items(LONE_ITEMS), self.workers);
-        let requested = match self.args.scope.is_empty() {
-            true => "system scope",
-            false => "the requested scopes",
+        // The names of the variants contain the scope only if scopes were requested.
+        let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
+        let (requested, scopes) = match self.args.scope.is_empty() {
+            true => ("system scope", vec![(AffinityScope::System, String::new())]),
+            false => ("the requested scopes", self.scopes.iter().map(named).collect()),
         };
         let about = format!(
             "as one-at-a-time, {items} each, pinned; {requested}; {workers} workers, which do not spin"
@@ -170,13 +172,6 @@ impl Setting {
         let (mut variants, mut claims) = (Vec::new(), Vec::new());
         let mut counts = vec![1, self.producers];
         counts.dedup();
-        // The names of the variants contain the scope only if scopes were requested.
-        let system = [(AffinityScope::System, String::new())];
-        let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
-        let scopes = match &self.args.scope[..] {
-            [] => system.into(),
-            _ => self.scopes.iter().map(named).collect::<Vec<_>>(),
-        };
         let counts = counts.into_iter();
         for (producers, (scope, of)) in counts.flat_map(|it| scopes.iter().map(move |s| (it, s))) {
             let deferred = Way::plain(*scope);
