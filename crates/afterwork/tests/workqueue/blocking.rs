@@ -145,22 +145,8 @@ fn an_item_runs_that_unblocks_all_workers() {
 }
 
 #[test]
-fn a_chain_of_items_each_waiting_for_the_next_ends() {
-    let queue = queue("chain").affinity(System).on(&registry("1 core"));
-    // Each item waits for the next one, so all must run at once.
-    let (first, last) = mpsc::channel();
-    let mut ends = first;
-    for _ in 0..20 {
-        let (send, waits_for) = mpsc::channel::<()>();
-        let ended = mem::replace(&mut ends, send);
-        queue.detach(move || {
-            waits_for.recv().unwrap();
-            ended.send(()).unwrap();
-        });
-    }
-    ends.send(()).unwrap();
-    last.recv_timeout(PATIENCE).expect("the chain hangs");
-    queue.drain().unwrap();
+fn items_that_all_wait_for_each_other_end() {
+    run_at_once(&queue("wait").affinity(System).on(&registry("1 core")), 20);
 }
 
 /// The item of the last queue spins until each of the other queues, whose items have ended, has

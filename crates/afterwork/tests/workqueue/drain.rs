@@ -105,25 +105,6 @@ fn a_limit_changed_while_paused_holds_after_it() {
 }
 
 #[test]
-fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
-    let [paused, other] = ["paused", "other"].map(queue).on(&registry("2 core"));
-    paused.pause();
-    let handle = paused.spawn(|| 1);
-    assert_eq!(other.spawn(|| 2).join().unwrap(), 2);
-    assert!(!handle.is_finished());
-    paused.resume();
-    assert_eq!(handle.join().unwrap(), 1);
-}
-
-#[test]
-fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
-    let (queue, count) = (queue("pause").paused(), Count::default());
-    queue.detach(count.adder());
-    drop(queue);
-    assert_eq!(count.get(), 1);
-}
-
-#[test]
 fn a_drain_of_many_rounds_is_reported_with_the_item() {
     let registry = registry("2 core");
     let reports = reports(&registry);

@@ -155,7 +155,7 @@ fn idle_workers_are_culled_down_to_two() {
     let queue = self::queue("deep").help(false).on(&registry);
     // The second round checks that the manager wakes up again after it has freed the first stack.
     for _ in 0..2 {
-        let deep = queue.in_worker(|_| dig());
+        let deep = queue.in_worker(|_| dig(256));
         wait_until(|| !is_resident(deep));
         assert_eq!(queue.in_worker(|_| 1), 1);
     }
@@ -170,13 +170,6 @@ fn is_resident(address: usize) -> bool {
     // SAFETY: the page may be unmapped, because the call does not access it.
     assert_eq!(unsafe { libc::mincore(start, page, &raw mut resident) }, 0);
     resident & 1 == 1
-}
-
-/// Uses 256 KiB of stack. Returns an address in it.
-#[inline(never)]
-fn dig() -> usize {
-    let deep = [1_u8; 256 << 10];
-    std::hint::black_box(&deep).as_ptr().addr()
 }
 
 #[test]

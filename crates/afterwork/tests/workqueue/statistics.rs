@@ -3,16 +3,6 @@
 use crate::support::*;
 
 #[test]
-fn started_and_completed_count_the_runs_of_workers() {
-    let queue = queue("count").help(false).alone();
-    (0..100).for_each(|_| queue.detach(|| ()));
-    queue.enqueue(&Work::new(|| ()));
-    queue.drain().unwrap();
-    wait_until(|| queue.stats().completed == 101);
-    assert_eq!(queue.stats().started, 101);
-}
-
-#[test]
 fn a_worker_woken_for_a_sleeping_one_is_counted() {
     let registry = unwatched("1 core");
     let [sleeper, other] = ["sleeper", "other"].map(|it| queue(it).help(false).on(&registry));

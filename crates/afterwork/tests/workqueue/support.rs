@@ -812,6 +812,14 @@ impl Count {
     }
 }
 
+/// Uses `kib` KiB of stack or more. Returns the address of the deepest part.
+pub fn dig(kib: usize) -> usize {
+    let room = std::hint::black_box([1_u8; 1024]);
+    let deepest = if kib > 1 { dig(kib - 1) } else { room.as_ptr().addr() };
+    std::hint::black_box(&room);
+    deepest
+}
+
 /// Returns a closure that keeps its CPU busy while `stop` is zero.
 pub fn hogging(stop: Count) -> impl FnOnce() + Send + 'static {
     move || {
