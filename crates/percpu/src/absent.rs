@@ -6,6 +6,7 @@ use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
 use super::remote::PerCpu;
+use super::slot::Slot;
 
 /// Keeps the slots of CPUs that go offline drained until it is dropped; created by
 /// [`PerCpu::drain_when_absent`].
@@ -17,6 +18,9 @@ pub struct DrainedWhenAbsent {
 /// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
 /// `online`. Registries of workqueues call it automatically. Call it in a program that detects
 /// changes to the online CPUs itself.
+///
+/// Slots that the calling thread is inside, or owns and has not parked, are not drained. An owner
+/// therefore calls this in [`Owner::while_parked`](super::Owner::while_parked).
 ///
 /// # Blocking
 ///
@@ -82,14 +86,17 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     ) -> DrainedWhenAbsent {
         let slots = Arc::downgrade(self);
         let watcher = move |online: &CpuSet| {
-            if let Some(slots) = slots.upgrade() {
-                slots.drain_absent(online, |cpu, data| {
-                    // FOREIGN(percpu-absent): the drain, inside the slot. A panic is counted.
-                    if panics::contain(|| drain(cpu, data)) {
-                        slots.panics.count(cpu);
-                    }
-                });
-            }
+            let Some(slots) = slots.upgrade() else { return };
+            // In a slot of its own, this thread would wait for itself.
+            let is_free = |slot: &&Slot<T>| !slot.is_mine() && !slot.is_called_here();
+            let absent = slots.cpus().difference(online);
+            let absent = absent.iter().filter_map(|cpu| slots.table.slot(cpu));
+            slots.drain_slots(absent.filter(is_free), |cpu, data| {
+                // FOREIGN(percpu-absent): the drain, inside the slot. A panic is counted.
+                if panics::contain(|| drain(cpu, data)) {
+                    slots.panics.count(cpu);
+                }
+            });
         };
         DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(watcher)) }
     }

@@ -61,7 +61,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         sum.load(Ordering::Relaxed)
     }
 
-    fn drain_slots<'p>(
+    pub(super) fn drain_slots<'p>(
         &'p self,
         slots: impl Iterator<Item = &'p Slot<T>>,
         f: impl Fn(CpuId, &mut T) + Sync,

@@ -22,8 +22,8 @@
 //! | `OnDemand` | at its next operation if asked | a load | runs on the caller, after that |
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
-//! A slot that has no owner, or whose owner is [parked](Owner::park), is free in every mode. With
-//! [`COMPILED_OUT`] the mode is `Queue`, and no operation tests it.
+//! A slot that has no owner, or whose owner is [parked](Owner::park), is free in every mode. In
+//! data that [`Builder::build_compiled_out`] returns, the mode is `Queue`, and no operation tests it.
 //!
 //! # Waiting
 //!
@@ -76,7 +76,7 @@ pub use choice::{COMPILED_OUT, Escalate};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use remote::{NotRun, PerCpu};
-pub use topology::{CpuId, CpuSet, Topology};
+pub use topology::{CpuId, CpuSet, Error as TopologyError, Topology};
 
 base::internal::impl_debug! {
     impl[] Builder;

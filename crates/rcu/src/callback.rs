@@ -287,7 +287,6 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
 }
 
 /// Returns the number of panics in callbacks and executors that have been caught.
-#[doc(hidden)]
 pub fn nr_panicked() -> u64 {
     place().nr_panicked.load(Ordering::Relaxed)
 }

@@ -96,4 +96,4 @@ pub use time::rate::RateLimit;
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use time::retry::{Backoff, retry, retry_if};
 pub use time::sleep::{Elapsed, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at};
-pub use topology::{AffinityScope, CpuId, CpuSet, Topology};
+pub use topology::{AffinityScope, CpuId, CpuSet, Error as TopologyError, Topology};

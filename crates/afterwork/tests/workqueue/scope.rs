@@ -319,6 +319,17 @@ fn a_result_may_panic_when_dropped_during_another_panic() {
     };
     assert_eq!(panic_of_join(&queue, panics, returns), "a part");
     assert_eq!(panic_of_join(&queue, returns, panics), "a part");
+    // The owner itself runs both parts, and all pieces.
+    queue.pause();
+    assert_eq!(panic_of_join(&queue, bomb, || panic_any("alone")), "alone");
+    let map = |piece: Range<usize>| {
+        if piece.start > 0 {
+            panic_any("a piece");
+        }
+        bomb()
+    };
+    let reduces = || drop(queue.map_reduce(0..2, map, |_, _| unreachable!("one part returns")));
+    assert_eq!(panic_of(reduces), "a piece");
 }
 
 /// Calls `for_each_range`, and checks that it visits each element once.

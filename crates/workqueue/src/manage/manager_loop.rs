@@ -42,6 +42,10 @@ use crate::route::machine::Machine;
 /// value is a guess. With a smaller value, rearming wakes the manager more often.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
+/// The number of threads that the manager starts before it serves the timers again. Starting a
+/// thread takes up to 50 µs.
+const MOST_STARTS: usize = 16;
+
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
@@ -107,15 +111,24 @@ impl Cleanup for Scan {
 }
 
 impl Manager {
-    /// Creates all requested workers, except for pools that have been killed in the meantime.
-    /// Returns the pools for which no thread could be started.
+    /// Creates requested workers, at most [`MOST_STARTS`], except for pools that have been killed in
+    /// the meantime. Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
-        let wanted = mem::take(&mut self.inbox.lock().create);
-        let start = |pool: &Arc<WorkerPool>| {
+        let next = || self.inbox.lock().create.pop_front();
+        let (mut nr_starts, mut refused) = (0, Vec::new());
+        while nr_starts < MOST_STARTS
+            && let Some(pool) = next()
+        {
+            if pool.needs_no_worker() {
+                continue;
+            }
+            nr_starts += 1;
             let body = pool.clone();
-            self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
-        };
-        wanted.into_iter().filter(|pool| !pool.needs_no_worker() && !start(pool)).collect()
+            if !self.start_thread(&pool.thread_name(), move |_| worker::run(&body)) {
+                refused.push(pool);
+            }
+        }
+        refused
     }
 }
 
@@ -271,7 +284,10 @@ impl ManagerLoop {
         let is_paused = self.timers.clock.is_paused();
         let timer_ns = (!is_paused).then(|| self.timers.next_ns()).flatten();
         let reaper_ns = self.manager.cleanups.next_ns();
-        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns, memory::due_ns()];
+        let is_more_wanted = !self.manager.inbox.lock().create.is_empty();
+        let create_ns = is_more_wanted.then_some(now_ns);
+        let deadlines =
+            [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns, create_ns, memory::due_ns()];
         deadlines.into_iter().flatten().min()
     }
 }

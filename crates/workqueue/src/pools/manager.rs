@@ -1,6 +1,7 @@
 //! Requests to the manager thread of a registry. `manager_loop.rs` is that thread.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ptr;
 
 use base::internal::panics::{Foreign, contain, or_abort};
@@ -47,7 +48,7 @@ pub(crate) type ReportHandler = Arc<Foreign<Box<dyn Fn(&Report) + Send + Sync>>>
 
 #[derive(Default)]
 pub(crate) struct Inbox {
-    pub(crate) create: Vec<Arc<WorkerPool>>,
+    pub(crate) create: VecDeque<Arc<WorkerPool>>,
     pub(crate) quit: bool,
 }
 
@@ -81,7 +82,7 @@ impl Manager {
 
     /// Requests a worker, which the pool has already counted.
     pub(crate) fn create_worker(&self, pool: &Arc<WorkerPool>) {
-        self.inbox.lock().create.push(pool.clone());
+        self.inbox.lock().create.push_back(pool.clone());
         self.wake();
     }
 

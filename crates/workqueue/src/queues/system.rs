@@ -97,7 +97,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// The error contains [`BuildError::NoCpus`] if the CPU does not exist or this process may not use
 /// it, or an error of [`system`]; nothing has run in these cases. Otherwise it contains
-/// [`JoinError::Panicked`].
+/// [`JoinError::Panicked`](crate::JoinError::Panicked).
 ///
 /// # Examples
 ///

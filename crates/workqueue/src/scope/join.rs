@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::ptr;
 
-use base::internal::panics::{Payload, contain, guarded_in_item};
+use base::internal::panics::{Foreign, Payload, contain, guarded_in_item};
 use limit::internal::queue_core::QueueCore;
 use sync::cell::UnsafeCell;
 use sync::time;
@@ -383,6 +383,9 @@ impl Workqueue {
             }
             None => first.unwrap_or_else(|payload| pair.end_alone(payload)),
         };
+        // FOREIGN(scope-run): the drop of the first part's value, on the owner, if the second part
+        // panics there; a panic in the drop is contained by `Foreign`.
+        let first = Foreign::new(first);
         // SAFETY: the crew is closed or was never offered, so there is no guest.
         let second = pair.second.with_mut(|second| unsafe { (*second).take() });
         let is_here = second.is_some();
@@ -393,6 +396,6 @@ impl Workqueue {
         if let Some(outermost) = outermost {
             outermost.settle(is_here);
         }
-        (first, second)
+        (first.into_inner(), second)
     }
 }

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use base::internal::panics::guarded_in_item;
+use base::internal::panics::{Foreign, guarded_in_item};
 use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use sync::unmodelled::Arc;
 use sync::{Mutex, time, twin};
@@ -268,7 +268,9 @@ impl Workqueue {
         map: impl Fn(Range<usize>) -> R + Sync,
         reduce: impl Fn(R, R) -> R + Sync,
     ) -> Option<R> {
-        let result = Mutex::new(None);
+        // FOREIGN(scope-run): the drop of a partial result, on the owner, which resumes a panic; a
+        // panic in the drop is contained by `Foreign`.
+        let result = Foreign::new(Mutex::new(None));
         self.for_each_range(range, |piece| {
             let mut part = map(piece);
             loop {
