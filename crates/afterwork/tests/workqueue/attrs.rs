@@ -190,14 +190,12 @@ fn a_queue_drains_items_of_former_attributes_too() {
 #[test]
 fn pools_without_routes_end_their_workers_after_late_items() {
     let (registry, queue) = queue("desert").help(false).on_own(registry("4 core"));
-    let (again, mut first) = (queue.clone(), true);
+    let again = queue.clone();
     let (_, plug) = stuck(|hole| {
-        queue.enqueue(&Work::with_handle(move |this| {
-            if mem::take(&mut first) {
-                // The second run is in the same pool.
-                again.enqueue(this);
-                hole.sit();
-            }
+        queue.enqueue(&in_first_run(move |this| {
+            // The second run is in the same pool.
+            again.enqueue(this);
+            hole.sit();
         }))
     });
     queue.set_attrs(|attrs| attrs.nice = 2).unwrap();

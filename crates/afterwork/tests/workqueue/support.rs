@@ -462,6 +462,12 @@ pub fn flush_begun(work: &Work) -> thread::JoinHandle<Result<bool, FlushError>> 
     flusher
 }
 
+/// Creates an item that calls `body` in its first run. Its later runs do nothing.
+pub fn in_first_run(body: impl FnOnce(&Work) + Send + 'static) -> Work {
+    let mut body = Some(body);
+    Work::with_handle(move |this| body.take().into_iter().for_each(|body| body(this)))
+}
+
 /// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: Count) -> Work {
     let again = queue.clone();

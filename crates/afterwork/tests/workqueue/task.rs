@@ -360,19 +360,6 @@ fn an_expired_item_releases_its_permit_once_it_is_found() {
 }
 
 #[test]
-fn started_item_may_run_past_its_deadline() {
-    let queue = queue("started").help(false).alone();
-    let result = before_deadline(|deadline| {
-        let item = move || {
-            wait_until(|| Instant::now() > deadline);
-            5
-        };
-        queue.task().deadline(deadline).spawn(item).join()
-    });
-    assert_eq!(result, 5);
-}
-
-#[test]
 fn the_panic_of_an_expired_closures_drop_is_lost() {
     let queue = queue("foreign").help(false).alone();
     let spawn = |deadline| {
