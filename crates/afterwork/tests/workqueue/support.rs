@@ -892,7 +892,7 @@ pub fn changed_by_threads<W: Sync>(works: &[W], change: impl Fn(usize, &W) -> i6
 }
 
 pub fn resident_kib() -> usize {
-    status("VmRSS:")
+    children::number_in("/proc/self/status", "VmRSS:").unwrap()
 }
 
 /// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
@@ -917,15 +917,7 @@ pub fn our_threads() -> Vec<String> {
 }
 
 pub fn nr_threads() -> usize {
-    status("Threads:")
-}
-
-/// Returns the number that procfs reports for this process under `name`, in the unit of procfs.
-fn status(name: &str) -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.unwrap().split_whitespace().next().unwrap();
-    number.parse().unwrap()
+    children::number_in("/proc/self/status", "Threads:").unwrap()
 }
 
 /// A pseudorandom number generator (xorshift64*).
