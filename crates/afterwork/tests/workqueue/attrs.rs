@@ -69,7 +69,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
     let (nr_runs, nr_queued, gauge) = (Count::default(), Count::default(), Gauge::default());
     let works: Vec<_> = (0..8).map(|_| Work::new(move || gauge.within(|| nr_runs.add()))).collect();
     threads(5, |i| {
-        let mut dice = Dice::new(seed + i as u64);
+        let mut dice = Dice::of_thread(seed, i);
         for _ in 0..if i == 0 { 300 } else { 3000 } {
             if i == 0 {
                 change_something(&queue, &mut dice);
@@ -87,7 +87,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
 fn change_something(queue: &Workqueue, dice: &mut Dice) {
     let cpus = [None, Some(set("0-3")), Some(set("2-40")), Some(set("63"))];
     match dice.below(4) {
-        0 => queue.set_attrs(|attrs| attrs.affinity = AffinityScope::ALL[dice.below(6)]),
+        0 => queue.set_attrs(|attrs| attrs.affinity = dice.pick(&AffinityScope::ALL)),
         1 => queue.set_attrs(|attrs| attrs.strict = dice.below(2) == 0),
         2 => queue.set_attrs(|attrs| attrs.cpus = cpus[dice.below(4)].clone()),
         _ => queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8),

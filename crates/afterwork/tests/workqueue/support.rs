@@ -26,6 +26,7 @@ pub use afterwork::workqueue::{self, *};
 pub use topology::Topology;
 
 use crate::children;
+pub use crate::dice::Dice;
 
 /// The limit of every wait: over a hundred times the time that any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -918,27 +919,6 @@ pub fn our_threads() -> Vec<String> {
 
 pub fn nr_threads() -> usize {
     children::number_in("/proc/self/status", "Threads:").unwrap()
-}
-
-/// A pseudorandom number generator (xorshift64*).
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    /// Returns a random seed for another generator.
-    pub fn seed(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.seed() >> 33) as usize % limit
-    }
 }
 
 /// Prints and returns the seed of this run, which `AFTERWORK_SEED` overrides.
