@@ -198,11 +198,8 @@ fn flushing_from_another_item_does_not_block_the_pool() {
     assert!(count.get() >= 21, "{}", count.get());
 }
 
-fn nr_waiting(queue: &Workqueue) -> usize {
-    let text = format!("{queue:?}");
-    let (_, count) = text.split_once("nr_waiting: ").unwrap();
-    let count: String = count.chars().take_while(char::is_ascii_digit).collect();
-    count.parse().unwrap()
+fn nr_waiting(queue: &Workqueue) -> u32 {
+    number_after(&format!("{queue:?}"), "nr_waiting: ")
 }
 
 /// Starts a flush of a queue that has a blocked item, waits until the flush sleeps, and checks that

@@ -921,6 +921,13 @@ pub fn nr_threads() -> usize {
     children::number_in("/proc/self/status", "Threads:").unwrap()
 }
 
+/// Returns the number that follows `word` in `text`.
+pub fn number_after(text: &str, word: &str) -> u32 {
+    let (_, rest) = text.split_once(word).expect(word);
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|it| it.parse().ok()).expect(word)
+}
+
 /// Prints and returns the seed of this run, which `AFTERWORK_SEED` overrides.
 pub fn seed() -> u64 {
     let seed = std::env::var("AFTERWORK_SEED")
