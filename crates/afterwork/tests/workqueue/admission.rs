@@ -325,24 +325,25 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task that is polled by its waker, on the thread that wakes it.
-struct OnTheSpot(Mutex<Option<Task>>);
+/// The future of a task, until the task is woken.
+type Held = Arc<Mutex<Option<Task>>>;
 
-impl OnTheSpot {
-    /// Polls `task`, now and at each wake-up.
-    fn begin(task: impl Future<Output = ()> + Send + 'static) {
-        Arc::new(Self(Mutex::new(Some(Box::pin(task))))).wake();
-    }
+/// Polls a task that waits. The thread that wakes it passes its future to `act`.
+fn held(task: Task, act: fn(Task)) -> Held {
+    let held = Held::default();
+    let woken = held.clone();
+    let task = polled(task, &waker(move || end(&woken, act)));
+    *held.lock().unwrap() = Some(task);
+    held
 }
 
-impl Wake for OnTheSpot {
-    fn wake(self: Arc<Self>) {
-        let waker = Waker::from(self.clone());
-        let mut task = self.0.lock().unwrap();
-        if task.as_mut().is_some_and(|it| poll_with(it, &waker).is_ready()) {
-            *task = None;
-        }
-    }
+fn end(held: &Held, act: fn(Task)) {
+    let task = held.lock().unwrap().take();
+    task.into_iter().for_each(act);
+}
+
+fn complete(mut task: Task) {
+    assert!(poll_with(&mut task, Waker::noop()).is_ready());
 }
 
 /// Returns a full, paused queue, its item, and a receiver. A task in the wait queue sends to it
@@ -352,11 +353,12 @@ fn full_with_a_task_that_drops_its_wait() -> (Workqueue, JoinHandle<u32>, Receiv
     let item = queue.try_spawn(|| 7).unwrap();
     let (send, gone) = mpsc::channel();
     let theirs = queue.clone();
-    OnTheSpot::begin(async move {
+    let task = async move {
         drop(theirs.task().reserve().await);
         drop(theirs);
         send.send(()).unwrap();
-    });
+    };
+    held(Box::pin(task), complete);
     (queue, item, gone)
 }
 
@@ -388,11 +390,12 @@ fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     let work = Work::new(|| ());
     assert_eq!(queue.try_enqueue(&work), Ok(true));
     let (theirs, again) = (queue.clone(), work.clone());
-    OnTheSpot::begin(async move {
+    let task = async move {
         let permit = theirs.task().reserve().await;
         assert!(!again.cancel());
         assert!(permit.enqueue(&again));
-    });
+    };
+    held(Box::pin(task), complete);
     assert!(work.cancel());
     wait_until(|| work.is_pending());
     assert_eq!(queue.cancel_all(), 1);
@@ -403,25 +406,12 @@ fn the_waker_of_a_permit_may_queue_the_same_item_or_panic() {
     drop(poll(&mut reserve, Waker::noop()).expect("granted"));
 }
 
-/// The future of a task, until the task is woken. An executor that has ended drops it likewise.
-type Orphan = Arc<Mutex<Option<Task>>>;
-
-fn end(orphan: &Orphan) {
-    let task = orphan.lock().unwrap().take();
-    drop(task);
-}
-
-/// Returns a full, paused queue, its item, and 100,000 waiting tasks that end when woken.
-fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Orphan>) {
+/// Returns a full, paused queue, its item, and 100,000 waiting tasks. When a task is woken, its
+/// future is dropped, as by an executor that has ended.
+fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Held>) {
     let queue = leaked(1);
     let item = queue.try_spawn(|| 7).unwrap();
-    let orphan = |_| {
-        let orphan = Orphan::default();
-        let woken = orphan.clone();
-        let task: Task = Box::pin(async { drop(queue.task().reserve().await) });
-        *orphan.lock().unwrap() = Some(polled(task, &waker(move || end(&woken))));
-        orphan
-    };
+    let orphan = |_| held(Box::pin(async { drop(queue.task().reserve().await) }), drop);
     (queue, item, (0..100_000).map(orphan).collect())
 }
 
@@ -437,7 +427,7 @@ fn tasks_that_end_when_they_are_woken_pass_their_permit() {
     wait_until(|| free(queue) == Some(1));
     // This would take minutes if each waiter that leaves walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
-    orphans.iter().rev().for_each(end);
+    orphans.iter().rev().for_each(|it| end(it, drop));
     assert_eq!(free(queue), Some(0));
     queue.resume();
     assert_eq!(item.join().unwrap(), 7);

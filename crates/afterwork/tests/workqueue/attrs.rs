@@ -45,8 +45,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
     queue.set_attrs(|attrs| attrs.affinity = Cpu).unwrap();
     pin(0);
     queue.spawn(|| ()).join().unwrap();
-    let cpu = sync::cpu::current().to_string();
-    assert_eq!(used(&registry), [cpu.trim_start_matches("cpu").trim()]);
+    assert_eq!(used(&registry), [sync::cpu::current().to_string()]);
     queue.set_attrs(|attrs| attrs.strict = true).unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert!(registry.pool_stats().iter().any(|pool| pool.strict && pool.created > 0));
@@ -70,7 +69,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
     let (nr_runs, nr_queued, gauge) = (Count::default(), Count::default(), Gauge::default());
     let works: Vec<_> = (0..8).map(|_| Work::new(move || gauge.within(|| nr_runs.add()))).collect();
     threads(5, |i| {
-        let mut dice = Dice::new(seed + i as u64);
+        let mut dice = Dice::of_thread(seed, i);
         for _ in 0..if i == 0 { 300 } else { 3000 } {
             if i == 0 {
                 change_something(&queue, &mut dice);
@@ -88,7 +87,7 @@ fn nothing_is_lost_or_run_twice_while_attributes_change() {
 fn change_something(queue: &Workqueue, dice: &mut Dice) {
     let cpus = [None, Some(set("0-3")), Some(set("2-40")), Some(set("63"))];
     match dice.below(4) {
-        0 => queue.set_attrs(|attrs| attrs.affinity = AffinityScope::ALL[dice.below(6)]),
+        0 => queue.set_attrs(|attrs| attrs.affinity = dice.pick(&AffinityScope::ALL)),
         1 => queue.set_attrs(|attrs| attrs.strict = dice.below(2) == 0),
         2 => queue.set_attrs(|attrs| attrs.cpus = cpus[dice.below(4)].clone()),
         _ => queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8),
@@ -190,14 +189,12 @@ fn a_queue_drains_items_of_former_attributes_too() {
 #[test]
 fn pools_without_routes_end_their_workers_after_late_items() {
     let (registry, queue) = queue("desert").help(false).on_own(registry("4 core"));
-    let (again, mut first) = (queue.clone(), true);
+    let again = queue.clone();
     let (_, plug) = stuck(|hole| {
-        queue.enqueue(&Work::with_handle(move |this| {
-            if mem::take(&mut first) {
-                // The second run is in the same pool.
-                again.enqueue(this);
-                hole.sit();
-            }
+        queue.enqueue(&in_first_run(move |this| {
+            // The second run is in the same pool.
+            again.enqueue(this);
+            hole.sit();
         }))
     });
     queue.set_attrs(|attrs| attrs.nice = 2).unwrap();

@@ -129,13 +129,11 @@ fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
     let (registry, second) = queue("second").affinity(System).on_own(registry("2 core"));
     for _ in 0..300 {
         let first = queue("first").affinity(System).on(&registry);
-        let (to, mut first_run) = (second.clone(), true);
-        let work = Work::with_handle(move |this| {
-            if mem::take(&mut first_run) {
-                assert!(to.enqueue(this));
-                if this.cancel() {
-                    to.enqueue(this);
-                }
+        let to = second.clone();
+        let work = in_first_run(move |this| {
+            assert!(to.enqueue(this));
+            if this.cancel() {
+                to.enqueue(this);
             }
         });
         first.task().enqueue_all(&[(); 20].map(|()| Work::new(|| ())));

@@ -103,13 +103,11 @@ fn an_item_that_flushes_itself_gets_an_error() {
     queue.enqueue(&Work::with_handle(move |this| outcomes.push(this.flush())));
     queue.drain().unwrap();
     // The same holds if a helper runs the item, and if the item is pending again.
-    let (again, mut is_first) = (queue.clone(), true);
-    let work = Work::with_handle(move |this| {
-        if mem::take(&mut is_first) {
-            outcomes.push(this.flush());
-            again.enqueue(this);
-            outcomes.push(this.flush());
-        }
+    let again = queue.clone();
+    let work = in_first_run(move |this| {
+        outcomes.push(this.flush());
+        again.enqueue(this);
+        outcomes.push(this.flush());
     });
     queue.enqueue(&work);
     work.flush().unwrap();
@@ -167,12 +165,7 @@ fn a_flush_that_helps_reports_the_panic() {
     assert_eq!(FlushError::Panicked.to_string(), "the work item panicked");
     assert_eq!(FlushError::OwnItem.to_string(), "a work item cannot wait for its own end");
     // So does a flush after the run.
-    let mut is_first = true;
-    let work = Work::new(move || {
-        if mem::take(&mut is_first) {
-            panic_any("the first run");
-        }
-    });
+    let work = in_first_run(|_| panic_any("the first run"));
     assert_eq!(work.flush(), Ok(false));
     queue.enqueue(&work);
     queue.flush().unwrap();
@@ -205,11 +198,8 @@ fn flushing_from_another_item_does_not_block_the_pool() {
     assert!(count.get() >= 21, "{}", count.get());
 }
 
-fn nr_waiting(queue: &Workqueue) -> usize {
-    let text = format!("{queue:?}");
-    let (_, count) = text.split_once("nr_waiting: ").unwrap();
-    let count: String = count.chars().take_while(char::is_ascii_digit).collect();
-    count.parse().unwrap()
+fn nr_waiting(queue: &Workqueue) -> u32 {
+    number_after(&format!("{queue:?}"), "nr_waiting: ")
 }
 
 /// Starts a flush of a queue that has a blocked item, waits until the flush sleeps, and checks that

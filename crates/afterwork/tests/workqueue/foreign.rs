@@ -278,20 +278,6 @@ fn the_waker_of_a_drain_may_use_the_cancelled_item() {
 }
 
 #[test]
-fn panics_do_not_cost_the_pool_its_workers() {
-    let queue = queue("panics").alone();
-    for _ in 0..100 {
-        queue.detach(|| panic!("detached"));
-        drop(queue.spawn(|| panic!("dropped")));
-        queue.enqueue(&Work::new(|| panic!("reusable")));
-    }
-    assert_eq!(queue.drained().panicked, 300);
-    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    (0..1000).for_each(|_| queue.detach(|| ()));
-    queue.drain().unwrap();
-}
-
-#[test]
 fn handler_gets_only_panics_without_a_joiner() {
     let log = Log::default();
     let queue = queue("named").on_panic(move |panic| {

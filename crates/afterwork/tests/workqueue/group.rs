@@ -114,7 +114,7 @@ fn random_items_that_wait_for_each_other_end() {
         for _ in 0..dice.below(4) {
             let below = at + 1 + dice.below(3);
             if let Some(queue) = queues.get(below) {
-                let (queues, seed) = (queues.clone(), dice.seed());
+                let (queues, seed) = (queues.clone(), dice.bits());
                 nr_items += queue.spawn(move || grow(queues, below, seed)).join().unwrap();
             }
         }
@@ -130,7 +130,7 @@ fn random_items_that_wait_for_each_other_end() {
             })
             .collect();
         let spawn = |_| {
-            let (all, at, seed) = (queues.clone(), dice.below(2), dice.seed());
+            let (all, at, seed) = (queues.clone(), dice.below(2), dice.bits());
             queues[at].spawn(move || grow(all, at, seed))
         };
         let roots: Vec<_> = (0..8).map(spawn).collect();

@@ -146,18 +146,6 @@ fn an_idle_item_is_freed_with_its_last_handle() {
 }
 
 #[test]
-fn a_cancelled_item_without_handles_is_freed_by_a_worker() {
-    let queue = queue("tombstone").max_active(1).alone();
-    let (plug, census) = (plug_into(&queue), Census::default());
-    for _ in 0..50 {
-        let work = Work::new(owning(census.life()));
-        assert!(queue.enqueue(&work) && work.cancel());
-    }
-    plug.release_and_drain(&queue);
-    census.all_dropped(50);
-}
-
-#[test]
 fn a_run_may_keep_a_handle_of_an_item_that_has_none_left() {
     let (queue, census) = (queue("adopt").alone(), Census::default());
     let (life, kept, mut first) = (census.life(), Log::default(), true);

@@ -6,6 +6,8 @@
 
 #[path = "../children/mod.rs"]
 mod children;
+#[path = "../support/dice.rs"]
+mod dice;
 mod support;
 
 mod active;

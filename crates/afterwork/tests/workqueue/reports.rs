@@ -23,13 +23,6 @@ fn stall(report: Report) -> Option<Stall> {
     if let Report::Stall(stall) = report { Some(stall) } else { None }
 }
 
-/// Returns the number that follows `word` in `text`.
-fn number_after(text: &str, word: &str) -> u32 {
-    let (_, rest) = text.split_once(word).expect(word);
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
-    digits.and_then(|it| it.parse().ok()).expect(word)
-}
-
 #[test]
 fn a_stall_names_the_first_item_and_those_of_all_workers() {
     let (registry, reports) = reporting(impatient);

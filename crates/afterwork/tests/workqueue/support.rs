@@ -26,6 +26,7 @@ pub use afterwork::workqueue::{self, *};
 pub use topology::Topology;
 
 use crate::children;
+pub use crate::dice::Dice;
 
 /// The limit of every wait: over a hundred times the time that any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -462,6 +463,12 @@ pub fn flush_begun(work: &Work) -> thread::JoinHandle<Result<bool, FlushError>> 
     flusher
 }
 
+/// Creates an item that calls `body` in its first run. Its later runs do nothing.
+pub fn in_first_run(body: impl FnOnce(&Work) + Send + 'static) -> Work {
+    let mut body = Some(body);
+    Work::with_handle(move |this| body.take().into_iter().for_each(|body| body(this)))
+}
+
 /// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: Count) -> Work {
     let again = queue.clone();
@@ -855,11 +862,6 @@ pub fn pin(i: usize) {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
-pub fn cpu_here() -> CpuId {
-    // SAFETY: the call has no preconditions.
-    CpuId::new(unsafe { libc::sched_getcpu() } as u32)
-}
-
 pub fn nice_here() -> i8 {
     rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap() as i8
 }
@@ -891,7 +893,7 @@ pub fn changed_by_threads<W: Sync>(works: &[W], change: impl Fn(usize, &W) -> i6
 }
 
 pub fn resident_kib() -> usize {
-    status("VmRSS:")
+    children::number_in("/proc/self/status", "VmRSS:").unwrap()
 }
 
 /// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
@@ -916,36 +918,14 @@ pub fn our_threads() -> Vec<String> {
 }
 
 pub fn nr_threads() -> usize {
-    status("Threads:")
+    children::number_in("/proc/self/status", "Threads:").unwrap()
 }
 
-/// Returns the number that procfs reports for this process under `name`, in the unit of procfs.
-fn status(name: &str) -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let number = line.unwrap().split_whitespace().next().unwrap();
-    number.parse().unwrap()
-}
-
-/// A pseudorandom number generator (xorshift64*).
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    /// Returns a random seed for another generator.
-    pub fn seed(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.seed() >> 33) as usize % limit
-    }
+/// Returns the number that follows `word` in `text`.
+pub fn number_after(text: &str, word: &str) -> u32 {
+    let (_, rest) = text.split_once(word).expect(word);
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|it| it.parse().ok()).expect(word)
 }
 
 /// Prints and returns the seed of this run, which `AFTERWORK_SEED` overrides.
