@@ -20,17 +20,16 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let text = workspace.page(TABLE)?;
     let rules = rules(&text);
     let mut known = order::tests(&workspace.texts(source::is_rust)?);
-    let mut broken_in_c = Vec::new();
+    let mut broken = Vec::new();
     let is_of_suite = |file: &str| file.starts_with(SUITE) && file.ends_with(".c");
     for (file, text) in workspace.texts(is_of_suite)? {
         let cases = cases(&text);
         if file.ends_with("/rules.c") {
-            broken_in_c = unnamed(&file, &cases, &rules);
+            broken = unnamed(&file, &cases, &rules);
         }
         known.extend(cases.into_iter().map(|(_, case)| case.to_string()));
     }
-    let mut broken = broken(&rules, &known);
-    broken.append(&mut broken_in_c);
+    broken.extend(self::broken(&rules, &known));
     Ok(Findings { broken, looked_at: format!("{} rules", rules.len()) })
 }
 

@@ -74,7 +74,7 @@ const CHORES: &[Chore] = &[
     (
         "book",
         "the book's links lead somewhere; builds it where mdbook is installed",
-        With(book::main),
+        Check(book::check),
     ),
     (
         "tutorial",
@@ -110,10 +110,12 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     let workspace = Workspace::find()?;
     match run {
         With(run) => run(&workspace, rest),
-        Check(find) => {
-            Failure::if_any(name, rest)?;
-            Ok(report::exit_code(find(&workspace)?.report(name)))
-        }
+        Check(find) => match rest.first() {
+            None => Ok(report::exit_code(find(&workspace)?.report(name))),
+            Some(arg) => {
+                Err(Failure::new(format!("`{name}` takes no argument, but was given `{arg}`")))
+            }
+        },
     }
 }
 

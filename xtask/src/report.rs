@@ -83,12 +83,6 @@ impl Failure {
     pub fn because<E: fmt::Display>(tried: impl fmt::Display) -> impl Fn(E) -> Self {
         move |error| Self(format!("{tried}: {error}"))
     }
-
-    /// Returns an error if a chore that takes no arguments was given one.
-    pub fn if_any(name: &str, args: &[String]) -> Result<(), Self> {
-        let unknown = |arg| Self(format!("`{name}` takes no argument, but was given `{arg}`"));
-        args.first().map_or(Ok(()), |arg| Err(unknown(arg)))
-    }
 }
 
 impl fmt::Display for Failure {

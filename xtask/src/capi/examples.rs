@@ -30,14 +30,8 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
                     if is_cpp(source) { (cpp, "-std=c++17") } else { (c, "-std=gnu11") };
                 let package = ("PKG_CONFIG_PATH", "pkgconfig", "afterwork");
                 let options = [&[standard, "-lpthread"], WARNINGS].concat();
-                by_pkg_config(
-                    compiler,
-                    &options,
-                    package,
-                    source,
-                    prefix,
-                    &place.join(stem(source)),
-                )?;
+                let program = place.join(stem(source));
+                by_pkg_config(compiler, &options, package, source, prefix, &program)?;
                 nr_built += 1;
             }
             // A program that uses liburcu is built once for each name by which pkg-config knows
@@ -58,8 +52,8 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a program with the flags of a package and with `options`, and runs it. pkg-config finds the
-/// package with a variable that names a folder below that of the libraries.
+/// Builds a program with the flags of a package and with `options`, and runs it. pkg-config finds
+/// the package with a variable that names a folder below that of the libraries.
 fn by_pkg_config(
     compiler: &str,
     options: &[&str],

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_config_files_have_the_prefix_and_their_versions_and_headers() {
+    fn pkg_config_files_have_prefix_version_headers_and_libraries() {
         let files = pkg_configs(Path::new("/opt/aw"), "lib/x", "1.2.3");
         let libs = "Libs: -L${libdir} -lafterwork\nLibs.private: -lpthread -ldl -lm\n";
         for (name, version, needs) in [

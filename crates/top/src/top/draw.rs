@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn screens_of_three_sizes_are_as_captured_and_tiny_ones_do_not_panic() {
+    fn screens_are_as_captured_and_tiny_ones_do_not_panic() {
         for size in SIZES {
             is_as_captured("", size, &screen(&mut seen_again(3), size).0);
         }
