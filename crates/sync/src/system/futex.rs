@@ -206,12 +206,10 @@ mod model {
     pub use Sleepers as Key;
     pub use Sleepers as Waiters;
 
-    impl Drop for Sleepers {
-        fn drop(&mut self) {
-            if !crate::twin::torn_down() {
-                // SAFETY: the field is not used again; `Drop` runs once.
-                unsafe { ManuallyDrop::drop(&mut self.shared) };
-            }
+    crate::on_drop! {
+        Sleepers, this => {
+            // SAFETY: the field is not used again; `Drop` runs once.
+            unsafe { ManuallyDrop::drop(&mut this.shared) }
         }
     }
 
