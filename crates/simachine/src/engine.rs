@@ -16,8 +16,8 @@ use super::clock::{Clock, NEVER};
 use super::costs::Costs;
 use super::line::{ByNumber, Lines};
 use super::mask::{MAX_CPUS, Mask};
+use super::plain::is_seen;
 use super::report::{Counts, Failure, LockStat, Outcome, Samples};
-use super::seen;
 use super::task::{State, Task};
 use super::timers::Timers;
 
@@ -60,7 +60,7 @@ impl Machine {
             seed: 1,
             jitter_per_mille: 50,
             early_per_mille: 500,
-            guarded_lines: if seen::is_seen() { 0 } else { 2 },
+            guarded_lines: if is_seen() { 0 } else { 2 },
             takes_stacks: true,
             reserves_ahead: false,
             budget: None,
