@@ -14,8 +14,6 @@ use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
 pub use backend::Key;
-#[cfg(any(loom, shuttle))]
-use model as backend;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::const_unless_model;
@@ -187,7 +185,7 @@ pub(crate) fn wake_at(word: *const u32, flags: c_int, count: u32) {
 }
 
 #[cfg(any(loom, shuttle))]
-mod model {
+mod backend {
     use std::mem::ManuallyDrop;
     #[cfg(shuttle)]
     use std::sync::Arc;
