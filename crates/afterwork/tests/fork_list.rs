@@ -61,7 +61,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/system/thread.rs", "KEEPS_RESET", Word),
     ("sync/system/thread.rs", "names", HeldFirst("thread::hold_names()")),
     ("sync/system/time.rs", "RATE", Word),
-    ("sync/twin.rs", "ARMED MET NR_PASSED", Tests),
+    ("sync/twin.rs", "ARMED MET", Tests),
     // This is the ID of the process that owns the page.
     ("page/publisher.rs", "AT_EXIT_SET", Word),
     ("page/publisher.rs", "NTH_NAME OWNER", Word),

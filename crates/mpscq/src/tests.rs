@@ -37,6 +37,12 @@ fn chain_of<T>(values: impl IntoIterator<Item = T>) -> Chain<Node<T>> {
     values.into_iter().map(Node::new).collect()
 }
 
+fn queue_of<T>(values: impl IntoIterator<Item = T>) -> Queue<Node<T>> {
+    let queue = Queue::new();
+    queue.push_chain(chain_of(values));
+    queue
+}
+
 #[test]
 fn push_returns_whether_the_queue_was_empty() {
     let queue = Queue::<Node<_>>::new();
@@ -53,9 +59,8 @@ fn push_returns_whether_the_queue_was_empty() {
 
 #[test]
 fn a_drain_stops_at_its_bound_and_leaves_the_rest() {
-    let queue = Queue::<Node<_>>::new();
+    let queue = queue_of(0..10);
     let mut consumer = queue.try_consumer().unwrap();
-    queue.push_chain(chain_of(0..10));
     let mut drain = consumer.drain(4);
     assert_eq!(taken(drain.by_ref()), [0, 1, 2, 3]);
     assert_eq!(drain.stopped(), Stopped::Bound);
@@ -78,9 +83,8 @@ fn a_drain_that_ended_stays_ended() {
 
 #[test]
 fn abandoned_drain_yields_no_item_twice() {
-    let queue = Queue::<Node<_>>::new();
+    let queue = queue_of(0..3);
     let mut consumer = queue.try_consumer().unwrap();
-    queue.push_chain(chain_of(0..3));
     assert!(consumer.drain(3).next().is_some());
     assert_eq!(take(consumer.pop()), 1);
 }
@@ -129,9 +133,7 @@ fn popped_items_form_a_chain_linked_or_not() {
 fn contained_items_are_dropped_with_their_container() {
     let dropped = Cell::new(0);
     let counted = || (0..3).map(|_| Counted(&dropped));
-    let queue = Queue::<Node<_>>::new();
-    queue.push_chain(chain_of(counted()));
-    drop(queue);
+    drop(queue_of(counted()));
     assert_eq!(dropped.get(), 3);
     drop(chain_of(counted()));
     assert_eq!(dropped.get(), 6);
@@ -143,10 +145,7 @@ fn contained_items_are_dropped_with_their_container() {
 
 #[test]
 fn a_moved_queue_keeps_its_items() {
-    let queue = Queue::<Node<_>>::new();
-    queue.push(Node::new(1));
-    queue.push(Node::new(2));
-    let moved = Box::new(queue);
+    let moved = Box::new(queue_of([1, 2]));
     let mut consumer = moved.try_consumer().unwrap();
     assert_eq!(take(consumer.pop()), 1);
     assert_eq!(take(consumer.pop()), 2);
@@ -154,8 +153,7 @@ fn a_moved_queue_keeps_its_items() {
 
 #[test]
 fn one_consumer_at_a_time_and_the_next_one_continues() {
-    let queue = Queue::<Node<_>>::new();
-    queue.push_chain(chain_of(0..4));
+    let queue = queue_of(0..4);
     let mut first = queue.try_consumer().unwrap();
     assert!(queue.try_consumer().is_none());
     assert_eq!(take(first.pop()), 0);
@@ -165,8 +163,7 @@ fn one_consumer_at_a_time_and_the_next_one_continues() {
 
 #[test]
 fn handles_that_stay_on_their_thread_work_too() {
-    let queue = Queue::<Node<_>>::new();
-    queue.push(Node::new(Rc::new(7)));
+    let queue = queue_of([Rc::new(7)]);
     assert_eq!(*take(queue.try_consumer().unwrap().pop()), 7);
 }
 
@@ -379,22 +376,17 @@ impl Drop for Bomb<'_> {
 fn item_whose_drop_panics_harms_no_other() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let nr_dropped = Cell::new(0);
-    let bombs = || chain_of((0..5).map(|nth| Bomb { nth, _counted: Counted(&nr_dropped) }));
+    let bombs = || (0..5).map(|nth| Bomb { nth, _counted: Counted(&nr_dropped) });
     let stack = || {
         let stack = Stack::<Node<_>>::new();
-        stack.push_chain(bombs());
+        stack.push_chain(chain_of(bombs()));
         stack
     };
-    let queue = || {
-        let queue = Queue::<Node<_>>::new();
-        queue.push_chain(bombs());
-        queue
-    };
     let drops: [(&str, &dyn Fn()); 4] = [
-        ("a chain", &|| drop(bombs())),
+        ("a chain", &|| drop(chain_of(bombs()))),
         ("a stack", &|| drop(stack())),
         ("what was taken from one", &|| drop(stack().take_all())),
-        ("a queue", &|| drop(queue())),
+        ("a queue", &|| drop(queue_of(bombs()))),
     ];
     for (what, drop) in drops {
         nr_dropped.set(0);

@@ -16,8 +16,8 @@ use super::clock::{Clock, NEVER};
 use super::costs::Costs;
 use super::line::{ByNumber, Lines};
 use super::mask::{MAX_CPUS, Mask};
+use super::plain::is_seen;
 use super::report::{Counts, Failure, LockStat, Outcome, Samples};
-use super::seen;
 use super::task::{State, Task};
 use super::timers::Timers;
 
@@ -60,7 +60,7 @@ impl Machine {
             seed: 1,
             jitter_per_mille: 50,
             early_per_mille: 500,
-            guarded_lines: if seen::is_seen() { 0 } else { 2 },
+            guarded_lines: if is_seen() { 0 } else { 2 },
             takes_stacks: true,
             reserves_ahead: false,
             budget: None,
@@ -197,8 +197,8 @@ pub fn sync() {
     }
 }
 
-/// Makes a system call: pays with `charge`, waits for the turn of this task, and calls `act`. If that
-/// returns `true`, the task is suspended. Does nothing outside a simulation.
+/// Makes a system call: pays with `charge`, waits for the turn of this task, and calls `act`. If
+/// that returns `true`, suspends the task. Does nothing outside a simulation.
 pub fn system_call(charge: impl FnOnce(&mut Engine), act: impl FnOnce(&mut Engine) -> bool) {
     if running().is_none() {
         return;

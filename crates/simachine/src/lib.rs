@@ -55,7 +55,6 @@ pub mod memory;
 mod placement;
 mod plain;
 mod report;
-mod seen;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod sync;
@@ -71,8 +70,8 @@ pub use costs::Costs;
 pub use engine::{Machine, run, unseen};
 use engine::{running, with};
 pub use mask::MAX_CPUS;
+pub use plain::is_seen as sees_plain;
 pub use report::{Counts, Failure, HotLine, LockStat, Outcome};
-pub use seen::is_seen as sees_plain;
 use topology::{CpuId, CpuSet, Topology};
 
 /// Returns `true` if a simulation runs on this thread.

@@ -16,21 +16,37 @@
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::arena;
 use super::engine::{engine, is_inside, running};
 use super::line::{LINE_BYTES, Site};
 use super::memory::{self, Access};
 use super::task::stack_of;
-use super::{arena, seen};
 
 /// The end of the address range of statics, in a program that is linked at a fixed address.
 const IMAGE_END: usize = 1 << 32;
 const SEQ_CST: c_int = 5;
 
+/// Set if the program has instrumented crates.
+static IS_SEEN: AtomicBool = AtomicBool::new(false);
+
+/// Returns `true` if plain accesses are visible.
+pub fn is_seen() -> bool {
+    IS_SEEN.load(Ordering::Relaxed)
+}
+
 /// Returns the source location that all these accesses share.
 fn site() -> Site {
     Location::caller()
+}
+
+/// Returns the description of a source location.
+pub fn described(site: Site) -> String {
+    match site.file() == file!() {
+        true => "a plain access or a count of an Arc, by the stack".into(),
+        false => site.to_string(),
+    }
 }
 
 fn is_of_machine(at: usize) -> bool {
@@ -61,7 +77,7 @@ fn atomic(at: usize, access: Access) {
 /// Each instrumented crate calls this before `main`.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_init() {
-    seen::note();
+    IS_SEEN.store(true, Ordering::Relaxed);
 }
 
 macro_rules! plain {

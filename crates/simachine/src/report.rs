@@ -204,7 +204,7 @@ impl HotLine {
         // One source location may have several addresses.
         let mut sites: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for at in &e.lines.at(place).sites {
-            let (nr_moves, waited_ns) = sites.entry(super::seen::described(at.site)).or_default();
+            let (nr_moves, waited_ns) = sites.entry(super::plain::described(at.site)).or_default();
             *nr_moves += at.nr_moves;
             *waited_ns += at.waited_ps / 1000;
         }

@@ -66,7 +66,11 @@ mod torture {
 
     /// Returns `true` if `point` must fail this time.
     pub fn fails(point: Point) -> bool {
-        let one_in = ONE_IN[point as usize].load(Ordering::Relaxed);
+        is_drawn(ONE_IN[point as usize].load(Ordering::Relaxed))
+    }
+
+    /// Returns `true` for one call in `one_in` at random, or for none if `one_in` is 0.
+    pub(crate) fn is_drawn(one_in: u32) -> bool {
         one_in != 0 && throw().is_multiple_of(one_in)
     }
 
@@ -83,6 +87,8 @@ mod torture {
     }
 }
 
+#[cfg(all(torture, not(any(loom, shuttle))))]
+pub(crate) use torture::is_drawn;
 #[cfg(all(torture, not(any(loom, shuttle))))]
 pub use torture::{fails, seed, set};
 

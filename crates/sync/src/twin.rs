@@ -179,25 +179,10 @@ mod process {
 #[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
 pub use process::{arm, armed};
 
+/// Delays this thread for `span_us`, one time in `one_in`, if the bug `name` is armed.
 #[cfg(all(torture, not(any(loom, shuttle))))]
-mod torture {
-    use std::cell::Cell;
-    use std::thread;
-    use std::time::Duration;
-
-    std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
-
-    /// Delays this thread for `span_us`, one time in `one_in`, if the bug `name` is armed.
-    pub fn linger(name: &str, one_in: u32, span_us: u64) {
-        if super::armed(name) {
-            let nr_passed = NR_PASSED.get().wrapping_add(1);
-            NR_PASSED.set(nr_passed);
-            if nr_passed.is_multiple_of(one_in) {
-                thread::sleep(Duration::from_micros(span_us));
-            }
-        }
+pub fn linger(name: &str, one_in: u32, span_us: u64) {
+    if armed(name) && crate::fault::is_drawn(one_in) {
+        std::thread::sleep(std::time::Duration::from_micros(span_us));
     }
 }
-
-#[cfg(all(torture, not(any(loom, shuttle))))]
-pub use torture::linger;

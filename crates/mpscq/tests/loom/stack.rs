@@ -28,9 +28,7 @@ fn two_push_one_takes() {
             got
         }
     });
-    for pusher in pushers {
-        pusher.join().unwrap();
-    }
+    pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
     let mut got = taker.join().unwrap();
     stack.take_all_fifo().for_each(|item| got.take(&item));
     assert_eq!(got.total, 3);

@@ -21,9 +21,7 @@ pub fn singles(producers: &[usize], tries: usize) {
             got.take(&item);
         }
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     while got.total < total {
         match consumer.pop() {
             Pop::Item(item) => got.take(&item),
@@ -52,9 +50,7 @@ fn chains(other: usize) {
             order.push((item.from, item.number));
         }
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     while let Pop::Item(item) = consumer.pop() {
         item.check();
         order.push((item.from, item.number));
@@ -95,9 +91,7 @@ fn a_bounded_drain_leaves_the_rest_in_order() {
             assert!(got.total - before <= bound);
             assert_eq!(got.total - before == bound, stopped == Stopped::Bound);
         }
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         let mut drain = consumer.drain(usize::MAX);
         drain.by_ref().for_each(|item| got.take(&item));
         assert_eq!(drain.stopped(), Stopped::Empty);
@@ -125,9 +119,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
             nr_emptied += usize::from(matches!(found, Pop::Item(_)) && consumer.emptied());
         };
         pop();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         pop();
         pop();
         assert_eq!(nr_reported.load(sync::atomic::Ordering::Relaxed), nr_emptied);

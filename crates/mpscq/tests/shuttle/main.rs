@@ -61,9 +61,7 @@ fn transfer() {
             Pop::Empty | Pop::MidPush => thread::yield_now(),
         }
     }
-    for producer in producers {
-        producer.join().unwrap();
-    }
+    producers.into_iter().for_each(|producer| producer.join().unwrap());
     assert!(queue.is_empty());
 }
 
@@ -127,9 +125,7 @@ fn stack() {
         }
         got
     });
-    for pusher in pushers {
-        pusher.join().unwrap();
-    }
+    pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
     let mut all = Vec::new();
     for taker in takers {
         let got = taker.join().unwrap();

@@ -14,8 +14,6 @@ use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
 pub use backend::Key;
-#[cfg(any(loom, shuttle))]
-use model as backend;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::const_unless_model;
@@ -187,7 +185,7 @@ pub(crate) fn wake_at(word: *const u32, flags: c_int, count: u32) {
 }
 
 #[cfg(any(loom, shuttle))]
-mod model {
+mod backend {
     use std::mem::ManuallyDrop;
     #[cfg(shuttle)]
     use std::sync::Arc;
@@ -206,12 +204,10 @@ mod model {
     pub use Sleepers as Key;
     pub use Sleepers as Waiters;
 
-    impl Drop for Sleepers {
-        fn drop(&mut self) {
-            if !crate::twin::torn_down() {
-                // SAFETY: the field is not used again; `Drop` runs once.
-                unsafe { ManuallyDrop::drop(&mut self.shared) };
-            }
+    crate::on_drop! {
+        Sleepers, this => {
+            // SAFETY: the field is not used again; `Drop` runs once.
+            unsafe { ManuallyDrop::drop(&mut this.shared) }
         }
     }
 
