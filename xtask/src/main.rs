@@ -9,6 +9,8 @@ mod capi;
 mod conformance;
 mod figures;
 mod foreign;
+#[cfg(test)]
+mod fork_tests;
 mod fuzz;
 mod layers;
 mod order;

@@ -6,11 +6,10 @@
 //! shows how a fork treats them: a child has only the thread-locals of the thread that forked, and
 //! each process creates a `PerProcess` for itself.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+
+use crate::source;
+use crate::workspace::Workspace;
 
 /// How a fork treats a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,66 +109,23 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, Over)> {
     LIST.iter().flat_map(|&(file, names, over)| names.split(' ').map(move |it| (file, it, over)))
 }
 
+const CRATES: &str = "sync stacks mpscq base rcu percpu mailbox item limit workqueue raw afterwork";
+
 /// Returns the source files that the list covers, by their name in the list, without tests.
 fn sources() -> BTreeMap<String, String> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut sources = BTreeMap::new();
-    const CRATES: [&str; 12] = [
-        "sync",
-        "stacks",
-        "mpscq",
-        "base",
-        "rcu",
-        "percpu",
-        "mailbox",
-        "item",
-        "limit",
-        "workqueue",
-        "raw",
-        "afterwork",
-    ];
-    for of in CRATES {
-        let root = crates.join(of).join("src");
+    let name_of = |file: &str| {
+        let (of, name) = file.strip_prefix("crates/")?.split_once("/src/")?;
+        let is_covered = CRATES.split(' ').any(|it| it == of) && !source::is_test(file);
         // The folders of `base` appear under their own names.
-        let prefix = if of == "base" { String::new() } else { format!("{of}/") };
-        let mut folders = vec![root.clone()];
-        while let Some(folder) = folders.pop() {
-            let entries = fs::read_dir(folder).unwrap();
-            let paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-            for path in paths {
-                let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
-                if path.is_dir() {
-                    // The simulated machine has one process, which does not fork.
-                    if name != "sim" {
-                        folders.push(path);
-                    }
-                } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-                    let text = fs::read_to_string(&path).unwrap();
-                    sources.insert(format!("{prefix}{name}"), without_tests(&text));
-                }
-            }
-        }
-    }
+        let folder = if of == "base" { String::new() } else { format!("{of}/") };
+        is_covered.then(|| format!("{folder}{name}"))
+    };
+    let workspace = Workspace::find().unwrap();
+    let texts = workspace.texts(|file| source::is_rust(file) && name_of(file).is_some()).unwrap();
+    let named = |(file, text): &(String, String)| Some((name_of(file)?, source::code(text)));
+    let sources: BTreeMap<_, _> = texts.iter().filter_map(named).collect();
     assert!(sources.len() > 100, "{} files", sources.len());
     sources
-}
-
-/// Removes comments and modules of tests. A module ends at the next brace at the start of a line.
-fn without_tests(text: &str) -> String {
-    let mut kept = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let is_cfg = line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
-        if is_cfg && lines.peek().is_some_and(|next| next.contains("mod ")) {
-            if lines.next().is_some_and(|module| module.ends_with('{')) {
-                lines.by_ref().find(|line| *line == "}");
-            }
-        } else if !line.trim_start().starts_with("//") {
-            kept.push_str(line);
-            kept.push('\n');
-        }
-    }
-    kept
 }
 
 /// Returns the names that follow `keyword`.
@@ -269,7 +225,7 @@ fn static_is_found_in_any_scope() {
                 static H: PerProcess<u8> = 1;\n\
                 thread_local! {\n    static I: u8 = 1;\n}\n\
                 static J: u8 = 1;\n";
-    let text = without_tests(text);
+    let text = source::code(text);
     let kept: Vec<_> = kept_in(&text).into_iter().collect();
     assert_eq!(kept, ["A", "B", "C", "D", "H", "I", "J", "e"]);
     let shared: Vec<_> = shared_in(&text).into_iter().collect();
