@@ -27,7 +27,7 @@ const STD: &[(&str, &str)] = &[
 
 const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_lot"];
 
-/// The back end of `sync`, which only the models in `tests/` may use.
+/// The back end of `sync`, which is public only for the macros of `sync`.
 const PRIVATE: &[&str] = &["sync::backend"];
 
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {

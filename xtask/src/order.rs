@@ -183,7 +183,7 @@ mod tests {
         }";
 
     #[test]
-    fn two_ends_or_one_that_pairs_with_itself_and_a_test_are_good() {
+    fn two_ends_or_one_paired_with_itself_are_good_with_a_test() {
         for good in [GOOD, "// ORDER(a): both ends on this line. Test: handover."] {
             assert_eq!(found(good), Vec::<String>::new());
         }

@@ -11,8 +11,8 @@ use crate::sanitize::host_that_has;
 use crate::test::with_cfg;
 use crate::workspace::{Workspace, output, status};
 
-/// The crates that run on the machine, as suffixes of `afterwork`. The accesses of the machine
-/// itself are not instrumented.
+/// The crates that run on the machine: the part of each name after `afterwork`. The accesses of the
+/// machine itself are not instrumented.
 const SHOWN: [&str; 10] =
     ["", "-base", "-item", "-limit", "-mailbox", "-mpscq", "-percpu", "-rcu", "-sim", "-workqueue"];
 pub const PLAIN: &str = "sim-plain";

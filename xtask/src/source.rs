@@ -3,7 +3,7 @@
 //! It relies on the format of `cargo fmt`: attributes, comments and function heads each begin on a
 //! new line, and unit tests are at the end of a file.
 
-/// Returns the line comments of `text` that begin at the start of a line, with their lines.
+/// Returns the line comments of `text` that begin at the start of a line, with their line numbers.
 pub fn comments(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let lines = (1..).zip(text.lines());
     lines.filter_map(|(line, text)| {

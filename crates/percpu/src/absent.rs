@@ -19,8 +19,8 @@ pub struct DrainedWhenAbsent {
 /// `online`. Registries of workqueues call it automatically. Call it in a program that detects
 /// changes to the online CPUs itself.
 ///
-/// Slots that the calling thread is inside, or owns and has not parked, are not drained. An owner
-/// therefore calls this in [`Owner::while_parked`](super::Owner::while_parked).
+/// A slot is not drained if the calling thread is inside it, or is its owner and is not parked. An
+/// owner therefore calls this in [`Owner::while_parked`](super::Owner::while_parked).
 ///
 /// # Blocking
 ///
@@ -87,7 +87,7 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
         let slots = Arc::downgrade(self);
         let watcher = move |online: &CpuSet| {
             let Some(slots) = slots.upgrade() else { return };
-            // In a slot of its own, this thread would wait for itself.
+            // In a slot that it owns or is inside, this thread would wait for itself.
             let is_free = |slot: &&Slot<T>| !slot.is_mine() && !slot.is_called_here();
             let absent = slots.cpus().difference(online);
             let absent = absent.iter().filter_map(|cpu| slots.table.slot(cpu));

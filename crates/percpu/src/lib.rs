@@ -23,7 +23,7 @@
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
 //! A slot that has no owner, or whose owner is [parked](Owner::park), is free in every mode. In
-//! data that [`Builder::build_compiled_out`] returns, the mode is `Queue`, and no operation tests it.
+//! data built with [`Builder::build_compiled_out`], the mode is `Queue`, and no operation tests it.
 //!
 //! # Waiting
 //!

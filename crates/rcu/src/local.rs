@@ -43,8 +43,8 @@ sync::on_drop!(AtExit, _this => {
     }
 });
 
-/// Keeps a guard on its thread. The compiler prints this name if a closure takes a guard to another
-/// thread.
+/// Keeps a guard on its thread. The compiler prints this name if a closure that is sent to another
+/// thread captures a guard.
 pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 
 /// A read-side critical section of this thread, which lasts until the guard is dropped.

@@ -12,7 +12,7 @@ pub fn pin(cpu: CpuId) {
     sync::cpu::set_affinity(None, &here).expect("the CPU is there");
 }
 
-/// Starts one thread for each of `cpus`, which runs `body` on that CPU with its index.
+/// Starts a thread on each of `cpus`. Each thread passes its index to `body`.
 pub fn start_on(
     cpus: impl IntoIterator<Item = CpuId>,
     body: impl Fn(usize) + Send + Sync + 'static,

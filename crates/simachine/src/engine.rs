@@ -197,8 +197,8 @@ pub fn sync() {
     }
 }
 
-/// Makes a system call: pays with `charge`, waits for the turn of this task, and calls `act`. If
-/// that returns `true`, suspends the task. Does nothing outside a simulation.
+/// Makes a system call: calls `charge`, which adds its cost, waits for the turn of this task, and
+/// calls `act`. If `act` returns `true`, suspends the task. Does nothing outside a simulation.
 pub fn system_call(charge: impl FnOnce(&mut Engine), act: impl FnOnce(&mut Engine) -> bool) {
     if running().is_none() {
         return;

@@ -69,7 +69,7 @@ mod torture {
         is_drawn(ONE_IN[point as usize].load(Ordering::Relaxed))
     }
 
-    /// Returns `true` for one call in `one_in` at random, or for none if `one_in` is 0.
+    /// Returns `true` at random, on average for one call in `one_in`. 0 means for none.
     pub(crate) fn is_drawn(one_in: u32) -> bool {
         one_in != 0 && throw().is_multiple_of(one_in)
     }

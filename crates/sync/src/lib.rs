@@ -48,8 +48,8 @@ compile_error!("`--cfg loom` needs the feature `loom` of afterwork-sync");
 #[cfg(all(shuttle, not(feature = "shuttle")))]
 compile_error!("`--cfg shuttle` needs the feature `shuttle` of afterwork-sync");
 
-// The back end. Each one has the modules `sync` and `thread` of the standard library. Those of the
-// models are public, but only for the macros of this crate.
+// The back end. It has the modules `sync` and `thread` of the standard library; `core` has only
+// `sync`. The back ends of models are public, but only for the macros of this crate.
 #[cfg(not(any(feature = "std", loom, shuttle, sim)))]
 use core as backend;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]

@@ -1,4 +1,5 @@
-//! Critical sections without an operating system, which extend no time slice; see `slice.rs`.
+//! Critical sections for builds without an operating system. They extend no time slice; see
+//! `slice.rs`.
 
 /// A critical section.
 #[must_use]

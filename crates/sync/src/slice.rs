@@ -25,7 +25,7 @@
 //! enable them at their start. The kernel ignores the requests of other threads, unless the program
 //! has called `prctl(PR_RSEQ_SLICE_EXTENSION, …)` on them.
 //!
-//! Models, the simulated machine and Miri extend no time slice: nothing is ever on there.
+//! Models, the simulated machine and Miri extend no time slice: [`turn_on`] returns `false` there.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};

@@ -179,7 +179,7 @@ mod process {
 #[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
 pub use process::{arm, armed};
 
-/// Delays this thread for `span_us`, one time in `one_in`, if the bug `name` is armed.
+/// If the bug `name` is armed, delays one call in `one_in`, chosen at random, for `span_us`.
 #[cfg(all(torture, not(any(loom, shuttle))))]
 pub fn linger(name: &str, one_in: u32, span_us: u64) {
     if armed(name) && crate::fault::is_drawn(one_in) {

@@ -3,7 +3,7 @@
 
 use super::listing::Function;
 
-/// A function of `crates/probes`, and what is claimed of it.
+/// A function of `crates/probes`, and the property that it must have.
 pub type Claim = (&'static str, Is);
 
 pub enum Is {

@@ -52,8 +52,9 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a program with the flags of a package and with `options`, and runs it. pkg-config finds
-/// the package with a variable that names a folder below that of the libraries.
+/// Builds a program with the flags of a package and with `options`, and runs it. The environment
+/// variable `variable` makes pkg-config look for the package in `folder`, which is below the folder
+/// of the libraries.
 fn by_pkg_config(
     compiler: &str,
     options: &[&str],

@@ -214,7 +214,7 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     Failure::because(path.display())
 }
 
-/// Returns the names and contents of the files for pkg-config, below the folder of libraries.
+/// Returns the files for pkg-config: names relative to the folder of the libraries, and contents.
 fn pkg_configs(prefix: &Path, libraries: &str, version: &str) -> Vec<(String, String)> {
     let libs = format!("Libs: -L${{libdir}} -lafterwork\nLibs.private: {PRIVATE}");
     let file = |folder: &str, name: &str, [about, version, flags, needs]: [&str; 4]| {
@@ -235,10 +235,10 @@ Cflags: {flags}
     };
     let about = "Deferred work by the rules of the Linux kernel: workqueues, RCU, SRCU";
     let ours = [about, version, "-I${includedir}", &libs];
-    // This is for programs that include liburcu's headers by liburcu's names.
+    // `afterwork-urcu` is for programs that include liburcu's headers by liburcu's names.
     let flags = "-I${includedir}/afterwork/liburcu";
     let headers = ["liburcu's headers, over afterwork", version, flags, "Requires: afterwork"];
-    // These are for programs that ask for liburcu. They refer to no other file.
+    // The packages `URCU` are for programs that ask for liburcu. They refer to no other file.
     let flags = format!("{flags} -I${{includedir}}");
     let as_urcu = ["liburcu's functions, over afterwork", URCU_VERSION, &flags, &libs];
     let mut files =

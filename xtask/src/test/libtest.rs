@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-/// The reason of a program that ended without a result, if its command has none.
+/// The reported reason if a program ended without a result, and its command reports no error.
 const NO_RESULT: &str = "ended without a result";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -97,8 +97,9 @@ impl Reader {
         }
     }
 
-    /// If a program has no result, it crashed or was stopped. It then counts as one failure without
-    /// a name, unless it was interrupted and has no `why`.
+    /// If a program has no result, its finished tests count. If it crashed or was stopped, `why` is
+    /// the reason, and it also counts as one failure without a name. If it was interrupted, `why`
+    /// is `None`.
     fn end_running(&mut self, why: Option<&str>) {
         let Some(running) = self.running.take().filter(|it| !it.has_result) else { return };
         self.count += running.seen;

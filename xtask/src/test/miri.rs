@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_runs_under_both_models_of_another_toolchain() {
+    fn rows_run_under_both_aliasing_models_with_the_nightly() {
         let steps = steps(&|_| None);
         let is_tree = |step: &&Step| step.env[0].1.contains("tree-borrows");
         assert_eq!(steps.iter().filter(is_tree).count() * 2, steps.len());

@@ -108,8 +108,8 @@ impl Run {
     }
 }
 
-/// Runs layers that have the same `at_once`, in their order. While the last commands of a layer
-/// run, the first ones of the next layer use the other CPU.
+/// Runs layers that have the same `at_once`, in their order. If this is more than one, the first
+/// commands of a layer start while the last ones of the previous layer run, so that no CPU is idle.
 fn run_layers(
     workspace: &Workspace,
     metadata: &Metadata,

@@ -19,8 +19,8 @@ pub struct Layer {
     /// a fraction of it, including the build. The limit ends commands that hang. It does not judge
     /// speed.
     pub limit: Duration,
-    /// The number of commands that run at the same time. It is more than one if a command uses only
-    /// one CPU for a long time.
+    /// The number of commands that run at the same time. It is more than one if the layer has
+    /// commands that use only one CPU for a long time.
     pub at_once: usize,
 }
 
@@ -51,7 +51,7 @@ pub const LAYERS: &[Layer] = &[
     layer(LOOM, "are the orderings right for 2 or 3 threads, in every interleaving?", 15, 2),
     layer(SHUTTLE, "is the logic right for many threads, in very many interleavings?", 15, 2),
     layer(SIM, "does it work, and each run alike, on a simulated machine of many CPUs?", 10, 2),
-    layer(MIRI, "is there undefined behaviour?", 30, 2),
+    layer(MIRI, "is there undefined behavior?", 30, 2),
 ];
 
 #[derive(Debug, Default, PartialEq)]

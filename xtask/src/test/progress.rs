@@ -30,7 +30,7 @@ impl Progress {
         Self { layer, start: None, last_shown: Instant::now(), doing: String::new(), is_live }
     }
 
-    /// Records the start of a command.
+    /// Records the start of a command. The first one prints the question of the layer.
     pub fn begin(&mut self) {
         if self.start.is_none() {
             talk(&format!("{}: {}\n", self.layer.name, self.layer.asks));

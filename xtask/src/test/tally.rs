@@ -7,7 +7,7 @@ use super::libtest::{Count, Reader};
 #[derive(Debug, Default)]
 pub struct Tally {
     pub layers: Vec<LayerTally>,
-    /// The duration of all, in seconds. Layers may overlap.
+    /// The duration of the whole run, in seconds. Layers may overlap, so their sum may be larger.
     pub seconds: f64,
 }
 

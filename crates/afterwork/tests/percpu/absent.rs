@@ -75,7 +75,7 @@ fn an_owner_that_reports_a_change_drains_all_slots_but_its_own() {
         assert_eq!(
             saved.load(Ordering::Relaxed),
             50,
-            "{qpw}: inside one, and the owner of another"
+            "{qpw}: the caller is inside one slot and owns the other"
         );
     }
 }

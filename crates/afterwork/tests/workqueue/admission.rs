@@ -328,7 +328,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The future of a task, until the task is woken.
 type Held = Arc<Mutex<Option<Task>>>;
 
-/// Polls a task that waits. The thread that wakes it passes its future to `act`.
+/// Polls `task`, which then waits. The thread that wakes the task passes its future to `act`.
 fn held(task: Task, act: fn(Task)) -> Held {
     let held = Held::default();
     let woken = held.clone();

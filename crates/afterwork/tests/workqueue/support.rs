@@ -819,7 +819,7 @@ impl Count {
     }
 }
 
-/// Uses `kib` KiB of stack or more. Returns the address of the deepest part.
+/// Uses at least `kib` KiB of stack. Returns the address of the deepest part.
 pub fn dig(kib: usize) -> usize {
     let room = std::hint::black_box([1_u8; 1024]);
     let deepest = if kib > 1 { dig(kib - 1) } else { room.as_ptr().addr() };

@@ -2,8 +2,8 @@
 //!
 //! A registry of workqueues, or the program, detects a change and calls [`notify`], which calls
 //! every watcher, such as per-CPU data. A watcher may wait for slots that other threads own. A
-//! caller that must not wait uses [`notify_aside`]. One thread serves all such callers: if several
-//! changes arrive during a notification, the next one has the newest of them.
+//! caller that must not wait uses [`notify_aside`]. One thread serves all such callers. If several
+//! changes arrive during a notification, the next notification reports only the newest of them.
 
 use std::mem;
 
@@ -19,8 +19,9 @@ type Watcher = dyn Fn(&CpuSet) + Send + Sync;
 
 struct Watchers {
     all: Numbered<Weak<Watcher>>,
-    /// The newest change that the thread of `notify_aside` has not taken.
+    /// The online CPUs after the newest change, until the thread of `notify_aside` takes them.
     next: Option<CpuSet>,
+    /// Set while a thread reports the changes passed to `notify_aside`.
     has_thread: bool,
 }
 
@@ -31,7 +32,10 @@ sync::process_wide! {
 
 static HANDLER: Handler = Handler {
     before: |held| held.lock(watchers()),
-    child: || watchers().lock().has_thread = false,
+    child: || {
+        let mut watchers = watchers().lock();
+        (watchers.next, watchers.has_thread) = (None, false);
+    },
     ..Handler::IDLE
 };
 
@@ -62,8 +66,9 @@ pub fn notify(online: &CpuSet) {
     }
 }
 
-/// Calls every watcher as [`notify`] does, on another thread, so that the caller does not wait. A
-/// later change replaces one that the thread has not begun to report.
+/// Calls every watcher as [`notify`] does, on another thread, so that the caller does not wait. If
+/// no thread can be started, the caller waits. A later change replaces an earlier one that the
+/// thread has not begun to report.
 pub fn notify_aside(online: &CpuSet) {
     fork::register(&HANDLER);
     let mut watchers = watchers().lock();

@@ -111,7 +111,7 @@ pub fn has_liburcu(compiler: &str) -> bool {
     has
 }
 
-/// Compiles a program and links it with the static library, which precedes other libraries.
+/// Compiles a program and links it with the static library. The libraries in `flags` follow it.
 pub fn linked(
     compiler: &str,
     name: &str,

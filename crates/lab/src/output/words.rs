@@ -67,7 +67,7 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     found.map_or_else(|| of_other(metric), |(_, words)| words)
 }
 
-/// Returns the description of a figure of the machine. For another name, formats the name as tables
+/// Returns the description of a figure of the machine. If the name is unknown, formats it as tables
 /// do: `items_per_s` becomes `items/s`.
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);

@@ -1,4 +1,4 @@
-//! Atomics, a lock and a cell, with the interface of the standard library's module `sync`.
+//! Atomics, a mutex and a cell that is written once, with the interface of `std::sync`.
 
 pub mod atomic;
 mod lock;

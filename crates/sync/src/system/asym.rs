@@ -15,7 +15,8 @@
 #[cfg(not(any(loom, shuttle)))]
 use crate::atomic::AtomicBool;
 use crate::atomic::{Ordering, compiler_fence, fence};
-// A model has no system call to choose, so this flag is not the model's.
+// In a model the flag is always `false`, because there is no system call, so models do not observe
+// its accesses.
 #[cfg(any(loom, shuttle))]
 use crate::unmodelled::AtomicBool;
 use crate::{OnceLock, fault, fork, process};

@@ -31,11 +31,12 @@ const WATCHED_NOW: u32 = u32::MAX;
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers.
 static WATCHED: AtomicU32 = AtomicU32::new(0);
-/// The handlers, filled from the front. Fewer modules than this register one.
+/// The handlers, filled from the front. There are more slots than modules with a handler.
 static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
 /// The locks that the forking thread holds. Only one thread forks at a time, because `before`
-/// acquires the same lock first. Thread-locals may be destroyed before a fork.
+/// acquires the same lock first. It is not a thread-local, because a thread may fork after its
+/// thread-locals are destroyed.
 static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
 /// The functions that a module runs around a fork. None of them may panic.

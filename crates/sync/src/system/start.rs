@@ -125,7 +125,7 @@ impl Bare {
         let outcome = Arc::new(Mutex::new(None));
         let (name, place) = (CString::new(name)?, outcome.clone());
         let whole: Body = Box::new(move || {
-            // SAFETY: the kernel copies at most 15 bytes of it.
+            // SAFETY: the closure owns `name`, of which the kernel copies at most 15 bytes.
             unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
             let outcome = catch_unwind(AssertUnwindSafe(body));
             *place.lock() = Some(outcome);

@@ -20,7 +20,8 @@ pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     }
 }
 
-/// Asserts that a command cannot run: it prints one line that contains `reason`, and nothing else.
+/// Asserts that a command cannot run: it exits with status 2, and its only output is one line on
+/// stderr, which contains `reason`.
 pub fn assert_fails(command: &mut Command, reason: &str) {
     let output = command.stdin(Stdio::null()).output().expect("the command starts");
     let err = text(&output.stderr);
@@ -29,8 +30,9 @@ pub fn assert_fails(command: &mut Command, reason: &str) {
     assert!(err.starts_with("error: ") && err.contains(reason), "{command:?}: {err}");
 }
 
-/// Asserts that the command prints its help and its version as data, also if no process reads them.
-/// Without arguments, it prints an introduction, which contains the words. `name` is a subcommand.
+/// Asserts that the command prints its help and its version on stdout, and succeeds even if no
+/// process reads them. Without arguments, it prints an introduction, which contains `words`. `name`
+/// is a subcommand.
 pub fn assert_helps(command: &str, name: &str, words: &[&str]) {
     let lines: [&[&str]; 5] =
         [&[], &["--help"], &["--version"], &[name, "--help"], &["help", name]];

@@ -1,4 +1,4 @@
-//! Topologies: how they are read, described by files, and divided into pods.
+//! Reads topologies from the system or from files, saves them, and divides them into pods.
 
 pub(crate) mod bounds;
 pub(crate) mod build;

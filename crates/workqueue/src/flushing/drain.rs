@@ -100,9 +100,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and
-    /// from inside an item of this queue, because the drain would wait for itself. The queue is
-    /// then unchanged.
+    /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system). Also
+    /// returns it from inside an item of this queue, or a running item that is also queued on this
+    /// queue, because the drain would wait for itself. The queue is then unchanged.
     ///
     /// # Panics
     ///
@@ -129,9 +129,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue or one that is queued here
-    /// again, and for a process-wide queue; in that case the queue is unchanged. Returns
-    /// [`DrainError::StillBusy`] if the queue is not drained within `timeout`.
+    /// Returns [`DrainError::OwnQueue`] in the cases in which [`drain`](Self::drain) returns an
+    /// error; the queue is then unchanged. Returns [`DrainError::StillBusy`] if the queue is not
+    /// drained within `timeout`.
     ///
     /// # Examples
     ///
@@ -183,8 +183,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future
-    /// of this queue, because the drain would wait for that item.
+    /// Returns [`OwnQueueError`] for a process-wide queue. Also returns it if polled inside an item
+    /// or a future of this queue, or inside a running item that is also queued on this queue,
+    /// because the drain would wait for that item.
     ///
     /// # Panics
     ///

@@ -124,8 +124,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`OwnQueueError`] from inside an item of this queue, or one that is queued here again,
-    /// because that item would wait for itself.
+    /// Returns [`OwnQueueError`] from inside an item of this queue, or a running item that is also
+    /// queued on this queue, because that item would wait for itself.
     ///
     /// # Panics
     ///

@@ -44,9 +44,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, or one that is queued on
-    /// one of its queues again, because the drain would wait for itself; in that case nothing has
-    /// changed. Returns [`DrainError::StillBusy`] if items remain.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, or a running item that is
+    /// also queued on a queue of the group, because the drain would wait for itself. In that case
+    /// nothing has changed. Returns [`DrainError::StillBusy`] if items remain.
     ///
     /// # Examples
     ///
@@ -122,8 +122,8 @@ impl Group {
 }
 
 impl GroupInner {
-    /// Returns `true` if items of the group wait for this thread. `runs_here` also finds the items
-    /// of a queue that has been destroyed.
+    /// Returns `true` if items of the group wait for this thread. `runs_here` is checked separately
+    /// because it also finds items of a queue that has been destroyed.
     fn waits_for_this_thread(&self) -> bool {
         self.runs_here() || self.queues().iter().any(|queue| queue.waits_for_this_thread())
     }

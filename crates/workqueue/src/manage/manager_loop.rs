@@ -42,8 +42,8 @@ use crate::route::machine::Machine;
 /// value is a guess. With a smaller value, rearming wakes the manager more often.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// The number of threads that the manager starts before it serves the timers again. Starting a
-/// thread takes up to 50 µs.
+/// The maximum number of threads that the manager starts before it serves the timers again.
+/// Starting a thread takes up to 50 µs, so timers are delayed by less than a millisecond.
 const MOST_STARTS: usize = 16;
 
 pub(crate) struct ManagerLoop {
@@ -111,8 +111,8 @@ impl Cleanup for Scan {
 }
 
 impl Manager {
-    /// Creates requested workers, at most [`MOST_STARTS`], except for pools that have been killed in
-    /// the meantime. Returns the pools for which no thread could be started.
+    /// Creates at most [`MOST_STARTS`] of the requested workers. Skips pools that have been killed
+    /// in the meantime and have no work. Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let next = || self.inbox.lock().create.pop_front();
         let (mut nr_starts, mut refused) = (0, Vec::new());
@@ -313,7 +313,8 @@ mod tests {
     use crate::pools::pool::PoolAttrs;
     use crate::queues::registry::Registry;
 
-    /// A program that builds, uses and drops queues in a loop kills pools faster than threads start.
+    /// A program that builds, uses and drops queues in a loop kills pools faster than threads
+    /// start.
     #[test]
     fn no_thread_starts_for_a_pool_that_was_killed() {
         let manager = Arc::<Manager>::default();

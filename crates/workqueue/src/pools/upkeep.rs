@@ -35,8 +35,8 @@ impl WorkerPool {
         self.census().nr_awake() as usize == dispatch.nr_creating
     }
 
-    /// Withdraws a request for a worker if the pool has been killed and no work waits: the worker
-    /// would exit at once. Returns `true` if the request was withdrawn.
+    /// Withdraws a request for a worker if the pool has been killed and no work waits, because the
+    /// worker would exit at once. Returns `true` if the request was withdrawn.
     pub(crate) fn needs_no_worker(&self) -> bool {
         let mut dispatch = self.lock();
         let is_over = dispatch.dying && !dispatch.has_work() && self.injector.is_empty();

@@ -268,8 +268,8 @@ impl Workqueue {
         map: impl Fn(Range<usize>) -> R + Sync,
         reduce: impl Fn(R, R) -> R + Sync,
     ) -> Option<R> {
-        // FOREIGN(scope-run): the drop of a partial result, on the owner, which resumes a panic; a
-        // panic in the drop is contained by `Foreign`.
+        // FOREIGN(scope-run): the drop of a partial result, on the owner, while it resumes the
+        // panic of a piece; a panic in the drop is contained by `Foreign`.
         let result = Foreign::new(Mutex::new(None));
         self.for_each_range(range, |piece| {
             let mut part = map(piece);

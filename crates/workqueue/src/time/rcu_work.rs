@@ -36,9 +36,9 @@ use crate::queues::timers::{Due, Dust, Timer};
 ///
 /// # Cost
 ///
-/// Each enqueue costs an RCU callback, two short acquisitions of a lock, and the enqueue itself. The
-/// callback of a cancelled item stays until its grace period ends. While a reader delays that, an
-/// item that is cancelled and queued again in a loop leaves 64 bytes each time.
+/// Each enqueue costs an RCU callback, two short acquisitions of a lock, and the enqueue itself.
+/// The callback of a cancelled item is freed only after its grace period. If a reader delays the
+/// grace period, an item that is cancelled and queued again in a loop uses 64 more bytes each time.
 ///
 /// # Examples
 ///
@@ -81,8 +81,8 @@ impl TaskOptions<'_> {
 }
 
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
-    // An item waits for one grace period at a time. Unless items are cancelled and queued again, they
-    // therefore bound the callbacks.
+    // The call does not limit the number of callbacks. An item waits for one grace period at a
+    // time, so it has at most one callback, unless it is cancelled and queued again.
     rcu::internal::call_at_once(move || {
         // If the queue has lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn items_return_in_any_order_and_lost_or_repeated_are_found() {
+    fn stock_accepts_any_order_and_finds_lost_or_repeated_items() {
         let mut stock = Stock::<Boxed>::new(3, Layout::Scattered);
         let before: Vec<usize> = stock.homes[1].iter().map(Item::address).collect();
         let mut out: Vec<Boxed> = stock.take(2).into_iter().flatten().collect();
