@@ -54,10 +54,13 @@ const ROWS: &[Row] = &[
         "--lib",
         "",
         &[
-            ("fork::", "Miri does not fork"),
-            ("process::", "reads procfs"),
-            ("shared_file::", "maps a file"),
-            ("start::", "signals and threads of the C library, which Miri does not support"),
+            ("system::fork::", "Miri does not fork"),
+            ("system::process::", "reads procfs"),
+            ("system::shared_file::", "maps a file"),
+            (
+                "system::start::",
+                "signals and threads of the C library, which Miri does not support",
+            ),
         ],
     ),
     row(
