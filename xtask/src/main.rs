@@ -130,7 +130,7 @@ fn help() -> String {
     }
     text += "
 Start here:
-  cargo xtask test                    all tests, as in CI (about 18 minutes)
+  cargo xtask test                    all tests, as in CI (about 17 minutes)
   cargo xtask test --only unit,doc    a first answer (seconds)
   cargo xtask test --only loom        the models, after a change of an atomic or a lock
   cargo xtask test --list             the layers, and the question that each answers

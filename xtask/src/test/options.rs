@@ -65,7 +65,7 @@ pub fn help() -> String {
   --list         show the commands of each layer
   --json         print one record per layer instead of the table, and a last one for all
 
-On two CPUs this takes about 18 minutes and 5 GB of disk, twice that with CARGO_INCREMENTAL=1. Miri needs a nightly toolchain
+On two CPUs this takes about 17 minutes and 5 GB of disk, twice that with CARGO_INCREMENTAL=1. Miri needs a nightly toolchain
 (`rustup toolchain install nightly --component miri,rust-src`); without one its layer is skipped.
 
 A model that fails prints the interleaving; to see each step, set LOOM_LOG=trace, LOOM_LOCATION=1 and run it with
