@@ -19,7 +19,7 @@ mod progress;
 mod tally;
 
 use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -49,16 +49,14 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::watch()?;
-    let begin = Instant::now();
     let mut tally = Tally::default();
-    for layers in options.layers.chunk_by(|layer, next| layer.at_once == next.at_once) {
-        tally.layers.extend(run_layers(workspace, &metadata, layers, &signals)?);
+    for layer in &options.layers {
+        tally.layers.push(run_layer(workspace, &metadata, layer, &signals)?);
         if signals.caught() {
             talk("interrupted; results so far:\n");
             break;
         }
     }
-    tally.seconds = begin.elapsed().as_secs_f64();
     data(&if options.json { tally.json() } else { tally.table() });
     Ok(match () {
         () if signals.caught() => ExitCode::from(EXIT_INTERRUPTED),
@@ -67,82 +65,56 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     })
 }
 
-/// A layer and its results so far.
-struct Run {
-    layer: &'static Layer,
-    steps: Vec<Step>,
-    shown: Mutex<Shown>,
-}
-
-struct Shown {
-    progress: Progress,
-    tally: LayerTally,
-    /// The number of steps that have not ended.
-    nr_left: usize,
-}
-
-impl Run {
-    fn new(workspace: &Workspace, metadata: &Metadata, layer: &'static Layer) -> Self {
-        let mut progress = Progress::new(layer);
-        let mut tally = LayerTally::new(layer.name);
-        let mut steps = plan::steps(layer, metadata, |name| std::env::var(name).ok());
-        let nr_steps = steps.len();
-        if layer.name == plan::SIM && !crate::sim::can_show_plain(workspace) {
-            steps.retain(|step| step.without.is_empty());
-            progress.say("skipped: no nightly toolchain to show plain accesses");
-        }
-        if layer.name == plan::MIRI
-            && !steps.is_empty()
-            && let Err(reason) = miri::make_ready(workspace)
-        {
-            steps.clear();
-            progress.say(&format!("skipped: {reason}"));
-        }
-        let nr_left = steps.len();
-        tally.count.skipped += (nr_steps - nr_left) as u64;
-        Self { layer, steps, shown: Mutex::new(Shown { progress, tally, nr_left }) }
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().expect("a step does not panic")
-    }
-}
-
-/// Runs layers that have the same `at_once`, in their order. If this is more than one, the first
-/// commands of a layer start while the last ones of the previous layer run, so that no CPU is idle.
-fn run_layers(
+fn run_layer(
     workspace: &Workspace,
     metadata: &Metadata,
-    layers: &[&'static Layer],
+    layer: &'static Layer,
     signals: &Signals,
-) -> Result<Vec<LayerTally>, Failure> {
-    let runs: Vec<_> = layers.iter().map(|layer| Run::new(workspace, metadata, layer)).collect();
-    let steps = runs.iter().flat_map(|run| run.steps.iter().map(move |step| (run, step)));
-    let next = Mutex::new(steps);
-    let take = || next.lock().expect("a step does not panic").next();
-    let run_some = || {
-        while let Some((run, step)) = take().filter(|_| !signals.caught()) {
-            run_step(workspace, run, step, signals)?;
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..layers[0].at_once).map(|_| scope.spawn(run_some)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("a step does not panic"))
-    })?;
-    let tallies =
-        runs.into_iter().map(|run| run.shown.into_inner().expect("a step does not panic"));
-    Ok(tallies.map(|shown| shown.tally).collect())
+) -> Result<LayerTally, Failure> {
+    let mut progress = Progress::new(layer);
+    let mut tally = LayerTally::new(layer.name);
+    let mut steps = plan::steps(layer, metadata, |name| std::env::var(name).ok());
+    if layer.name == plan::SIM && !crate::sim::can_show_plain(workspace) {
+        let nr_steps = steps.len();
+        steps.retain(|step| step.without.is_empty());
+        progress.say("skipped: no nightly toolchain to show plain accesses");
+        tally.count.skipped += (nr_steps - steps.len()) as u64;
+    }
+    if layer.name == plan::MIRI
+        && !steps.is_empty()
+        && let Err(reason) = miri::make_ready(workspace)
+    {
+        progress.say(&format!("skipped: {reason}"));
+        tally.count.skipped += steps.len() as u64;
+    } else {
+        let shown = Mutex::new((progress, tally));
+        let next = Mutex::new(steps.iter());
+        let take = || next.lock().expect("a step does not panic").next();
+        let run_on = || {
+            while let Some(step) = take().filter(|_| !signals.caught()) {
+                run_step(workspace, step, layer, signals, &shown)?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let runs: Vec<_> = (0..layer.at_once).map(|_| scope.spawn(run_on)).collect();
+            runs.into_iter().try_for_each(|run| run.join().expect("a step does not panic"))
+        })?;
+        (progress, tally) = shown.into_inner().expect("a step does not panic");
+    }
+    tally.seconds = progress.seconds();
+    progress.done(&tally);
+    Ok(tally)
 }
 
 fn run_step(
     workspace: &Workspace,
-    run: &Run,
     step: &Step,
+    layer: &Layer,
     signals: &Signals,
+    shown: &Mutex<(Progress, LayerTally)>,
 ) -> Result<(), Failure> {
-    let limit = run.layer.limit;
-    run.shown().progress.begin();
+    let shown = || shown.lock().expect("a step does not panic");
     let mut command = workspace.command(&step.args[0]);
     command.args(&step.args[1..]).envs(step.env.iter().cloned());
     for name in step.without {
@@ -150,33 +122,28 @@ fn run_step(
     }
     let mut reader = Reader::new(step.prefix.as_deref());
     let mut output = Vec::new();
-    let end = child::run(command, Instant::now() + limit, signals, |line| {
-        let Some(line) = line else { return run.shown().progress.tick() };
+    let end = child::run(command, Instant::now() + layer.limit, signals, |line| {
+        let Some(line) = line else { return shown().0.tick() };
         if let Some(done) = reader.read(&line) {
-            run.shown().progress.say(&done);
+            shown().0.say(&done);
         }
-        run.shown().progress.doing(&line);
+        shown().0.doing(&line);
         output.push(line);
     })?;
     let why = match end {
         End::Good => None,
         End::Bad(status) => Some(format!("ended with {status}")),
-        End::OverLimit => Some(format!("stopped at the limit of {} s", limit.as_secs())),
+        End::OverLimit => Some(format!("stopped at the limit of {} s", layer.limit.as_secs())),
         End::Interrupted => {
             reader.interrupt();
             None
         }
     };
     reader.finish(why.as_deref());
-    let Shown { progress, tally, nr_left } = &mut *run.shown();
+    let (progress, tally) = &mut *shown();
     if why.is_some() {
         progress.show(&step.shown(), &output);
     }
     tally.add(reader);
-    tally.seconds = progress.seconds();
-    *nr_left -= 1;
-    if *nr_left == 0 {
-        progress.done(tally);
-    }
     Ok(())
 }

@@ -19,8 +19,8 @@ pub struct Layer {
     /// a fraction of it, including the build. The limit ends commands that hang. It does not judge
     /// speed.
     pub limit: Duration,
-    /// The number of commands that run at the same time. It is more than one if the layer has
-    /// commands that use only one CPU for a long time.
+    /// The number of commands that run at the same time. It is more than one if a command uses only
+    /// one CPU.
     pub at_once: usize,
 }
 
@@ -48,9 +48,9 @@ pub const LAYERS: &[Layer] = &[
     layer(PROPERTY, "does it match a slow, obvious model on random input?", 10, 1),
     layer(INTEGRATION, "do the parts work together on the real machine?", 10, 1),
     layer(DOC, "do the examples compile and run?", 10, 1),
-    layer(LOOM, "are the orderings right for 2 or 3 threads, in every interleaving?", 15, 2),
-    layer(SHUTTLE, "is the logic right for many threads, in very many interleavings?", 15, 2),
-    layer(SIM, "does it work, and each run alike, on a simulated machine of many CPUs?", 10, 2),
+    layer(LOOM, "are the orderings right for 2 or 3 threads, in every interleaving?", 15, 1),
+    layer(SHUTTLE, "is the logic right for many threads, in very many interleavings?", 15, 1),
+    layer(SIM, "does it work, and each run alike, on a simulated machine of many CPUs?", 10, 1),
     layer(MIRI, "is there undefined behavior?", 30, 2),
 ];
 

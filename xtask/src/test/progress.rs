@@ -17,8 +17,7 @@ const LIVE_COLUMNS: usize = 79;
 #[derive(Debug)]
 pub struct Progress {
     layer: &'static Layer,
-    /// The time at which the first command started.
-    start: Option<Instant>,
+    start: Instant,
     last_shown: Instant,
     doing: String,
     is_live: bool,
@@ -26,25 +25,19 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(layer: &'static Layer) -> Self {
+        talk(&format!("{}: {}\n", layer.name, layer.asks));
+        let now = Instant::now();
         let is_live = std::io::stderr().is_terminal();
-        Self { layer, start: None, last_shown: Instant::now(), doing: String::new(), is_live }
-    }
-
-    /// Records the start of a command. The first one prints the question of the layer.
-    pub fn begin(&mut self) {
-        if self.start.is_none() {
-            talk(&format!("{}: {}\n", self.layer.name, self.layer.asks));
-            self.start = Some(Instant::now());
-        }
+        Self { layer, start: now, last_shown: now, doing: String::new(), is_live }
     }
 
     pub fn seconds(&self) -> f64 {
-        self.start.map_or(0.0, |start| start.elapsed().as_secs_f64())
+        self.start.elapsed().as_secs_f64()
     }
 
     pub fn say(&mut self, text: &str) {
         self.wipe();
-        talk(&format!("{}\n", self.line(text)));
+        talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
         self.last_shown = Instant::now();
     }
 
@@ -59,7 +52,7 @@ impl Progress {
     /// Refreshes the live line. In a log, prints a line every `HEARTBEAT` instead.
     pub fn tick(&mut self) {
         if self.is_live {
-            let text = self.line(&self.doing);
+            let text = format!("  {:>6.1} s  {}", self.seconds(), self.doing);
             let shown: String =
                 text.chars().filter(|c| !c.is_control()).take(LIVE_COLUMNS).collect();
             talk(&format!("\r\x1b[K{shown}"));
@@ -77,12 +70,7 @@ impl Progress {
     }
 
     pub fn done(&mut self, tally: &LayerTally) {
-        self.say(&format!("total: {}", in_words(tally.count)));
-    }
-
-    /// Returns a line that names the layer, because lines of several layers may alternate.
-    fn line(&self, text: &str) -> String {
-        format!("{:<11} {:>6.1} s  {text}", self.layer.name, self.seconds())
+        self.say(&format!("{} total: {}", self.layer.name, in_words(tally.count)));
     }
 
     fn wipe(&self) {

@@ -21,6 +21,17 @@ fn max_active_holds_over_all_pools_together() {
 }
 
 #[test]
+fn a_helper_waits_for_a_seat_as_a_worker_does() {
+    let queue = queue("helped").max_active(1).on(&registry("1 core"));
+    let (plug, (work, count)) = (plug_into(&queue), counted());
+    queue.enqueue(&work);
+    let flusher = flush_begun(&work);
+    assert_eq!((count.get(), queue.stats().helped), (0, 0));
+    plug.release_and_join(flusher).unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
 fn a_worker_waits_for_the_seat_of_a_helper() {
     // No other worker replaces the one that is blocked in an item, so the joiner helps.
     let (registry, other) = queue("other").on_own(unwatched("1 core"));

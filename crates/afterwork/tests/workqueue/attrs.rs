@@ -45,7 +45,7 @@ fn new_items_go_to_pools_of_the_new_scope() {
     queue.set_attrs(|attrs| attrs.affinity = Cpu).unwrap();
     pin(0);
     queue.spawn(|| ()).join().unwrap();
-    assert_eq!(used(&registry), [sync::cpu::current().to_string()]);
+    assert_eq!(used(&registry), [cpu_here().to_string()]);
     queue.set_attrs(|attrs| attrs.strict = true).unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert!(registry.pool_stats().iter().any(|pool| pool.strict && pool.created > 0));

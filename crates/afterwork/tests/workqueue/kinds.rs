@@ -139,8 +139,8 @@ fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
     let plain = queue("plain").per_cpu().on(&registry);
     let reclaim = queue("reclaim").per_cpu().with_rescuer().on(&registry);
     for cpu in registry.topology().allowed().iter() {
-        assert_eq!(plain.task().on_cpu(cpu).spawn(sync::cpu::current).join().unwrap(), cpu);
-        assert_eq!(reclaim.task().on_cpu(cpu).spawn(sync::cpu::current).join().unwrap(), cpu);
+        assert_eq!(plain.task().on_cpu(cpu).spawn(cpu_here).join().unwrap(), cpu);
+        assert_eq!(reclaim.task().on_cpu(cpu).spawn(cpu_here).join().unwrap(), cpu);
     }
 }
 

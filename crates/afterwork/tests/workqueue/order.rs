@@ -79,6 +79,19 @@ fn an_ordered_queue_runs_one_at_a_time_in_the_order_of_queueing() {
 }
 
 #[test]
+fn a_requeued_item_goes_to_the_back_of_an_ordered_queue() {
+    let queue = queue("ordered").ordered().on(&registry("8 core"));
+    let (plug, log) = (plug_into(&queue), Log::default());
+    let works = ["a", "b", "c"].map(|name| Work::new(log.note(name)));
+    assert_eq!(queue.task().enqueue_all(&works), 3);
+    assert!(works[0].cancel());
+    assert!(queue.enqueue(&works[0]));
+    assert!(!queue.enqueue(&works[1]));
+    plug.release_and_drain(&queue);
+    assert_eq!(log.take(), ["b", "c", "a"]);
+}
+
+#[test]
 fn an_ordered_queue_keeps_the_order_of_a_plain_list() {
     let mut dice = Dice::new(seed());
     let registry = registry("8 core");

@@ -38,6 +38,12 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
 }
 
 #[test]
+fn without_shares_items_run_in_the_order_of_queueing() {
+    let [flooded, other] = ["flooded", "other"].map(one_seat).on(&unwatched("1 core"));
+    assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);
+}
+
+#[test]
 fn a_flood_does_not_delay_a_queue_with_the_same_limit() {
     for max_active in [1, 4] {
         let registry = unwatched("1 core");

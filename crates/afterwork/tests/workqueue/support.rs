@@ -862,6 +862,11 @@ pub fn pin(i: usize) {
     sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
 }
 
+pub fn cpu_here() -> CpuId {
+    // SAFETY: the call has no preconditions.
+    CpuId::new(unsafe { libc::sched_getcpu() } as u32)
+}
+
 pub fn nice_here() -> i8 {
     rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap() as i8
 }

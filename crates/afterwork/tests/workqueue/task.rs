@@ -182,10 +182,10 @@ fn work_on_cpu_runs_on_that_cpu_or_reports_an_error() {
     let topology = Topology::detect().unwrap();
     let allowed = topology.allowed();
     for cpu in allowed.iter() {
-        assert_eq!(work_on_cpu(cpu, sync::cpu::current).unwrap(), cpu);
+        assert_eq!(work_on_cpu(cpu, cpu_here).unwrap(), cpu);
     }
     let log = Log::default();
-    schedule_on_each_cpu(move |cpu| log.push((cpu, sync::cpu::current()))).unwrap();
+    schedule_on_each_cpu(move |cpu| log.push((cpu, cpu_here()))).unwrap();
     let mut log = log.take();
     log.sort();
     assert!(log.into_iter().eq(allowed.iter().map(|cpu| (cpu, cpu))));
