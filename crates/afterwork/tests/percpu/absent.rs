@@ -81,30 +81,6 @@ fn an_owner_that_reports_a_change_drains_all_slots_but_its_own() {
 }
 
 #[test]
-fn changes_during_a_drain_are_reported_by_one_thread() {
-    let _alone = alone_in_hotplug();
-    let registry = Registry::new(machine(), Params::default()).unwrap();
-    let slots = Arc::new(builder(Qpw::Queue).build(|_| 0_u64).unwrap());
-    let (begun, begins) = mpsc::channel();
-    let (go, may_go) = mpsc::channel::<()>();
-    let may_go = Mutex::new(may_go);
-    let watch = slots.drain_when_absent(move |cpu, _| {
-        begun.send((cpu, std::thread::current().id())).ok();
-        may_go.lock().unwrap().recv().ok();
-    });
-    let offline = |absent| registry.set_topology(Topology::flat(&without(absent)).unwrap());
-    offline(1);
-    let first = begins.recv().unwrap();
-    [3, 1, 3, 2].into_iter().for_each(offline);
-    go.send(()).unwrap();
-    // Only the newest change is left.
-    let second = begins.recv().unwrap();
-    assert_eq!((first.0, second.0, first.1), (cpu(1), cpu(2), second.1));
-    drop(go);
-    drop(watch);
-}
-
-#[test]
 fn nothing_is_drained_after_the_watch_is_dropped() {
     let _alone = alone_in_hotplug();
     let (slots, watch, _, receiver) = watched(Qpw::EveryOp);

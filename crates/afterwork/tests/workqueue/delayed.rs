@@ -98,6 +98,16 @@ fn mod_delayed_takes_a_queued_item_back_into_the_timer() {
 }
 
 #[test]
+fn flush_queues_an_item_at_once_whose_timer_runs() {
+    let (queue, (work, count)) = (queue("flush").alone(), counted());
+    assert_eq!(work.flush(), Ok(false));
+    assert!(queue.enqueue_after(&work, HOUR));
+    assert_eq!(work.flush(), Ok(true));
+    assert_eq!(count.get(), 1);
+    assert!(!work.is_pending());
+}
+
+#[test]
 fn cancel_sync_stops_an_item_that_rearms_itself() {
     let queue = queue("sync").alone();
     let (again, count) = (queue.clone(), Count::default());
@@ -153,6 +163,18 @@ fn item_without_handles_is_queued_when_due() {
     drop(work);
     lives.all_dropped(1);
     assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn destroyed_queue_removes_its_timers() {
+    let (registry, lives, count) = (registry("2 core"), Census::default(), Count::default());
+    let queue = queue("gone").on(&registry);
+    let work = DelayedWork::new(keeping(lives.life(), count.adder()));
+    assert!(queue.enqueue_after(&work, HOUR));
+    drop((queue, work));
+    lives.all_dropped(1);
+    assert_eq!(count.get(), 0);
+    registry.shutdown().unwrap();
 }
 
 #[test]

@@ -105,6 +105,14 @@ fn a_limit_changed_while_paused_holds_after_it() {
 }
 
 #[test]
+fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
+    let (queue, count) = (queue("pause").paused(), Count::default());
+    queue.detach(count.adder());
+    drop(queue);
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
 fn a_drain_of_many_rounds_is_reported_with_the_item() {
     let registry = registry("2 core");
     let reports = reports(&registry);

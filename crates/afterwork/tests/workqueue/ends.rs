@@ -396,3 +396,13 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     go.send(()).unwrap();
     assert!(receive.recv_timeout(PATIENCE).is_ok(), "it waits for itself");
 }
+
+#[test]
+fn very_many_queues_end_in_own_items_and_leave_no_thread() {
+    in_own_process(|| {
+        let registry = registry("2 core");
+        (0..2000).for_each(|_| drop(queue("brief").on(&registry).spawn_own(|_| ())));
+        shut_down(registry);
+        assert!(our_threads().is_empty());
+    });
+}

@@ -56,6 +56,16 @@ fn draining_a_queue_from_an_item_that_its_item_helps_fails() {
     assert!(drained.join().unwrap().is_err());
 }
 
+#[test]
+fn dropping_the_last_handle_waits_for_all_items() {
+    let (registry, count) = (registry("2 core"), Count::default());
+    for round in 1..100 {
+        count.spawn(100, &queue("dropped").on(&registry));
+        assert_eq!(count.get(), round * 100);
+    }
+    assert!(registry.pool_stats().is_empty());
+}
+
 /// Calls `start` with 200 queues in turn and a census, drops the handle of the queue while one of
 /// its items blocks, and checks that what the item owns is dropped.
 fn last_handles(start: impl Fn(usize, &Workqueue, Census, Hole)) {

@@ -154,9 +154,14 @@ impl ManagerLoop {
             let refused = self.manager.create_workers();
             let now_ns = time::now_ns();
             self.do_without(refused, rescuer, now_ns);
-            if self.manager.inbox.lock().quit {
-                return;
+            let mut inbox = self.manager.inbox.lock();
+            if inbox.quit {
+                // The pools that are left have been killed. They own the manager.
+                let left = mem::take(&mut inbox.create);
+                drop(inbox);
+                return drop(left);
             }
+            drop(inbox);
             // Only a test advances a paused clock; it also fires the timers.
             if !self.timers.clock.is_paused() {
                 self.timers.fire(now_ns);
