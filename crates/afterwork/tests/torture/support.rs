@@ -194,8 +194,8 @@ pub struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// Calls `start`, which starts the threads. Then calls `meanwhile` repeatedly, with the time
-    /// since the start, until all threads have ended.
+    /// Calls `start` to start the threads. Until all threads have ended, calls `meanwhile` with the
+    /// elapsed time.
     pub fn run(
         round: &Round<'_>,
         mut meanwhile: impl FnMut(Duration),
