@@ -304,14 +304,14 @@ impl<W> Admission<W> {
     }
 
     /// Closes the wait queue, and passes each waiter to `wake`, under the lock.
-    pub fn close(&self, wake: impl FnMut(&mut W)) {
+    pub fn close(&self, mut wake: impl FnMut(&mut W)) {
         let Some(mut wait_queue) = self.wait_queue() else {
             return;
         };
         wait_queue.is_closed = true;
         self.note_not_awaited_locked();
         if !twin::armed("capacity: closing leaves the waiters asleep") {
-            wait_queue.waiting.iter_mut().for_each(wake);
+            wait_queue.waiting.iter_mut().for_each(|(_, waiter)| wake(waiter));
         }
     }
 }

@@ -66,8 +66,8 @@ impl<T> Numbered<T> {
         self.places.iter().filter_map(|(_, thing)| thing.as_ref())
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().filter_map(|(_, thing)| thing.as_mut())
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        self.places.iter_mut().filter_map(|(number, thing)| Some((*number, thing.as_mut()?)))
     }
 
     /// Removes all values. Later values have new numbers.
@@ -161,7 +161,7 @@ mod tests {
                     }
                 }
                 prop_assert!(numbered.iter().eq(tree.values()));
-                prop_assert!(numbered.iter_mut().eq(tree.values_mut()));
+                prop_assert!(numbered.iter_mut().eq(tree.iter_mut().map(|(number, thing)| (*number, thing))));
                 prop_assert_eq!((numbered.len(), numbered.is_empty()), (tree.len(), tree.is_empty()));
             }
         }

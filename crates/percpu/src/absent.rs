@@ -51,9 +51,10 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     ///
     /// A registry of workqueues detects a change when it reads the topology again
     /// (`Registry::global` does so while work waits), or receives another one from
-    /// `Registry::set_topology`. It runs the drain on a separate thread. A program can also report
-    /// a change with [`set_online_cpus`]. A CPU may be drained more than once while it is offline,
-    /// and a CPU that was never online is also drained.
+    /// `Registry::set_topology`. It runs the drain on a separate thread, once for all changes that
+    /// arrive during a drain. A program can also report a change with [`set_online_cpus`]. A CPU
+    /// may be drained more than once while it is offline, and a CPU that was never online is also
+    /// drained.
     ///
     /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).

@@ -90,3 +90,46 @@ fn nothing_is_drained_after_the_watch_is_dropped() {
     set_online_cpus(&without(2));
     assert_eq!(slots.sum_over(|data| *data), before);
 }
+
+/// The drain of one set of slots waits for the test, in CPU 1's slot.
+#[test]
+fn a_drain_that_waits_delays_no_other_and_holds_one_thread() {
+    let _alone = alone_in_hotplug();
+    let registry = Registry::new(machine(), Params::default()).unwrap();
+    let change = |absent| registry.set_topology(Topology::flat(&without(absent)).unwrap());
+    let slow = Arc::new(builder(Qpw::EveryOp).build(|_| ()).unwrap());
+    let (sender, entered) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let _slow = slow.drain_when_absent(move |cpu, ()| {
+        sender.send(cpu).unwrap();
+        released.lock().unwrap().recv().unwrap_err();
+    });
+    change(1);
+    assert_eq!(entered.recv().unwrap(), cpu(1));
+
+    let (_slots, _watch, _, drained) = watched(Qpw::EveryOp);
+    for absent in (1..NR_CPUS).cycle().take(99) {
+        change(absent);
+        while drained.recv().unwrap() != cpu(absent) {}
+    }
+    // Threads that have returned may take a while to end.
+    let since = Instant::now();
+    while threads_named("aw/hotplug") > 2 {
+        assert!(since.elapsed() < Duration::from_secs(60), "threads pile up");
+        std::thread::yield_now();
+    }
+
+    // It sees all changes since.
+    drop(release);
+    let mut unseen: CpuSet = (1..NR_CPUS).map(cpu).collect();
+    while !unseen.is_empty() {
+        unseen.remove(entered.recv().unwrap());
+    }
+}
+
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.flat_map(|task| std::fs::read_to_string(task.path().join("comm")));
+    names.filter(|it| it.trim_end() == name).count()
+}

@@ -1,5 +1,8 @@
 //! Three slots, owners that attach, park and leave, and all remote callers, in every mode.
 
+use base::internal::wake::hotplug::{notify_aside, watch};
+use topology::CpuSet;
+
 use crate::*;
 
 const NR_CPUS: u32 = 3;
@@ -112,6 +115,23 @@ fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     assert_eq!(slots.run_on(cpu, |data| *data), 4);
 }
 
+fn each_watcher_sees_each_change() {
+    let all = [0, 1].map(CpuId::new);
+    let watchers = [(); 2].map(|()| {
+        let absent = Arc::new(AtomicU32::new(0));
+        let theirs = absent.clone();
+        let watch = watch(sync::unmodelled::Arc::new(move |online: &CpuSet| {
+            let absent = all.iter().filter(|cpu| !online.contains(**cpu));
+            absent.for_each(|cpu| _ = theirs.fetch_or(1 << cpu.as_u32(), Ordering::Relaxed));
+        }));
+        (absent, watch)
+    });
+    join_all(spawn_each(2, move |online| notify_aside(&CpuSet::from_iter([all[online]]))));
+    for (absent, _watch) in watchers {
+        until(|| absent.load(Ordering::Relaxed) == 0b11);
+    }
+}
+
 fn wait_for(condition: &AtomicBool) {
     until(|| condition.load(Ordering::Relaxed));
 }
@@ -127,6 +147,9 @@ models! {
     fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() =
         explore(500, drain_that_waits_for_an_owner)
             .detects(["percpu: a drain stays announced inside a call"]);
+    fn changes_that_arrive_during_a_call_are_seen() =
+        explore(1_000, each_watcher_sees_each_change)
+            .detects(["hotplug: a call takes the changes that arrive during it"]);
     fn no_addition_is_lost_in_any_mode() =
         explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never)),
         explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never)),
