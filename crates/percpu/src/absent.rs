@@ -20,7 +20,9 @@ pub struct DrainedWhenAbsent {
 /// changes to the online CPUs itself.
 ///
 /// A slot is not drained if the calling thread is inside it, or is its owner and is not parked. An
-/// owner therefore calls this in [`Owner::while_parked`](super::Owner::while_parked).
+/// owner therefore calls this in [`Owner::while_parked`](super::Owner::while_parked). Two owners
+/// that call it without parking may wait for each other. In a child of `fork`, a slot that another
+/// thread was inside is not drained.
 ///
 /// # Blocking
 ///
@@ -88,11 +90,12 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
         let slots = Arc::downgrade(self);
         let watcher = move |online: &CpuSet| {
             let Some(slots) = slots.upgrade() else { return };
-            // In a slot that it owns or is inside, this thread would wait for itself.
-            let is_free = |slot: &&Slot<T>| !slot.is_mine() && !slot.is_called_here();
+            // In a slot that it owns or is inside, this thread would wait for itself. A lost slot
+            // is never free.
+            let waits = |slot: &Slot<T>| slot.is_mine() || slot.is_called_here() || slot.is_lost();
             let absent = slots.cpus().difference(online);
             let absent = absent.iter().filter_map(|cpu| slots.table.slot(cpu));
-            slots.drain_slots(absent.filter(is_free), |cpu, data| {
+            slots.drain_slots(absent.filter(|slot| !waits(slot)), |cpu, data| {
                 // FOREIGN(percpu-absent): the drain, inside the slot. A panic is counted.
                 if panics::contain(|| drain(cpu, data)) {
                     slots.panics.count(cpu);

@@ -281,11 +281,14 @@ impl<T> Slot<T> {
         }
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == LOST
+    }
+
     /// Panics if the slot is lost, so that a wait for it cannot end.
     pub(super) fn must_not_be_lost(&self) {
-        assert_ne!(
-            self.word.load(Ordering::Relaxed),
-            LOST,
+        assert!(
+            !self.is_lost(),
             "the slot of CPU {} was in use when the process was forked, by a thread that is not in the child",
             self.cpu()
         );

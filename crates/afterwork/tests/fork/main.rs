@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use afterwork::mailbox::{self, Mailbox, Worker};
 use afterwork::observe;
 use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::percpu::{CpuSet, PerCpu, Qpw, set_online_cpus};
 use afterwork::rcu::srcu::Domain;
 use afterwork::rcu::{self, Rcu, qsbr};
 use afterwork::workqueue::{self, DelayedWork, Registry, Topology, Work, Workqueue};

@@ -520,7 +520,11 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
     let machine = Topology::synthetic("4 core").unwrap();
     for qpw in Qpw::ALL {
         let builder = PerCpu::builder().qpw(qpw).topology(machine.clone());
-        let slots = &builder.build(CpuId::index).unwrap();
+        let slots = &Arc::new(builder.build(CpuId::index).unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        let theirs = count.clone();
+        let _watch =
+            slots.drain_when_absent(move |_, _| _ = theirs.fetch_add(1, Ordering::Relaxed));
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
@@ -564,6 +568,12 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
                     let fresh = PerCpu::builder().topology(machine.clone()).build(|_| 1);
                     assert_eq!(fresh.unwrap().sum_over(|data| *data), 4);
                 });
+                // Slots that are lost are skipped without a panic.
+                let stderr = in_child(|| {
+                    mine.while_parked(|| set_online_cpus(&CpuSet::default()));
+                    assert_eq!(count.load(Ordering::Relaxed), 2);
+                });
+                assert_eq!(stderr, "");
             }));
             may_go.wait();
             children.unwrap();

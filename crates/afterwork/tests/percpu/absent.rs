@@ -105,10 +105,9 @@ fn a_drain_that_waits_delays_no_other_and_holds_one_thread() {
         sender.send(cpu).unwrap();
         released.lock().unwrap().recv().unwrap_err();
     });
-    change(1);
-    assert_eq!(entered.recv().unwrap(), cpu(1));
-
     let (_slots, _watch, _, drained) = watched(Qpw::EveryOp);
+    change(1);
+    assert_eq!((entered.recv().unwrap(), drained.recv().unwrap()), (cpu(1), cpu(1)));
     for absent in (1..NR_CPUS).cycle().take(99) {
         change(absent);
         while drained.recv().unwrap() != cpu(absent) {}

@@ -126,7 +126,7 @@ fn each_watcher_sees_each_change() {
         }));
         (absent, watch)
     });
-    join_all(spawn_each(2, move |online| notify_aside(&CpuSet::from_iter([all[online]]))));
+    join_all(spawn_each(2, move |online| assert!(notify_aside(&CpuSet::from_iter([all[online]])))));
     for (absent, _watch) in watchers {
         until(|| absent.load(Ordering::Relaxed) == 0b11);
     }

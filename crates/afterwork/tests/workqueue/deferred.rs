@@ -73,6 +73,29 @@ fn destruction_of_the_queue_waits_for_it() {
     assert_eq!(runs.get(), 2);
 }
 
+/// On a queue that is not ordered, such an item is in no list.
+#[test]
+fn a_shutdown_reports_a_queue_whose_item_is_in_no_list() {
+    for alone in [true, false] {
+        let registry = registry("4 core");
+        let [first, second] = ["first", "second"].map(|name| queue(name).on(&registry));
+        let (work, plug) = stuck_in(&first);
+        assert!(second.enqueue(&work));
+        wait_until(|| is_handed_off(&work));
+        let text = still_busy(second.drain_timeout(Duration::ZERO)).unwrap().to_string();
+        assert!(text.contains("wait for their runs from other queues"), "{text}");
+        if alone {
+            assert!(second.shutdown(Duration::ZERO).is_err());
+        } else {
+            let left = shutdown_in_order(&[&first, &second], Duration::ZERO).unwrap();
+            let nr_left: Vec<_> = left.iter().map(|it| it.nr_left).collect();
+            assert_eq!(nr_left, [1, 0]);
+        }
+        plug.release_and_drain(&first);
+        assert!(!work.is_pending());
+    }
+}
+
 #[test]
 fn it_has_no_seat_in_the_group() {
     let registry = registry("4 core");

@@ -1,6 +1,8 @@
 //! The threads of a registry: their stacks, their names, the hooks that they call, and the work
 //! that is done if none can be created.
 
+use afterwork::percpu::{PerCpu, Qpw};
+
 use crate::children::NoThreads;
 use crate::nested::descend;
 use crate::support::*;
@@ -222,5 +224,34 @@ fn queues_of_every_kind_work_without_further_threads() {
         drop(rescued);
         shut_down(registry);
         assert_eq!(count.get(), nr_due);
+    });
+}
+
+#[test]
+fn without_threads_a_change_of_the_cpus_does_not_wait_for_the_owner_of_a_slot() {
+    in_own_process(|| {
+        let machine = |text| Topology::synthetic(text).unwrap();
+        let registry = registry("2 core");
+        let builder = PerCpu::builder().topology(machine("2 core")).qpw(Qpw::Queue);
+        let slots = Arc::new(builder.build(|_| ()).unwrap());
+        let count = Count::default();
+        let _watch = slots.drain_when_absent(move |_, ()| count.add());
+        // The owner does not poll.
+        let theirs = slots.clone();
+        let (owned, plug) = stuck(|hole| {
+            thread::spawn(move || {
+                let _owner = theirs.attach(CpuId::new(1)).unwrap();
+                hole.sit();
+            })
+        });
+        let no_threads = NoThreads::begin();
+        registry.set_topology(machine("1 core"));
+        let queue = queue("other").on(&registry);
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+        assert_eq!(count.get(), 0);
+        plug.release();
+        owned.join().unwrap();
+        wait_until(|| count.get() == 1);
+        drop(no_threads);
     });
 }

@@ -2,21 +2,21 @@
 //!
 //! A registry of workqueues, or the program, detects a change and calls [`notify`], which calls
 //! every watcher, such as per-CPU data. A watcher may wait for slots that other threads own. A
-//! caller that must not wait uses [`notify_aside`], which leaves the change with each watcher:
+//! caller that must not wait uses [`notify_aside`]:
 //!
 //! ```text
-//! change:   add it to the unseen changes of each watcher
-//!           every watcher is called, or a thread starts?  end;  otherwise start a thread
+//! change:   add it to the unseen changes of each watcher;  start a thread
 //! thread:   find a watcher that has unseen changes and is not called;  none?  end
-//!           call it;  repeat
+//!           start another thread;  call the watcher;  repeat
+//! start:    no watcher is left to call, or a thread starts already?  do nothing
 //! ```
 //!
-//! A watcher that blocks therefore delays no later change for the others, and at most one thread
-//! exists for each watcher, plus one that starts.
+//! A watcher that blocks therefore delays no other one, and at most one thread exists for each
+//! watcher, plus one that starts.
 
 use sync::fork::{self, Handler};
 use sync::unmodelled::{Arc, Weak};
-use sync::{Mutex, thread, twin};
+use sync::{Mutex, MutexGuard, thread, twin};
 use topology::CpuSet;
 
 use crate::numbered::Numbered;
@@ -86,33 +86,44 @@ fn call(watcher: Arc<Watcher>, online: &CpuSet) {
     });
 }
 
-/// Calls every watcher on another thread, so that the caller does not wait. A watcher that has not
+/// Calls every watcher on other threads, so that the caller does not wait. A watcher that has not
 /// returned from an earlier call is called once for all changes since, with the CPUs that are
 /// online after each of them.
-pub fn notify_aside(online: &CpuSet) {
+///
+/// Returns `false` if no thread can be started. The caller then causes a call of [`call_all`].
+#[must_use]
+pub fn notify_aside(online: &CpuSet) -> bool {
     fork::register(&HANDLER);
     let mut seen = watchers().lock();
-    let mut starts = false;
     for (_, entry) in seen.entries.iter_mut() {
         let common = entry.unseen.as_ref().map(|unseen| unseen.intersection(online));
         entry.unseen = Some(common.unwrap_or_else(|| online.clone()));
-        starts |= !entry.is_called;
     }
-    starts &= !seen.is_starting;
-    seen.is_starting |= starts;
-    drop(seen);
-    // Without a thread, the caller has to wait after all.
-    if starts && thread::spawn("aw/hotplug", call_all).is_err() {
-        call_all();
-    }
+    start(seen)
 }
 
-/// Calls the watchers that have unseen changes and that no other thread calls.
-fn call_all() {
+/// Starts a thread if a watcher is to be called. Returns `false` if that fails.
+fn start(mut seen: MutexGuard<'_, Watchers>) -> bool {
+    let is_left = |entry: &Entry| entry.unseen.is_some() && !entry.is_called;
+    if seen.is_starting || !seen.entries.iter().any(is_left) {
+        return true;
+    }
+    seen.is_starting = true;
+    drop(seen);
+    let started = thread::spawn("aw/hotplug", call_all).is_ok();
+    if !started {
+        watchers().lock().is_starting = false;
+    }
+    started
+}
+
+/// Calls the watchers that have unseen changes and that no other thread calls. May block.
+pub fn call_all() {
     let mut seen = watchers().lock();
     seen.is_starting = false;
     while let Some((number, watcher, online)) = claim(&mut seen) {
-        drop(seen);
+        // If no thread can be started, this one calls the other watchers afterwards.
+        let _ = start(seen);
         call(watcher, &online);
         seen = watchers().lock();
         if let Some(entry) = seen.entries.get_mut(number) {

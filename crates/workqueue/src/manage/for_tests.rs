@@ -26,7 +26,7 @@ use crate::route::attrs::RegistryError;
 /// [`Registry::for_tests`].
 ///
 /// Build the queues of the program under test in this registry. It dereferences to its
-/// [`Registry`], which can be cloned.
+/// [`Registry`], which can be cloned. The registry ends when the last handle to it is dropped.
 ///
 /// # Guarantees
 ///

@@ -511,7 +511,7 @@ impl Builder {
             ..QueueCore::new(&self.name, self.on_panic)
         };
         future::note_wakers();
-        Ok(Workqueue::new(core, design, group, rescuer, self.for_all, registry))
+        Ok(Workqueue::with_core(core, design, group, rescuer, self.for_all, registry))
     }
 }
 

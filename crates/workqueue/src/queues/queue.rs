@@ -154,7 +154,7 @@ impl Closed {
 sync::on_drop!(Draining<'_>, it => it.0.word.fetch_sub(1, Ordering::Relaxed));
 
 impl Workqueue {
-    pub(super) fn new(
+    pub(super) fn with_core(
         core: QueueCore,
         design: Design,
         group: Option<Arc<GroupInner>>,

@@ -7,6 +7,7 @@ use base::internal::page::Record;
 use base::internal::panics::{Foreign, discard, guarded};
 use base::internal::params::Params;
 use base::internal::wake::hotplug;
+use item::internal::cleanups::Cleanup;
 use sync::Mutex;
 use sync::unmodelled::{Arc, Weak};
 use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
@@ -45,6 +46,15 @@ struct View {
     /// The CPUs on which workers of unbound queues may run; `None` for all CPUs.
     unbound: Option<CpuSet>,
     queues: Queues<dyn Follower>,
+}
+
+/// Notifies the watchers of a change to the online CPUs for which no thread could be started.
+struct AbsentCpus;
+
+impl Cleanup for AbsentCpus {
+    fn run(self: Box<Self>) {
+        hotplug::call_all();
+    }
 }
 
 /// Queues in the order in which they were built. Finding a queue takes constant time.
@@ -137,7 +147,9 @@ impl Machine {
     pub(crate) fn set_topology(&self, topology: Topology) {
         let online = topology.online().clone();
         self.change(|view| view.topology = Arc::new(topology));
-        hotplug::notify_aside(&online);
+        if !hotplug::notify_aside(&online) {
+            self.manager.leave_to_reapers([AbsentCpus]);
+        }
     }
 
     /// Asks the source for a change of the machine, and applies it. Returns `true` if it changed.
