@@ -153,10 +153,8 @@ impl Joins for Crossbeam {
     #[inline]
     fn submit_joined(&self) -> Self::Handle {
         let (answer, answered) = bounded(1);
-        self.submit(move || {
-            // This fails if the waiter has dropped the receiver.
-            let _ = answer.send(());
-        });
+        // Sending fails if the waiter has dropped the receiver.
+        self.submit(move || _ = answer.send(()));
         answered
     }
 
