@@ -192,7 +192,7 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
             all.add(name, costs, move || ping_pong(cpus, 1_000, By::Spinning));
         }
     }
-    let additions = || {
+    let additions = move || {
         let (line, nr) = (Arc::new(Line::default()), 20_000);
         let body = move |_| (0..nr).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
         together(two, nr, body)
