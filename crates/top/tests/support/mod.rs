@@ -12,8 +12,8 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Asserts that the command rejects each of `lines`, which contain arguments and a part of the error.
-/// Arguments that are empty or contain spaces are quoted.
+/// Asserts that the command rejects each of `lines`. A line has the arguments and a part of the
+/// error. Arguments that are empty or contain spaces are quoted.
 pub fn assert_rejected(command: &str, lines: &str) {
     for line in lines.trim().lines() {
         let (args, reason) = line.trim().split_once(" | ").expect(line);
