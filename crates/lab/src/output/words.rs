@@ -158,7 +158,8 @@ pub(crate) mod tests {
             rcu read new_things_per_s: new things/s";
         for line in found_words.lines().skip(1) {
             let (key, words) = line.trim().split_once(": ").unwrap();
-            let [bench, case, metric] = key.split(' ').collect::<Vec<_>>()[..] else { panic!() };
+            let mut key = key.split(' ');
+            let [bench, case, metric] = [(); 3].map(|()| key.next().expect(line));
             assert_eq!(of_metric(bench, case, metric), words);
         }
     }
