@@ -37,58 +37,30 @@ enum Run {
 }
 use Run::{Check, With};
 
-const CHORES: &[Chore] = &[
-    ("test", "run every layer of tests and count them", With(test::main)),
-    ("torture", "torture one part of the library, for as long as asked", With(torture::main)),
-    ("fuzz", "what reads bytes of strangers, against bytes at random", With(fuzz::main)),
-    (
-        "sanitize",
-        "run tests and tortures under ThreadSanitizer and AddressSanitizer",
-        With(sanitize::main),
-    ),
-    (
-        "sim",
-        "the library on a simulated machine of many CPUs: what saturates, and on which line",
-        With(sim::main),
-    ),
-    ("capi", "test the C interface in C, or install it: `--install DIR`", With(capi::main)),
-    (
-        "asm",
-        "show or check the code that the compiler made of a function of crates/probes",
-        With(asm::main),
-    ),
-    (
-        "layers",
-        "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
-        Check(layers::check),
-    ),
-    ("order", "every ORDER(tag) has two ends and a test that exists", Check(order::check)),
-    (
-        "foreign",
-        "every place that runs users' code is in the table of FOREIGN.md",
-        Check(foreign::check),
-    ),
-    (
-        "conformance",
-        "every rule of docs/conformance.md has a test of its own",
-        Check(conformance::check),
-    ),
-    (
-        "book",
-        "the book's links lead somewhere; builds it where mdbook is installed",
-        Check(book::check),
-    ),
-    (
-        "tutorial",
-        "docs/tutorial.md followed word for word in an empty folder",
-        Check(tutorial::check),
-    ),
-    (
-        "figures",
-        "README's comparison is that of its record; `--write` renews it",
-        With(figures::main),
-    ),
-];
+/// Builds the list of chores from a function and a description of each. A chore has the name of its
+/// module.
+macro_rules! chores {
+    ($($run:ident($chore:ident::$function:ident), $about:literal;)*) => {
+        &[$((stringify!($chore), $about, $run($chore::$function))),*]
+    };
+}
+
+const CHORES: &[Chore] = chores! {
+    With(test::main), "run every layer of tests and count them";
+    With(torture::main), "torture one part of the library, for as long as asked";
+    With(fuzz::main), "what reads bytes of strangers, against bytes at random";
+    With(sanitize::main), "run tests and tortures under ThreadSanitizer and AddressSanitizer";
+    With(sim::main), "the library on a simulated machine of many CPUs: what saturates, and on which line";
+    With(capi::main), "test the C interface in C, or install it: `--install DIR`";
+    With(asm::main), "show or check the code that the compiler made of a function of crates/probes";
+    Check(layers::check), "nothing above `sync` reaches atomics, threads, clocks or system calls past it";
+    Check(order::check), "every ORDER(tag) has two ends and a test that exists";
+    Check(foreign::check), "every place that runs users' code is in the table of FOREIGN.md";
+    Check(conformance::check), "every rule of docs/conformance.md has a test of its own";
+    Check(book::check), "the book's links lead somewhere; builds it where mdbook is installed";
+    Check(tutorial::check), "docs/tutorial.md followed word for word in an empty folder";
+    With(figures::main), "README's comparison is that of its record; `--write` renews it";
+};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

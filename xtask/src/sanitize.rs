@@ -156,15 +156,8 @@ fn in_c(
     host: &str,
     sanitizer: &Sanitizer,
 ) -> Result<bool, Failure> {
-    const FLAGS: &[&str] = &[
-        "-std=gnu11",
-        "-g",
-        "-O1",
-        "-fsanitize=thread",
-        "-Icrates/capi/include",
-        // This must match the build of the library.
-        "-DAW_DEBUG=1",
-    ];
+    // `AW_DEBUG` must match the build of the library.
+    const FLAGS: &str = "-std=gnu11 -g -O1 -fsanitize=thread -Icrates/capi/include -DAW_DEBUG=1";
     const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
     let folder = metadata.target_directory.join(sanitizer.name);
     let mut build = workspace.nightly("cargo");
@@ -193,7 +186,7 @@ fn in_c(
         let program = folder.join(name);
         let object = program.with_extension("o");
         let mut compile = workspace.command("cc");
-        compile.args(FLAGS).args(["-r", "-nostdlib"]).args(&sources);
+        compile.args(FLAGS.split(' ')).args(["-r", "-nostdlib"]).args(&sources);
         output(compile.arg("-o").arg(&object))?;
         let mut link = workspace.command("cc");
         link.arg("-no-pie").arg(&object).arg("-o").arg(&program);

@@ -283,14 +283,14 @@ mod tests {
     fn misspelled_word_is_rejected_with_the_nearest_ones() {
         let configs = ["TREE01", "TREE02", "SRCU-P", "QSBR"];
         assert_eq!(options::find("QSBR", &configs), Ok("QSBR"));
-        let refused = options::find("TREE1", &configs).unwrap_err();
-        let expected = "`TREE1` is not known; did you mean TREE01, or TREE02?";
-        assert_eq!(refused, expected);
-        let refused = options::find("SRCU", &configs).unwrap_err();
-        assert_eq!(refused, "`SRCU` is not known; did you mean SRCU-P?");
-        let refused = options::find("xyz", &configs).unwrap_err();
-        let expected = "`xyz` is not known; there are TREE01, TREE02, SRCU-P, QSBR";
-        assert_eq!(refused, expected);
+        for (typed, answer) in [
+            ("TREE1", "did you mean TREE01, or TREE02?"),
+            ("SRCU", "did you mean SRCU-P?"),
+            ("xyz", "there are TREE01, TREE02, SRCU-P, QSBR"),
+        ] {
+            let refused = options::find(typed, &configs).unwrap_err();
+            assert_eq!(refused, format!("`{typed}` is not known; {answer}"));
+        }
         assert!(options::find("", &configs).is_err());
     }
 

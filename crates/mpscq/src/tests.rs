@@ -9,6 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Chain, Link, Linked, Node, Pop, Queue, RawCursor, RawQueue, Shared, Stack, Stopped};
 
@@ -284,14 +285,9 @@ struct Frozen {
     link: Link<Frozen>,
 }
 
-/// The progress of a blocked push, and the flag that releases it.
-#[derive(Default)]
-struct Ice {
-    is_reached: std::sync::atomic::AtomicBool,
-    is_broken: std::sync::atomic::AtomicBool,
-}
-
-static ICE: std::sync::LazyLock<Ice> = std::sync::LazyLock::new(Ice::default);
+/// Set once the push is blocked, and set to release it.
+static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
+static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 
 std::thread_local!(static NR_LINKS: Cell<Option<u32>> = const { Cell::new(None) });
 
@@ -310,13 +306,12 @@ unsafe impl Linked for Frozen {
     }
 
     unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
-        use std::sync::atomic::Ordering;
         let nth = NR_LINKS.get();
         NR_LINKS.set(nth.map(|nth| nth + 1));
         // The first call is for the item's own link, the second for that of the item before it.
         if nth == Some(1) {
-            ICE.is_reached.store(true, Ordering::SeqCst);
-            while !ICE.is_broken.load(Ordering::SeqCst) {
+            IS_BLOCKED.store(true, Ordering::SeqCst);
+            while !IS_RELEASED.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
         }
@@ -327,11 +322,7 @@ unsafe impl Linked for Frozen {
 
 #[test]
 fn no_item_overtakes_an_incomplete_push() {
-    use std::sync::atomic::Ordering;
-    let frozen = |number| {
-        let link = Link::new();
-        Box::new(Frozen { number, link })
-    };
+    let frozen = |number| Box::new(Frozen { number, link: Link::new() });
     let queue = Queue::<Frozen>::new();
     queue.push(frozen(1));
     std::thread::scope(|scope| {
@@ -339,7 +330,7 @@ fn no_item_overtakes_an_incomplete_push() {
             NR_LINKS.set(Some(0));
             queue.push(frozen(2));
         });
-        while !ICE.is_reached.load(Ordering::SeqCst) {
+        while !IS_BLOCKED.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
         // This push completes, behind one that has not.
@@ -352,7 +343,7 @@ fn no_item_overtakes_an_incomplete_push() {
             assert!(drain.next().is_none());
             assert_eq!(drain.stopped(), Stopped::MidPush);
         }
-        ICE.is_broken.store(true, Ordering::SeqCst);
+        IS_RELEASED.store(true, Ordering::SeqCst);
     });
     let mut consumer = queue.try_consumer().unwrap();
     let numbers = consumer.drain(10).map(|item| item.number);
@@ -415,9 +406,8 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
                     if len == 1 {
                         queue.push(Node::new((producer, number)));
                     } else {
-                        queue.push_chain(chain_of(
-                            (number..number + len).map(|number| (producer, number)),
-                        ));
+                        let numbers = number..number + len;
+                        queue.push_chain(chain_of(numbers.map(|number| (producer, number))));
                     }
                     number += len;
                 }
@@ -443,7 +433,7 @@ fn shared_item_is_reused_by_several_threads() {
     let queue = Queue::<Shared<_>>::new();
     let item = Arc::new(Shared::new(()));
     let mut nr_pushed = 0;
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     let nr_popped = std::thread::scope(|scope| {
         let consumer = scope.spawn(|| {
             let mut consumer = queue.try_consumer().unwrap();
@@ -454,9 +444,7 @@ fn shared_item_is_reused_by_several_threads() {
                         drop(claim);
                         nr_popped += 1;
                     }
-                    Pop::Empty
-                        if done.load(std::sync::atomic::Ordering::Acquire) && queue.is_empty() =>
-                    {
+                    Pop::Empty if done.load(Ordering::Acquire) && queue.is_empty() => {
                         return nr_popped;
                     }
                     Pop::Empty | Pop::MidPush => std::thread::yield_now(),
@@ -472,7 +460,7 @@ fn shared_item_is_reused_by_several_threads() {
                 None => std::thread::yield_now(),
             }
         }
-        done.store(true, std::sync::atomic::Ordering::Release);
+        done.store(true, Ordering::Release);
         consumer.join().unwrap()
     });
     assert_eq!(nr_popped, nr_pushed);

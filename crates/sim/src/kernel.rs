@@ -94,8 +94,7 @@ struct Held<'a> {
 
 impl SpinLock {
     fn with(nodes: Arc<[Line<Node>]>) -> Self {
-        let unlocked = Self::default();
-        Self { nodes, ..unlocked }
+        Self { nodes, ..Self::default() }
     }
 
     fn lock(&self) -> Held<'_> {

@@ -23,6 +23,20 @@ pub struct Micro {
 #[derive(Default)]
 struct Line(AtomicU64);
 
+/// The measurements of a machine, in order of dependency.
+struct Micros(Vec<Micro>);
+
+impl Micros {
+    fn add(
+        &mut self,
+        name: &'static str,
+        costs: &'static [&'static str],
+        run: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        self.0.push(Micro { name, costs, run: Box::new(run) });
+    }
+}
+
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
@@ -143,43 +157,31 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
     let &[first, second, ..] = &ids[..] else { return Vec::new() };
     let (one, two) = ([first, first], [first, second]);
-    let mut all = Vec::new();
-    let mut add = |name, costs, run: Box<dyn Fn() -> f64 + Send + Sync>| {
-        all.push(Micro { name, costs, run });
-    };
+    let mut all = Micros(Vec::new());
     let line = Arc::new(Line::default());
     let its = |call: fn(&AtomicU64)| {
         let line = line.clone();
-        Box::new(move || each(10_000, || call(&line.0)))
+        move || each(10_000, || call(&line.0))
     };
-    add(
-        "a load that hits",
-        &["instr", "load_hit"],
-        its(|word| _ = std::hint::black_box(word.load(Ordering::Relaxed))),
-    );
-    add(
-        "an addition that hits",
-        &["rmw_hit"],
-        its(|word| _ = word.fetch_add(1, Ordering::Relaxed)),
-    );
-    add(
-        "a store and a fence",
-        &["fence"],
-        its(|word| {
-            word.store(1, Ordering::Relaxed);
-            sync::atomic::fence(Ordering::SeqCst);
-        }),
-    );
-    let call = |call: fn()| Box::new(move || each(3_000, call));
-    add("a spin hint", &["pause"], call(hint::spin_loop));
-    add("the clock", &["clock"], call(|| _ = std::hint::black_box(time::now_ns())));
-    add("the cycle counter", &["tsc"], call(|| _ = std::hint::black_box(time::cycles())));
-    add("the CPU's number", &["getcpu"], call(|| _ = std::hint::black_box(cpu::current())));
-    add("a yield to no thread", &["sched_yield"], call(thread::yield_now));
+    let load = its(|word| _ = std::hint::black_box(word.load(Ordering::Relaxed)));
+    all.add("a load that hits", &["instr", "load_hit"], load);
+    let addition = its(|word| _ = word.fetch_add(1, Ordering::Relaxed));
+    all.add("an addition that hits", &["rmw_hit"], addition);
+    let store = its(|word| {
+        word.store(1, Ordering::Relaxed);
+        sync::atomic::fence(Ordering::SeqCst);
+    });
+    all.add("a store and a fence", &["fence"], store);
+    let call = |call: fn()| move || each(3_000, call);
+    all.add("a spin hint", &["pause"], call(hint::spin_loop));
+    all.add("the clock", &["clock"], call(|| _ = std::hint::black_box(time::now_ns())));
+    all.add("the cycle counter", &["tsc"], call(|| _ = std::hint::black_box(time::cycles())));
+    all.add("the CPU's number", &["getcpu"], call(|| _ = std::hint::black_box(cpu::current())));
+    all.add("a yield to no thread", &["sched_yield"], call(thread::yield_now));
     let nobody = Arc::new(Futex::new(0));
-    add("a wake-up of no thread", &["futex"], Box::new(move || each(3_000, || nobody.wake(1))));
+    all.add("a wake-up of no thread", &["futex"], move || each(3_000, || nobody.wake(1)));
     asym::init();
-    add("a membarrier alone", &["membarrier"], Box::new(|| each(300, asym::heavy)));
+    all.add("a membarrier alone", &["membarrier"], || each(300, asym::heavy));
     for (name, costs) in [
         ("a line there and back, one core", &["smt"]),
         ("a line there and back, one cache", &["llc_dirty"]),
@@ -187,51 +189,29 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
         ("a line there and back, two nodes", &["xnode"]),
     ] {
         if let Some(cpus) = pair(topology, costs[0]) {
-            add(name, costs, Box::new(move || ping_pong(cpus, 1_000, By::Spinning)));
+            all.add(name, costs, move || ping_pong(cpus, 1_000, By::Spinning));
         }
     }
-    add(
-        "additions by two CPUs",
-        &["hold"],
-        Box::new(move || {
-            middle(|| {
-                let line = Arc::new(Line::default());
-                let nr = 20_000;
-                together(two, nr, move |_| {
-                    (0..nr).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
-                })
-            })
-        }),
-    );
-    add(
-        "yields there and back, one CPU",
-        &["switch"],
-        Box::new(move || ping_pong(one, 500, By::Yielding)),
-    );
-    add(
-        "sleeps there and back, one CPU",
-        &["ttwu"],
-        Box::new(move || ping_pong(one, 500, By::Sleeping)),
-    );
-    let soon = Duration::from_micros(300);
-    add("the call that wakes an idle CPU", &["ipi_send"], Box::new(move || wake_up(two, soon).0));
-    add("until an idle CPU runs", &["idle_exit"], Box::new(move || wake_up(two, soon).1));
-    add(
-        "until a CPU runs that was idle for 8 ms",
-        &["deep_exit"],
-        Box::new(move || wake_up(two, Duration::from_millis(8)).1),
-    );
-    add(
-        "a thread, started and joined",
-        &["spawn"],
-        Box::new(|| {
-            each(20, || {
-                let thread = thread::spawn("micro", || ()).expect("a thread");
-                thread.join().expect("no panic");
-            })
-        }),
-    );
-    all
+    let additions = move || {
+        let (line, nr) = (Arc::new(Line::default()), 20_000);
+        let body = move |_| (0..nr).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
+        together(two, nr, body)
+    };
+    all.add("additions by two CPUs", &["hold"], move || middle(additions));
+    let ping_pong = |by| move || ping_pong(one, 500, by);
+    all.add("yields there and back, one CPU", &["switch"], ping_pong(By::Yielding));
+    all.add("sleeps there and back, one CPU", &["ttwu"], ping_pong(By::Sleeping));
+    let [soon, late] = [300, 8_000].map(Duration::from_micros);
+    all.add("the call that wakes an idle CPU", &["ipi_send"], move || wake_up(two, soon).0);
+    all.add("until an idle CPU runs", &["idle_exit"], move || wake_up(two, soon).1);
+    let name = "until a CPU runs that was idle for 8 ms";
+    all.add(name, &["deep_exit"], move || wake_up(two, late).1);
+    let start_and_join = || {
+        let thread = thread::spawn("micro", || ()).expect("a thread");
+        thread.join().expect("no panic");
+    };
+    all.add("a thread, started and joined", &["spawn"], move || each(20, start_and_join));
+    all.0
 }
 
 pub fn run(topology: &Topology, micro: Micro) -> f64 {

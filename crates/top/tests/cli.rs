@@ -14,18 +14,12 @@ fn introduction_help_and_version_are_data() {
 
 #[test]
 fn bad_input_is_reported_in_one_line_with_valid_values() {
-    let bad: &[(&[&str], &str)] = &[
-        (&["nosuch"], "; commands: topology, top, demo, completions, man"),
-        (&["topology", "--sysfs", "/nosuch"], "--sysfs /nosuch: there is no such directory"),
-        (
-            &["topology", "--sysfs", "/usr"],
-            "--sysfs /usr: not laid out as /sys: it has no devices/system/cpu",
-        ),
-        (
-            &["demo", "--seconds", "x"],
-            "invalid value 'x' for '--seconds <S>': not a whole number from 1 to 86400",
-        ),
-        (&["demo", "--seconds", "0"], "from 1 to 86400"),
-    ];
+    let bad = "
+        nosuch | ; commands: topology, top, demo, completions, man
+        topology --sysfs /nosuch | --sysfs /nosuch: there is no such directory
+        topology --sysfs /usr | --sysfs /usr: not laid out as /sys: it has no devices/system/cpu
+        demo --seconds x | invalid value 'x' for '--seconds <S>': not a whole number from 1 to 86400
+        demo --seconds 0 | from 1 to 86400
+    ";
     assert_rejected(COMMAND, bad);
 }

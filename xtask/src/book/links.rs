@@ -119,9 +119,7 @@ fn targets(line: &str) -> Vec<&str> {
     let mut at = 0;
     let mut in_code = false;
     for (index, letter) in line.char_indices() {
-        if letter == '`' {
-            in_code = !in_code;
-        }
+        in_code ^= letter == '`';
         if !in_code && index >= at && line[index..].starts_with("](") {
             let rest = &line[index + 2..];
             if let Some(end) = rest.find(')') {
@@ -141,9 +139,7 @@ fn join(from: &str, path: &str) -> Option<String> {
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
+            ".." => _ = parts.pop()?,
             part => parts.push(part),
         }
     }

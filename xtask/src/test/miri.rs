@@ -37,79 +37,38 @@ const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 /// backtrace.
 const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
 
-const fn row(
-    package: &'static str,
-    target: &'static str,
-    flags: &'static str,
-    without: &'static [(&'static str, &'static str)],
-) -> Row {
-    Row { package, target, without, flags }
+/// Builds rows of a package, a target and flags, and the skipped tests, each with the reason.
+macro_rules! rows {
+    ($($package:literal $target:literal, $flags:expr $(, $tests:literal: $why:expr)*;)*) => {
+        &[$(Row { package: $package, target: $target, flags: $flags, without: &[$(($tests, $why)),*] }),*]
+    };
 }
 
 /// The test programs. To interpret another one, add a row.
-const ROWS: &[Row] = &[
-    row("afterwork-mpscq", "--lib", "", &[]),
-    row(
-        "afterwork-sync",
-        "--lib",
-        "",
-        &[
-            ("system::fork::", "Miri does not fork"),
-            ("system::process::", "reads procfs"),
-            ("system::shared_file::", "maps a file"),
-            (
-                "system::start::",
-                "signals and threads of the C library, which Miri does not support",
-            ),
-        ],
-    ),
-    row(
-        "afterwork-base",
-        "--lib",
-        THREADS_STAY,
-        &[("numbered:: params::", WITHOUT_POINTERS), ("page::", "files, mappings and procfs")],
-    ),
-    row(
-        "afterwork-rcu",
-        "--lib",
-        THREADS_STAY,
-        &[
-            ("node::", WITHOUT_POINTERS),
-            ("srcu::slots::tests::every_thread_index_has_its_own_slot", WITHOUT_POINTERS),
-        ],
-    ),
-    row("afterwork-percpu", "--lib", THREADS_STAY, &[]),
-    row(
-        "afterwork-mailbox",
-        "--lib",
-        THREADS_STAY,
-        &[("worker_tests::", "safe code on a mailbox; a mailbox's own tests are in")],
-    ),
-    row(
-        "afterwork-item",
-        "--lib",
-        THREADS_STAY,
-        &[("list::tests:: head::tests::", WITHOUT_POINTERS)],
-    ),
-    row(
-        "afterwork-limit",
-        "--lib",
-        THREADS_STAY,
-        &[("tree:: active::tests::seats_match_a_model_that_lists_the_holders", WITHOUT_POINTERS)],
-    ),
-    row(
-        "afterwork-workqueue",
-        "--lib",
-        THREADS_STAY,
-        &[(
-            "observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::drain:: \
-                time::interval::",
-            WITHOUT_POINTERS,
-        )],
-    ),
-    row("afterwork-raw", "--lib", THREADS_STAY, &[]),
-    row("afterwork", "--test miri", OFTEN, &[]),
-];
+const ROWS: &[Row] = rows! {
+    "afterwork-mpscq" "--lib", "";
+    "afterwork-sync" "--lib", "",
+        "system::fork::": "Miri does not fork",
+        "system::process::": "reads procfs",
+        "system::shared_file::": "maps a file",
+        "system::start::": "signals and threads of the C library, which Miri does not support";
+    "afterwork-base" "--lib", THREADS_STAY,
+        "numbered:: params::": WITHOUT_POINTERS,
+        "page::": "files, mappings and procfs";
+    "afterwork-rcu" "--lib", THREADS_STAY,
+        "node:: srcu::slots::tests::every_thread_index_has_its_own_slot": WITHOUT_POINTERS;
+    "afterwork-percpu" "--lib", THREADS_STAY;
+    "afterwork-mailbox" "--lib", THREADS_STAY,
+        "worker_tests::": "safe code on a mailbox; a mailbox's own tests are in";
+    "afterwork-item" "--lib", THREADS_STAY,
+        "list::tests:: head::tests::": WITHOUT_POINTERS;
+    "afterwork-limit" "--lib", THREADS_STAY,
+        "tree:: active::tests::seats_match_a_model_that_lists_the_holders": WITHOUT_POINTERS;
+    "afterwork-workqueue" "--lib", THREADS_STAY,
+        "observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::drain:: time::interval::": WITHOUT_POINTERS;
+    "afterwork-raw" "--lib", THREADS_STAY;
+    "afterwork" "--test miri", OFTEN;
+};
 
 /// Returns a command for each row and model. `variable` reads the environment.
 pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {

@@ -36,7 +36,9 @@ impl Progress {
     }
 
     pub fn say(&mut self, text: &str) {
-        self.wipe();
+        if self.is_live {
+            talk("\r\x1b[K");
+        }
         talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
         self.last_shown = Instant::now();
     }
@@ -71,11 +73,5 @@ impl Progress {
 
     pub fn done(&mut self, tally: &LayerTally) {
         self.say(&format!("{} total: {}", self.layer.name, in_words(tally.count)));
-    }
-
-    fn wipe(&self) {
-        if self.is_live {
-            talk("\r\x1b[K");
-        }
     }
 }

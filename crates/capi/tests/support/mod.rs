@@ -83,32 +83,28 @@ pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
 
 /// Returns `true` if the compiler has sanitizers. Its name determines the language.
 pub fn has_sanitizers(compiler: &str) -> bool {
-    if tool(compiler).is_none() {
-        return false;
-    }
+    let text = "int main(void) { return 0; }\n";
+    tool(compiler).is_some() && can_compile(compiler, SANITIZE, text, "its sanitizers are missing")
+}
+
+/// Compiles and links a text. If this fails, prints the reason for which tests are skipped.
+fn can_compile(compiler: &str, flags: &[&str], text: &str, why: &str) -> bool {
     // The names are distinct, because one test may write the file while another one compiles it.
-    let probe = place(&format!("sanitizer-probe-{compiler}-{:?}.c", std::thread::current().id()));
-    fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
+    let probe = place(&format!("probe-{compiler}-{:?}.c", std::thread::current().id()));
+    fs::write(&probe, text).unwrap();
     let mut command = Command::new(compiler);
-    command.args(SANITIZE).arg(&probe).arg("-o");
-    let output = command.arg(probe.with_extension("")).output();
-    let has = output.is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("skipped: {compiler} has no sanitizers");
+    let output = command.args(flags).arg(&probe).arg("-o").arg(probe.with_extension("")).output();
+    let can = output.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("skipped: {compiler}: {why}");
     }
-    has
+    can
 }
 
 /// Returns `true` if the compiler is there and finds liburcu.
 pub fn has_liburcu(compiler: &str) -> bool {
-    let source = place(&format!("has-liburcu-{:?}.c", std::thread::current().id()));
-    fs::write(&source, "#include <urcu.h>\n#include <urcu/rculfhash.h>\n").unwrap();
-    let output = Command::new(compiler).arg("-fsyntax-only").arg(source).output();
-    let has = output.is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("skipped: liburcu-dev is not installed");
-    }
-    has
+    let text = "#include <urcu.h>\n#include <urcu/rculfhash.h>\n";
+    can_compile(compiler, &["-fsyntax-only"], text, "liburcu-dev is not installed")
 }
 
 /// Compiles a program and links it with the static library. The libraries in `flags` follow it.

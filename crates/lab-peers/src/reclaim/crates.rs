@@ -35,14 +35,14 @@ impl<T> Drop for Flagged<T> {
 
 pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     match name {
-        "crossbeam-epoch" => Box::new(Epoch { place: epoch::Atomic::new(Flagged::new(value)) }),
+        "crossbeam-epoch" => Box::new(Epoch(epoch::Atomic::new(Flagged::new(value)))),
         "seize" => Box::new(Seize {
             // The size of a batch is one, so that a retired value is checked at once.
             collector: Collector::new().batch_size(1),
             place: AtomicPtr::new(Box::into_raw(Box::new(Flagged::new(value)))),
         }),
-        "haphazard" => Box::new(Hazard { place: Box::new(Flagged::new(value)).into() }),
-        "arc-swap" => Box::new(Swap { place: ArcSwap::from_pointee(value) }),
+        "haphazard" => Box::new(Hazard(Box::new(Flagged::new(value)).into())),
+        "arc-swap" => Box::new(Swap(ArcSwap::from_pointee(value))),
         _ => panic!("unknown flavor {name}"),
     }
 }
@@ -59,9 +59,7 @@ fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     }
 }
 
-struct Epoch<T> {
-    place: epoch::Atomic<Flagged<T>>,
-}
+struct Epoch<T>(epoch::Atomic<Flagged<T>>);
 
 impl<T: Value> Flavor<T> for Epoch<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
@@ -71,11 +69,10 @@ impl<T: Value> Flavor<T> for Epoch<T> {
     fn replace(&self, value: T) {
         let is_freed = {
             let guard = epoch::pin();
-            let old =
-                self.place.swap(epoch::Owned::new(Flagged::new(value)), Ordering::AcqRel, &guard);
+            let old = self.0.swap(epoch::Owned::new(Flagged::new(value)), Ordering::AcqRel, &guard);
             // SAFETY: this thread is pinned, and only this thread frees the value, below.
             let is_freed = unsafe { old.deref() }.is_freed.clone();
-            // SAFETY: only this thread took the value out of `place`, and no new reader can reach
+            // SAFETY: only this thread took the value out of the place, and no new reader can reach
             // it.
             unsafe { guard.defer_destroy(old) };
             guard.flush();
@@ -86,9 +83,7 @@ impl<T: Value> Flavor<T> for Epoch<T> {
 
     fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         for _ in 0..count {
-            epoch::pin().defer(move || {
-                counter.fetch_add(1, Ordering::Release);
-            });
+            epoch::pin().defer(move || _ = counter.fetch_add(1, Ordering::Release));
         }
         epoch::pin().flush();
         true
@@ -100,7 +95,7 @@ impl<T: Value> Reader for &Epoch<T> {
         let mut sum = 0;
         for turn in 0..count {
             let guard = epoch::pin();
-            let current = self.place.load(Ordering::Acquire, &guard);
+            let current = self.0.load(Ordering::Acquire, &guard);
             // SAFETY: this thread is pinned. The pointer is never null, and the value is destroyed
             // only after the epoch.
             sum += unsafe { current.deref() }.value.look(turn);
@@ -113,7 +108,7 @@ impl<T> Drop for Epoch<T> {
     fn drop(&mut self) {
         // SAFETY: readers borrow the flavor, so there are no readers.
         let guard = unsafe { epoch::unprotected() };
-        let last = self.place.load(Ordering::Relaxed, guard);
+        let last = self.0.load(Ordering::Relaxed, guard);
         // SAFETY: as above. `replace` freed the earlier values.
         drop(unsafe { last.into_owned() });
     }
@@ -177,9 +172,7 @@ impl<T> Drop for Seize<T> {
     }
 }
 
-struct Hazard<T> {
-    place: haphazard::AtomicPtr<Flagged<T>>,
-}
+struct Hazard<T>(haphazard::AtomicPtr<Flagged<T>>);
 
 impl<T: Value> Flavor<T> for Hazard<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
@@ -187,7 +180,7 @@ impl<T: Value> Flavor<T> for Hazard<T> {
     }
 
     fn replace(&self, value: T) {
-        let Some(old) = self.place.swap(Box::new(Flagged::new(value))) else { return };
+        let Some(old) = self.0.swap(Box::new(Flagged::new(value))) else { return };
         let old = old.into_inner();
         // SAFETY: only this thread took the value out. The domain frees it after the retirement
         // below.
@@ -197,12 +190,8 @@ impl<T: Value> Flavor<T> for Hazard<T> {
         unsafe {
             Domain::<Global>::global().retire_ptr::<Flagged<T>, Box<Flagged<T>>>(old.as_ptr())
         };
-        until(
-            || is_freed.load(Ordering::Acquire),
-            || {
-                Domain::<Global>::global().eager_reclaim();
-            },
-        );
+        let reclaim = || _ = Domain::<Global>::global().eager_reclaim();
+        until(|| is_freed.load(Ordering::Acquire), reclaim);
     }
 }
 
@@ -215,7 +204,7 @@ impl<T: Value> Reader for Hazarded<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
         for turn in 0..count {
-            let current = self.flavor.place.safe_load(&mut self.pointer);
+            let current = self.flavor.0.safe_load(&mut self.pointer);
             sum += current.expect("never null").value.look(turn);
             self.pointer.reset_protection();
         }
@@ -225,15 +214,13 @@ impl<T: Value> Reader for Hazarded<'_, T> {
 
 impl<T> Drop for Hazard<T> {
     fn drop(&mut self) {
-        let last = self.place.load_ptr();
+        let last = self.0.load_ptr();
         // SAFETY: the pointer came from a box. Readers borrow the flavor, so there are no readers.
         drop(unsafe { Box::from_raw(last) });
     }
 }
 
-struct Swap<T> {
-    place: ArcSwap<T>,
-}
+struct Swap<T>(ArcSwap<T>);
 
 impl<T: Value> Flavor<T> for Swap<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
@@ -241,7 +228,7 @@ impl<T: Value> Flavor<T> for Swap<T> {
     }
 
     fn replace(&self, value: T) {
-        let old = self.place.swap(Arc::new(value));
+        let old = self.0.swap(Arc::new(value));
         let watch = Arc::downgrade(&old);
         drop(old);
         until(|| watch.strong_count() == 0, || ());
@@ -252,7 +239,7 @@ impl<T: Value> Reader for &Swap<T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
         for turn in 0..count {
-            sum += self.place.load().look(turn);
+            sum += self.0.load().look(turn);
         }
         sum
     }

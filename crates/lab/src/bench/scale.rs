@@ -174,9 +174,7 @@ fn ns_in_turn(pools: &[impl OneShotPool], items: usize) -> f64 {
     let all = || {
         latch.arm(items);
         for item in 0..items {
-            pools[item % pools.len()].submit(move || {
-                latch.arrive();
-            });
+            pools[item % pools.len()].submit(move || _ = latch.arrive());
         }
         latch.wait();
     };

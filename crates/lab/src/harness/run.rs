@@ -35,15 +35,11 @@ pub fn run_case(
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<(Vec<Series>, Ended), Stop> {
-    let mut all: Vec<Series> = case
-        .variants
-        .iter()
-        .map(|variant| Series {
-            variant: variant.name.clone(),
-            peer: variant.peer,
-            samples: Vec::with_capacity(plan.repeat),
-        })
-        .collect();
+    let empty = |it: &Variant| {
+        let samples = Vec::with_capacity(plan.repeat);
+        Series { variant: it.name.clone(), peer: it.peer, samples }
+    };
+    let mut all: Vec<Series> = case.variants.iter().map(empty).collect();
     let began = Instant::now();
     for repetition in 0..plan.repeat {
         if !time_for_another(repetition, began.elapsed(), plan.budget) {

@@ -346,22 +346,14 @@ mod tests {
             Line::End(_) => "end",
             Line::Head(_) | Line::Answer(_) | Line::Older(_) => "other",
         };
-        for (expected, text) in [
-            (
-                "record",
-                r#"{"bench":"b","case":"c","variant":"v","metric":"m","unit":"items/s","median":2.5,"mad":0.5,"n":5,"peer":true}"#,
-            ),
-            (
-                "claimed",
-                r#"{"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false}"#,
-            ),
-            (
-                "case",
-                r#"{"bench":"b","case":"c","about":"what?","headline":"rate","metrics":[{"metric":"rate","unit":"1/s","better":"higher"}],"warnings":["noisy"]}"#,
-            ),
-            ("run", r#"{"bench":"b","case":"c","variant":"v","run":1,"values":[["rate",1.5]]}"#),
-            ("end", r#"{"ended":"interrupted","seconds":1.5}"#),
-        ] {
+        let lines = r#"
+            record {"bench":"b","case":"c","variant":"v","metric":"m","unit":"items/s","median":2.5,"mad":0.5,"n":5,"peer":true}
+            claimed {"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false}
+            case {"bench":"b","case":"c","about":"what?","headline":"rate","metrics":[{"metric":"rate","unit":"1/s","better":"higher"}],"warnings":["noisy"]}
+            run {"bench":"b","case":"c","variant":"v","run":1,"values":[["rate",1.5]]}
+            end {"ended":"interrupted","seconds":1.5}
+        "#;
+        for (expected, text) in lines.trim().lines().filter_map(|it| it.trim().split_once(' ')) {
             let parsed = serde_json::from_str::<Line>(text).expect(text);
             assert_eq!(kind(&parsed), expected, "{text}");
             assert_eq!(line(&parsed), text);

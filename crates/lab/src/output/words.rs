@@ -145,29 +145,21 @@ pub(crate) mod tests {
 
     #[test]
     fn metric_has_the_words_of_the_narrowest_scope_or_its_name() {
-        let found_words = [
-            ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
-            ("everyday", "admission", "cpu_per_item", "CPU time per item"),
-            ("scale", "queues", "bytes@1000", "bytes of each at 1,000 queues"),
-            ("scale", "domains", "ns@1200", "time of one at 1,200 domains"),
-            (
-                "workqueue",
-                "lock-hold",
-                "lock_hold_p99",
-                "p99 of the time that the pool lock is held",
-            ),
-            (
-                "workqueue",
-                "lock-hold",
-                "lock_hold_p999",
-                "p99.9 of the time that the pool lock is held",
-            ),
-            ("groups", "parts", "of_due_1", "part of the due of the tenant with 1 share"),
-            ("groups", "parts", "of_due_2", "part of the due of the tenant with 2 shares"),
-            ("rcu", "read", "steal", "CPUs taken by the host"),
-            ("rcu", "read", "new_things_per_s", "new things/s"),
-        ];
-        for (bench, case, metric, words) in found_words {
+        let found_words = "
+            everyday sleeps cpu_per_item: CPU time per sleep
+            everyday admission cpu_per_item: CPU time per item
+            scale queues bytes@1000: bytes of each at 1,000 queues
+            scale domains ns@1200: time of one at 1,200 domains
+            workqueue lock-hold lock_hold_p99: p99 of the time that the pool lock is held
+            workqueue lock-hold lock_hold_p999: p99.9 of the time that the pool lock is held
+            groups parts of_due_1: part of the due of the tenant with 1 share
+            groups parts of_due_2: part of the due of the tenant with 2 shares
+            rcu read steal: CPUs taken by the host
+            rcu read new_things_per_s: new things/s";
+        for line in found_words.lines().skip(1) {
+            let (key, words) = line.trim().split_once(": ").unwrap();
+            let mut key = key.split(' ');
+            let [bench, case, metric] = [(); 3].map(|()| key.next().expect(line));
             assert_eq!(of_metric(bench, case, metric), words);
         }
     }

@@ -24,9 +24,7 @@ fn two_threads_pop_in_turn() {
     };
     let other = spawn({
         let queue = queue.clone();
-        move || {
-            pop(&queue);
-        }
+        move || _ = pop(&queue)
     });
     pop(&queue);
     other.join().unwrap();

@@ -11,7 +11,6 @@ use super::processes::Found;
 use super::rows::{pairs, rate, span_s};
 use super::snapshot::{NoSnapshot, Snapshot};
 
-#[must_use]
 pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>) -> Value {
     let page = &now.page;
     let kinds = Kind::ALL.map(|kind| (kind.name().to_owned(), records(kind, now, before)));
@@ -61,7 +60,6 @@ pub fn measure(measure: Measure) -> &'static str {
 }
 
 /// Returns the meaning of each figure: an object with an array for each kind.
-#[must_use]
 pub fn fields() -> Value {
     let kinds = Kind::ALL.map(|kind| {
         let fields = kind.fields().iter().map(|field| {
@@ -72,7 +70,6 @@ pub fn fields() -> Value {
     Value::Object(Map::from_iter(kinds))
 }
 
-#[must_use]
 pub fn processes(found: &[Found]) -> Value {
     let objects = found.iter().map(|found| match &found.snapshot {
         Ok(seen) => snapshot(seen, None),

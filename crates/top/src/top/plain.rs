@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 
-#[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);

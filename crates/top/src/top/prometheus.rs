@@ -5,7 +5,6 @@ use afterwork::observe::Exposition;
 
 use super::snapshot::Snapshot;
 
-#[must_use]
 pub fn text(snapshots: &[&Snapshot]) -> String {
     let mut metrics = Exposition::new();
     for snapshot in snapshots {

@@ -82,7 +82,6 @@ fn is_rate(header: &str) -> bool {
 pub const DETAIL: &str = "";
 
 /// Returns the scope of a queue, and its group if it is in one. A scope contains no comma.
-#[must_use]
 pub fn scope_and_group(record: &Record) -> Option<(&str, &str)> {
     record.detail.split_once(", ").filter(|_| record.kind == Kind::Queue)
 }
@@ -95,14 +94,12 @@ fn detail(record: &Record) -> String {
     }
 }
 
-#[must_use]
 pub fn has_groups(table: &Table) -> bool {
     table.kind == Kind::Queue && table.rows[1..].iter().any(|row| row[1].text.contains(", "))
 }
 
 /// Returns the headers of the columns that a narrow screen omits, with the least important one
 /// first.
-#[must_use]
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Queue => &[
@@ -129,7 +126,6 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
 
 /// Returns the counter that shows how busy a record of this kind is. The name is empty if there is
 /// no such counter.
-#[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
         Kind::Queue | Kind::Group => "completed",
@@ -142,7 +138,6 @@ pub fn main_counter(kind: Kind) -> &'static str {
 }
 
 /// Returns the header under which a table shows the rate of [`main_counter`].
-#[must_use]
 pub fn main_rate(kind: Kind) -> &'static str {
     let mut columns = columns(kind);
     let found = columns.find(|&(header, name)| name == main_counter(kind) && is_rate(header));
@@ -150,7 +145,6 @@ pub fn main_rate(kind: Kind) -> &'static str {
 }
 
 /// Returns a table for each kind that has records. The rates are those since `before`.
-#[must_use]
 pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
     let tables = kinds().map(|kind| Table { kind, rows: rows(kind, now, before) });
     tables.filter(|table| table.rows.len() > 1).collect()
@@ -194,7 +188,6 @@ pub fn pairs<'l>(
 
 /// Returns the seconds between two snapshots. The times are those at which their figures were
 /// gathered.
-#[must_use]
 pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);
     now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
@@ -202,7 +195,6 @@ pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
 
 /// Returns the increase of a counter per second, or `None` if there is no earlier state, or if the
 /// counter fell because another record took its name.
-#[must_use]
 pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> Option<f64> {
     let risen = record.figure(name)?.checked_sub(past?.figure(name)?)?;
     (span_s > 0.0).then(|| risen as f64 / span_s)
@@ -215,7 +207,6 @@ const STALLED_MS: u64 = 1000;
 
 /// Returns the seconds for which the work of a pool has made no progress, or `None` if it makes
 /// progress.
-#[must_use]
 pub fn stalled_s(record: &Record) -> Option<u64> {
     stall_s(record.figure("stalled_ms")?)
 }
@@ -251,7 +242,6 @@ fn ms_text(ns: u64) -> String {
     }
 }
 
-#[must_use]
 pub fn duration_text(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),

@@ -169,7 +169,11 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
         }
         for (at, (signal, pipe)) in pipes.iter().enumerate() {
             if came(1 + at) && matches!((&*pipe).read(&mut [0; 64]), Ok(1..)) {
-                answer(state, *signal);
+                match *signal {
+                    SIGTSTP => stop(state),
+                    SIGCONT => go_on(state),
+                    signal => end_by(state, signal),
+                }
             }
         }
         if (1 + pipes.len()..fds.len()).any(came) {
@@ -182,14 +186,6 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
 fn restore() {
     disable_raw_mode().ok();
     execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
-}
-
-fn answer(state: &State, signal: i32) {
-    match signal {
-        SIGTSTP => stop(state),
-        SIGCONT => go_on(state),
-        _ => end_by(state, signal),
-    }
 }
 
 fn end_by(state: &State, signal: i32) {

@@ -13,7 +13,6 @@ use super::snapshot::Snapshot;
 pub(super) const GAP: &str = "  ";
 
 /// Returns the text for a snapshot of a process, with alarms in red if `color` is set.
-#[must_use]
 pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>, color: bool) -> String {
     let mut text = headline(now) + "\n";
     for table in tables(now, before) {
@@ -24,7 +23,6 @@ pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>, color: bool) -> Strin
 }
 
 /// Returns a line with the name of the process and the problems of its page.
-#[must_use]
 pub fn headline(snapshot: &Snapshot) -> String {
     let page = &snapshot.page;
     let mut line = format!("process {} ({})", page.pid, page.name);
@@ -85,7 +83,6 @@ fn write_table(rows: &[Vec<Cell>], color: bool) -> String {
     text
 }
 
-#[must_use]
 pub fn processes(found: &[Found], color: bool) -> String {
     let cell = Cell::plain;
     let mut rows = vec![vec![cell("pid", false), cell("process", false)]];
@@ -104,7 +101,6 @@ pub(super) fn says(found: &Found) -> (String, bool) {
     }
 }
 
-#[must_use]
 pub fn summary(snapshot: &Snapshot) -> String {
     // Problems come first, because a name may be longer than a line of the screen.
     let mut line = String::new();
@@ -126,7 +122,6 @@ pub fn summary(snapshot: &Snapshot) -> String {
     line
 }
 
-#[must_use]
 pub fn is_stalled(snapshot: &Snapshot) -> bool {
     snapshot.page.records.iter().any(|it| stalled_s(it).is_some())
 }

@@ -12,11 +12,17 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Asserts that the command rejects each list of arguments: it prints one line that contains the
-/// text next to the list, and nothing else.
-pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
-    for (args, valid) in bad {
-        assert_fails(Command::new(command).args(*args), valid);
+/// Asserts that the command rejects each of `lines`. A line has the arguments and a part of the
+/// error. Arguments that are empty or contain spaces are quoted.
+pub fn assert_rejected(command: &str, lines: &str) {
+    for line in lines.trim().lines() {
+        let (args, reason) = line.trim().split_once(" | ").expect(line);
+        // Every second part is between quotes.
+        let args = args.split('\'').enumerate().flat_map(|(i, part)| match i % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        assert_fails(Command::new(command).args(args), reason);
     }
 }
 

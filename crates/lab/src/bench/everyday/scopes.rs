@@ -56,9 +56,7 @@ pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
 pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     queue.scope(|scope| {
         for item in 0..count {
-            scope.spawn(move || {
-                black_box(item);
-            });
+            scope.spawn(move || _ = black_box(item));
         }
     });
     count
@@ -66,9 +64,7 @@ pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
 
 pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     queue.for_each_range(0..count as usize, |range| {
-        range.for_each(|item| {
-            black_box(item);
-        });
+        range.for_each(|item| _ = black_box(item));
     });
     count
 }
@@ -76,9 +72,7 @@ pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
 pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     pool.scope(|scope| {
         for item in 0..count {
-            scope.spawn(move |_| {
-                black_box(item);
-            });
+            scope.spawn(move |_| _ = black_box(item));
         }
     });
     count
@@ -86,9 +80,7 @@ pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
 
 pub fn rayon_range(pool: &ThreadPool, count: u64) -> u64 {
     pool.install(|| {
-        (0..count).into_par_iter().for_each(|item| {
-            black_box(item);
-        });
+        (0..count).into_par_iter().for_each(|item| _ = black_box(item));
     });
     count
 }

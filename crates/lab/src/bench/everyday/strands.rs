@@ -56,11 +56,8 @@ impl Serial for Ordered {
 
     fn add(&self, _: &Registry, turn: usize, latch: &'static Latch) {
         let state = self.1.clone();
-        self.0
-            .spawn_detached(move || {
-                count(&mut state.lock().expect("not poisoned"), turn, latch);
-            })
-            .unwrap();
+        let run = move || count(&mut state.lock().expect("not poisoned"), turn, latch);
+        self.0.spawn_detached(run).unwrap();
     }
 }
 

@@ -119,9 +119,7 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
 
     fn call(&self, counter: &'static AtomicU64, count: usize) -> bool {
         for _ in 0..count {
-            self.flavor.call(move || {
-                counter.fetch_add(1, Ordering::Release);
-            });
+            self.flavor.call(move || _ = counter.fetch_add(1, Ordering::Release));
         }
         true
     }

@@ -81,17 +81,11 @@ impl Completion {
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
-        for _ in 0..looks {
+        for round in 0..looks + yields {
             if self.is_done() {
                 return;
             }
-            spin_loop();
-        }
-        for _ in 0..yields {
-            if self.is_done() {
-                return;
-            }
-            thread::yield_now();
+            if round < looks { spin_loop() } else { thread::yield_now() }
         }
         self.wait();
     }

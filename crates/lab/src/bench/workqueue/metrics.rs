@@ -5,7 +5,7 @@ use afterwork::workqueue::Histogram;
 use super::producers::Window;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
-use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
+use crate::harness::metric::{MILLION, Metric, NS_PER_US, Text, higher, lower};
 
 pub const ITEMS_PER_S: &str = "items_per_s";
 
@@ -62,19 +62,14 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
     const NS_PER_S: f64 = 1e9;
     let per_item = |count: u64| count as f64 / items as f64;
     let spent = window.spent;
+    let percents = |[p50, p95, p99]: [Text; 3]| [(50.0, p50), (95.0, p95), (99.0, p99)];
     let mut sample = Sample::of([
         (ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64),
         ("switches_per_item", per_item(spent.switches())),
         ("cpu_per_item", per_item(spent.cpu_ns)),
     ])
-    .with_percentiles(
-        enqueue,
-        [(50.0, "enqueue_p50"), (95.0, "enqueue_p95"), (99.0, "enqueue_p99")],
-    )
-    .with_percentiles(
-        completion,
-        [(50.0, "completion_p50"), (95.0, COMPLETION_P95), (99.0, "completion_p99")],
-    );
+    .with_percentiles(enqueue, percents(["enqueue_p50", "enqueue_p95", "enqueue_p99"]))
+    .with_percentiles(completion, percents(["completion_p50", COMPLETION_P95, "completion_p99"]));
     if let Some(counts) = window.counts {
         sample.set(WAKEUPS, per_item(counts.wakeups));
         sample.set("lock_wait_share", counts.lock_wait_ns as f64 / spent.cpu_ns as f64);

@@ -32,19 +32,59 @@ pub struct Crossbeam {
     workers: Vec<JoinHandle<()>>,
 }
 
-impl Peer for Tokio {
-    const NAME: &str = "tokio";
+/// Implements [`Peer`] for a pool. `$start` starts it, and `$submit` submits a closure to it.
+macro_rules! peer {
+    ($pool:ident, $name:literal, |$workers:ident| $start:expr, |$it:ident, $work:ident| $submit:expr) => {
+        impl Peer for $pool {
+            const NAME: &str = $name;
 
-    fn start(workers: usize) -> Result<Self, Stop> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
-        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
-    }
+            fn start($workers: usize) -> Result<Self, Stop> {
+                $start
+            }
+        }
+
+        impl OneShotPool for $pool {
+            #[inline]
+            fn submit(&self, $work: impl FnOnce() + Send + 'static) {
+                let $it = self;
+                $submit;
+            }
+        }
+    };
 }
 
-impl OneShotPool for Tokio {
-    #[inline]
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn(async move { work() });
+peer! {
+    Tokio, "tokio", |workers| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
+    }, |it, work| it.0.spawn(async move { work() })
+}
+
+peer! {
+    SpawnBlocking, "spawn_blocking", |most| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.max_blocking_threads(most).build();
+        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
+    }, |it, work| it.0.spawn_blocking(work)
+}
+
+peer! {
+    Rayon, "rayon", |workers| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
+        pool.map(Self).map_err(Stop::because("cannot start rayon"))
+    }, |it, work| it.0.spawn(work)
+}
+
+peer! {
+    ThreadPool, "threadpool", |workers| Ok(Self(threadpool::ThreadPool::new(workers))),
+    |it, work| it.0.execute(work)
+}
+
+peer! {
+    Crossbeam, "crossbeam", |workers| Self::with(workers, unbounded()), |it, work| {
+        let sender = it.sender.as_ref().expect("taken only by drop");
+        // This fails only if all workers have exited. The waiter would then hang.
+        sender.send(Box::new(work)).expect("workers live as long as the sender");
     }
 }
 
@@ -63,38 +103,6 @@ impl Joins for Tokio {
     }
 }
 
-impl Peer for SpawnBlocking {
-    const NAME: &str = "spawn_blocking";
-
-    fn start(most: usize) -> Result<Self, Stop> {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.max_blocking_threads(most).build();
-        runtime.map(Self).map_err(Stop::because("cannot start tokio"))
-    }
-}
-
-impl OneShotPool for SpawnBlocking {
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn_blocking(work);
-    }
-}
-
-impl Peer for Rayon {
-    const NAME: &str = "rayon";
-
-    fn start(workers: usize) -> Result<Self, Stop> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
-        pool.map(Self).map_err(Stop::because("cannot start rayon"))
-    }
-}
-
-impl OneShotPool for Rayon {
-    #[inline]
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.spawn(work);
-    }
-}
-
 impl Joins for Rayon {
     type Handle = ();
 
@@ -108,34 +116,11 @@ impl Joins for Rayon {
     }
 }
 
-impl Peer for ThreadPool {
-    const NAME: &str = "threadpool";
-
-    fn start(workers: usize) -> Result<Self, Stop> {
-        Ok(Self(threadpool::ThreadPool::new(workers)))
-    }
-}
-
-impl OneShotPool for ThreadPool {
-    #[inline]
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        self.0.execute(work);
-    }
-}
-
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         // The crate does not join its threads, which would then exit during the next variant.
         self.0.join();
         self.0.set_num_threads(1);
-    }
-}
-
-impl Peer for Crossbeam {
-    const NAME: &str = "crossbeam";
-
-    fn start(workers: usize) -> Result<Self, Stop> {
-        Self::with(workers, unbounded())
     }
 }
 
@@ -161,15 +146,6 @@ impl Crossbeam {
     }
 }
 
-impl OneShotPool for Crossbeam {
-    #[inline]
-    fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        let sender = self.sender.as_ref().expect("taken only by drop");
-        // This fails only if all workers have exited. The waiter would then hang.
-        sender.send(Box::new(work)).expect("workers live as long as the sender");
-    }
-}
-
 impl Joins for Crossbeam {
     type Handle = Receiver<()>;
 
@@ -177,10 +153,8 @@ impl Joins for Crossbeam {
     #[inline]
     fn submit_joined(&self) -> Self::Handle {
         let (answer, answered) = bounded(1);
-        self.submit(move || {
-            // This fails if the waiter has dropped the receiver.
-            let _ = answer.send(());
-        });
+        // Sending fails if the waiter has dropped the receiver.
+        self.submit(move || _ = answer.send(()));
         answered
     }
 
