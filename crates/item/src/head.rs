@@ -49,7 +49,6 @@ use std::task::Waker;
 use base::internal::panics::Foreign;
 use base::internal::wake::lane::Lane;
 pub use dead::Dead;
-pub use of_strand::OfStrand;
 use sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sync::cell::Fixed;
 use sync::futex::{Futex64, Key};
@@ -62,7 +61,6 @@ use super::revival::Revivable;
 
 mod cancel;
 mod dead;
-mod of_strand;
 // Models have no timers of raw items.
 #[cfg_attr(any(loom, shuttle), allow(dead_code))]
 pub mod raw;
@@ -165,6 +163,19 @@ impl<N> Name<N> {
         const { &VTable { name: type_name::<N>, ..*I::VTABLE } }
     }
 }
+
+/// The mark by which a closure finds its strand, and detects bulk cancels since it was spawned.
+#[derive(Clone, Copy, Debug)]
+pub struct OfStrand {
+    /// The item of the strand. It must only be compared, because it may be freed once the closure
+    /// has ended.
+    pub item: *const Head,
+    /// The number of bulk cancels of the queue when the closure was spawned.
+    pub nr_cancels: u32,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for OfStrand {}
 
 /// The functions that a join handle needs without knowing the closure's type.
 #[derive(Clone, Copy)]

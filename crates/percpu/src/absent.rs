@@ -20,8 +20,8 @@ pub struct DrainedWhenAbsent {
 /// changes to the online CPUs itself.
 ///
 /// A slot is not drained if the calling thread is inside it, or is its owner and is not parked. An
-/// owner therefore calls this in [`Owner::while_parked`](super::Owner::while_parked). Two owners
-/// that call it without parking may wait for each other. In a child of `fork`, a slot that another
+/// owner therefore calls this in [`Owner::while_parked`](super::Owner::while_parked). If two
+/// owners call this without parking, they may deadlock. In a child of `fork`, a slot that another
 /// thread was inside is not drained.
 ///
 /// # Blocking
@@ -55,8 +55,8 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// (`Registry::global` does so while work waits), or receives another one from
     /// `Registry::set_topology`. It runs the drain on a separate thread, once for all changes that
     /// arrive during a drain. A program can also report a change with [`set_online_cpus`]. A CPU
-    /// may be drained more than once while it is offline, and a CPU that was never online is also
-    /// drained.
+    /// may be drained more than once while it is offline, or when it is online again. A CPU that
+    /// was never online is also drained.
     ///
     /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
@@ -91,11 +91,12 @@ impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
         let watcher = move |online: &CpuSet| {
             let Some(slots) = slots.upgrade() else { return };
             // In a slot that it owns or is inside, this thread would wait for itself. A lost slot
-            // is never free.
-            let waits = |slot: &Slot<T>| slot.is_mine() || slot.is_called_here() || slot.is_lost();
+            // never becomes free.
+            let would_wait =
+                |slot: &Slot<T>| slot.is_mine() || slot.is_called_here() || slot.is_lost();
             let absent = slots.cpus().difference(online);
             let absent = absent.iter().filter_map(|cpu| slots.table.slot(cpu));
-            slots.drain_slots(absent.filter(|slot| !waits(slot)), |cpu, data| {
+            slots.drain_slots(absent.filter(|slot| !would_wait(slot)), |cpu, data| {
                 // FOREIGN(percpu-absent): the drain, inside the slot. A panic is counted.
                 if panics::contain(|| drain(cpu, data)) {
                     slots.panics.count(cpu);

@@ -12,10 +12,9 @@ use topology::{CpuId, CpuSet, Topology};
 
 use super::choice::{COMPILED_OUT, Escalate, Escalation, kind_of};
 use super::fork::Listed;
-use super::remote::{PanicHandler, Panics, PerCpu};
+use super::remote::{PanicHandler, Panics, PerCpu, Tally};
 use super::slot::Slot;
 use super::table::Table;
-use super::tally::Tally;
 
 /// Builds a [`PerCpu`]; created by [`PerCpu::builder`].
 ///

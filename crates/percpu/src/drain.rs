@@ -7,9 +7,8 @@ use topology::{CpuId, CpuSet};
 use super::attempt::Attempt;
 use super::backoff::{self, Step};
 use super::leaked::Due;
-use super::remote::PerCpu;
+use super::remote::{DRAINED, DRAINS, PerCpu};
 use super::slot::Slot;
-use super::tally::{DRAINED, DRAINS};
 
 impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of every CPU, online or not. To move the data out of the slots, call

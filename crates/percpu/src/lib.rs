@@ -67,7 +67,6 @@ mod owner;
 mod remote;
 mod slot;
 mod table;
-mod tally;
 
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use base::internal::params::Qpw;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::internal::page;
 use base::internal::panics::{self, Foreign};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::unmodelled::Arc;
@@ -14,7 +15,14 @@ use super::fork::Listed;
 use super::owner::{AttachError, Owner};
 use super::slot::Slot;
 use super::table::Table;
-use super::tally::{QUEUED, Tally, WAITED};
+
+/// The counters of remote calls, not of owners' operations, that the process's page shows.
+pub(super) type Tally = page::Tally<4>;
+
+pub(super) const DRAINS: usize = 0;
+pub(super) const DRAINED: usize = 1;
+pub(super) const WAITED: usize = 2;
+pub(super) const QUEUED: usize = 3;
 
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 

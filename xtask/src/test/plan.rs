@@ -191,9 +191,14 @@ fn package_steps(
 }
 
 fn layer_of(test: &str) -> &'static str {
-    let is_property = test == "prop" || test.starts_with("prop_");
-    let model = [LOOM, SHUTTLE, SIM].into_iter().find(|layer| *layer == test);
-    model.unwrap_or(if is_property { PROPERTY } else { INTEGRATION })
+    match test {
+        "loom" => LOOM,
+        "shuttle" => SHUTTLE,
+        "sim" => SIM,
+        "prop" => PROPERTY,
+        _ if test.starts_with("prop_") => PROPERTY,
+        _ => INTEGRATION,
+    }
 }
 
 /// Adds `--cfg NAME` to the user's flags, in the form that the user chose.

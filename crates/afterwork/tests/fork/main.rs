@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::process::Command;
+use std::process::{self, Command};
 use std::sync::atomic::*;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};

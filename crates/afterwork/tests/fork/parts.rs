@@ -521,10 +521,8 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
     for qpw in Qpw::ALL {
         let builder = PerCpu::builder().qpw(qpw).topology(machine.clone());
         let slots = &Arc::new(builder.build(CpuId::index).unwrap());
-        let count = Arc::new(AtomicUsize::new(0));
-        let theirs = count.clone();
-        let _watch =
-            slots.drain_when_absent(move |_, _| _ = theirs.fetch_add(1, Ordering::Relaxed));
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let _watch = slots.drain_when_absent(|_, _| _ = COUNT.fetch_add(1, Ordering::Relaxed));
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
@@ -568,10 +566,10 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
                     let fresh = PerCpu::builder().topology(machine.clone()).build(|_| 1);
                     assert_eq!(fresh.unwrap().sum_over(|data| *data), 4);
                 });
-                // Slots that are lost are skipped without a panic.
+                // Lost slots are skipped without a panic.
                 let stderr = in_child(|| {
                     mine.while_parked(|| set_online_cpus(&CpuSet::default()));
-                    assert_eq!(count.load(Ordering::Relaxed), 2);
+                    assert_eq!(COUNT.load(Ordering::Relaxed), 2);
                 });
                 assert_eq!(stderr, "");
             }));
@@ -579,6 +577,28 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
             children.unwrap();
         });
     }
+}
+
+#[test]
+fn child_drains_absent_cpus_during_a_drain_of_the_parent() {
+    let _alone = alone();
+    let (parent, machine) = (process::id(), |text| Topology::synthetic(text).unwrap());
+    let slots = Arc::new(PerCpu::builder().topology(machine("4 core")).build(|_| ()).unwrap());
+    static WAITS: [Barrier; 2] = [const { Barrier::new(2) }; 2];
+    static NR_DRAINED: AtomicUsize = AtomicUsize::new(0);
+    let _watch = slots.drain_when_absent(move |_, ()| match process::id() == parent {
+        true => WAITS.iter().for_each(|it| _ = it.wait()),
+        false => _ = NR_DRAINED.fetch_add(1, Ordering::Relaxed),
+    });
+    let registry = || Registry::new(machine("4 core"), Params::default()).unwrap();
+    registry().set_topology(machine("3 core"));
+    WAITS[0].wait();
+    // The slot of CPU 3 is lost.
+    in_child(|| {
+        registry().set_topology(machine("2 core"));
+        until(|| NR_DRAINED.load(Ordering::Relaxed) == 1);
+    });
+    WAITS[1].wait();
 }
 
 #[test]

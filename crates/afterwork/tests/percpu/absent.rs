@@ -119,7 +119,7 @@ fn a_drain_that_waits_delays_no_other_and_holds_one_thread() {
         std::thread::yield_now();
     }
 
-    // It sees all changes since.
+    // The slow drain then covers all later changes.
     drop(release);
     let mut unseen: CpuSet = (1..NR_CPUS).map(cpu).collect();
     while !unseen.is_empty() {

@@ -228,7 +228,7 @@ fn queues_of_every_kind_work_without_further_threads() {
 }
 
 #[test]
-fn without_threads_a_change_of_the_cpus_does_not_wait_for_the_owner_of_a_slot() {
+fn without_threads_a_change_of_the_cpus_waits_for_no_owner() {
     in_own_process(|| {
         let machine = |text| Topology::synthetic(text).unwrap();
         let registry = registry("2 core");
@@ -244,7 +244,7 @@ fn without_threads_a_change_of_the_cpus_does_not_wait_for_the_owner_of_a_slot() 
                 hole.sit();
             })
         });
-        let no_threads = NoThreads::begin();
+        let _no_threads = NoThreads::begin();
         registry.set_topology(machine("1 core"));
         let queue = queue("other").on(&registry);
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
@@ -252,6 +252,5 @@ fn without_threads_a_change_of_the_cpus_does_not_wait_for_the_owner_of_a_slot() 
         plug.release();
         owned.join().unwrap();
         wait_until(|| count.get() == 1);
-        drop(no_threads);
     });
 }

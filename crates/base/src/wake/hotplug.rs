@@ -8,11 +8,12 @@
 //! change:   add it to the unseen changes of each watcher;  start a thread
 //! thread:   find a watcher that has unseen changes and is not called;  none?  end
 //!           start another thread;  call the watcher;  repeat
-//! start:    no watcher is left to call, or a thread starts already?  do nothing
+//! start:    no watcher must be called, or a thread is already starting?  do nothing
 //! ```
 //!
-//! A watcher that blocks therefore delays no other one, and at most one thread exists for each
-//! watcher, plus one that starts.
+//! A watcher that blocks therefore delays no other one, and there is at most one thread for each
+//! watcher, and one that is starting. If no thread can be started, watchers are called one after
+//! another.
 
 use sync::fork::{self, Handler};
 use sync::unmodelled::{Arc, Weak};
@@ -26,15 +27,15 @@ type Watcher = dyn Fn(&CpuSet) + Send + Sync;
 
 struct Entry {
     watcher: Weak<Watcher>,
-    /// The changes that the watcher has not seen: the CPUs that are online after each of them.
+    /// The CPUs that were online after every change that the watcher has not seen.
     unseen: Option<CpuSet>,
-    /// Whether a thread calls the watcher.
+    /// Set if a thread is calling the watcher.
     is_called: bool,
 }
 
 struct Watchers {
     entries: Numbered<Entry>,
-    /// Whether a thread starts, which will look at all entries.
+    /// Set if a thread is being started. It checks all entries.
     is_starting: bool,
 }
 
@@ -43,7 +44,7 @@ sync::process_wide! {
         Mutex::new(Watchers { entries: Numbered::new(), is_starting: false })
 }
 
-// The threads do not exist in a child.
+// The threads that call watchers do not exist in a child.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(watchers()),
     child: || {
@@ -87,10 +88,11 @@ fn call(watcher: Arc<Watcher>, online: &CpuSet) {
 }
 
 /// Calls every watcher on other threads, so that the caller does not wait. A watcher that has not
-/// returned from an earlier call is called once for all changes since, with the CPUs that are
-/// online after each of them.
+/// returned from an earlier call is called once for all changes since, with the CPUs that were
+/// online after every one of these changes.
 ///
-/// Returns `false` if no thread can be started. The caller then causes a call of [`call_all`].
+/// Returns `false` if no thread can be started. The caller must then arrange a call of [`call_all`]
+/// on a thread that may block.
 #[must_use]
 pub fn notify_aside(online: &CpuSet) -> bool {
     fork::register(&HANDLER);
@@ -102,15 +104,19 @@ pub fn notify_aside(online: &CpuSet) -> bool {
     start(seen)
 }
 
-/// Starts a thread if a watcher is to be called. Returns `false` if that fails.
+/// Starts a thread if a watcher must be called. Returns `false` if no thread can be started.
 fn start(mut seen: MutexGuard<'_, Watchers>) -> bool {
-    let is_left = |entry: &Entry| entry.unseen.is_some() && !entry.is_called;
-    if seen.is_starting || !seen.entries.iter().any(is_left) {
+    if seen.is_starting || !seen.entries.iter().any(|it| it.unseen.is_some() && !it.is_called) {
         return true;
     }
     seen.is_starting = true;
     drop(seen);
-    let started = thread::spawn("aw/hotplug", call_all).is_ok();
+    let body = || {
+        let mut seen = watchers().lock();
+        seen.is_starting = false;
+        call_each(seen);
+    };
+    let started = thread::spawn("aw/hotplug", body).is_ok();
     if !started {
         watchers().lock().is_starting = false;
     }
@@ -119,8 +125,10 @@ fn start(mut seen: MutexGuard<'_, Watchers>) -> bool {
 
 /// Calls the watchers that have unseen changes and that no other thread calls. May block.
 pub fn call_all() {
-    let mut seen = watchers().lock();
-    seen.is_starting = false;
+    call_each(watchers().lock());
+}
+
+fn call_each(mut seen: MutexGuard<'_, Watchers>) {
     while let Some((number, watcher, online)) = claim(&mut seen) {
         // If no thread can be started, this one calls the other watchers afterwards.
         let _ = start(seen);

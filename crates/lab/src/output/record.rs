@@ -353,7 +353,8 @@ mod tests {
             run {"bench":"b","case":"c","variant":"v","run":1,"values":[["rate",1.5]]}
             end {"ended":"interrupted","seconds":1.5}
         "#;
-        for (expected, text) in lines.trim().lines().filter_map(|it| it.trim().split_once(' ')) {
+        for (expected, text) in lines.trim().lines().map(|it| it.trim().split_once(' ').expect(it))
+        {
             let parsed = serde_json::from_str::<Line>(text).expect(text);
             assert_eq!(kind(&parsed), expected, "{text}");
             assert_eq!(line(&parsed), text);

@@ -160,7 +160,7 @@ pub(crate) mod tests {
             let (key, words) = line.trim().split_once(": ").unwrap();
             let mut key = key.split(' ');
             let [bench, case, metric] = [(); 3].map(|()| key.next().expect(line));
-            assert_eq!(of_metric(bench, case, metric), words);
+            assert_eq!(of_metric(bench, case, metric), words, "{line}");
         }
     }
 }

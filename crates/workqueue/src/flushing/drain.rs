@@ -102,9 +102,9 @@ impl Workqueue {
     ///
     /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system). Also
     /// returns it from inside an item of this queue, or a running item that is also queued on this
-    /// queue, because the drain would wait for itself. The queue is then unchanged. This is checked
-    /// once: if the running item is queued on this queue later, by its timer or by another thread,
-    /// the drain does not end.
+    /// queue, because the drain would wait for itself. The queue is then unchanged. The check is
+    /// made once, at the start. If the running item is queued on this queue later, by its timer or
+    /// by another thread, the drain does not end.
     ///
     /// # Panics
     ///

@@ -46,8 +46,8 @@ impl Group {
     ///
     /// Returns [`DrainError::OwnQueue`] from inside an item of the group, or a running item that is
     /// also queued on a queue of the group, because the drain would wait for itself. In that case
-    /// nothing has changed. This is checked once, as in [`Workqueue::drain`](crate::Workqueue::drain).
-    /// Returns [`DrainError::StillBusy`] if items remain.
+    /// nothing has changed. The check is made once, as in a drain of one queue. Returns
+    /// [`DrainError::StillBusy`] if items remain.
     ///
     /// # Examples
     ///

@@ -185,7 +185,7 @@ fn cancel_rest(queues: &[&Workqueue], delayed: Vec<LeftItems>) -> Vec<StillBusy>
     let delayed: Vec<_> = [delayed].into_iter().chain(rest).collect();
     let left = queues.iter().zip(delayed).enumerate().map(|(place, (queue, delayed))| {
         let left = queue.inner.left_and(delayed);
-        // An item may be in no list. The first queue was not drained in time.
+        // A busy queue may have no listed item. The first queue was not drained in time.
         let is_busy = left.nr_left > 0 || place == 0 || !queue.inner.drain_by(Some(0));
         queue.inner.cancel_in_background();
         is_busy.then_some(left)

@@ -11,9 +11,10 @@ use std::fmt;
 pub struct StillBusy {
     /// The queue or the group.
     pub queue: String,
-    /// The number of items, executing or pending. After a shutdown, it includes delayed items. It is
-    /// 0 if the last items ended after the time limit, or are queued elsewhere than in a list: an
-    /// item that still runs from another queue is in no list until that run ends.
+    /// The number of items, executing or pending. After a shutdown, it includes delayed items.
+    ///
+    /// It is 0 if the last items ended after the time limit, or if they are still running from
+    /// another queue. Such an item is in no list until that run ends.
     pub nr_left: usize,
     /// The items, by state and function. Pools are read one after another, so an item that moves or
     /// ends at the same time may be listed twice, or not at all.
@@ -79,7 +80,7 @@ impl fmt::Display for StillBusy {
         if self.nr_left == 0 {
             return write!(
                 f,
-                "{} {:?} was not drained in time: its last items have ended since, or wait for their runs from other queues",
+                "{} {:?} was not drained in time: its last items have ended since, or are still running from other queues",
                 self.kind, self.queue
             );
         }
@@ -135,7 +136,7 @@ mod tests {
         );
         assert_eq!(
             StillBusy::new("workqueue", "q", []).to_string(),
-            "workqueue \"q\" was not drained in time: its last items have ended since, or wait for their runs from other queues"
+            "workqueue \"q\" was not drained in time: its last items have ended since, or are still running from other queues"
         );
     }
 }

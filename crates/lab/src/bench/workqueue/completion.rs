@@ -81,11 +81,17 @@ impl Completion {
     #[inline]
     pub fn wait_by(&self, waiting: Waiting) {
         let (looks, yields) = waiting.looks_and_yields();
-        for round in 0..looks + yields {
+        for _ in 0..looks {
             if self.is_done() {
                 return;
             }
-            if round < looks { spin_loop() } else { thread::yield_now() }
+            spin_loop();
+        }
+        for _ in 0..yields {
+            if self.is_done() {
+                return;
+            }
+            thread::yield_now();
         }
         self.wait();
     }
