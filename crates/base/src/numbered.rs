@@ -161,7 +161,8 @@ mod tests {
                     }
                 }
                 prop_assert!(numbered.iter().eq(tree.values()));
-                prop_assert!(numbered.iter_mut().eq(tree.iter_mut().map(|(number, thing)| (*number, thing))));
+                let expected = tree.iter_mut().map(|(number, thing)| (*number, thing));
+                prop_assert!(numbered.iter_mut().eq(expected));
                 prop_assert_eq!((numbered.len(), numbered.is_empty()), (tree.len(), tree.is_empty()));
             }
         }

@@ -85,8 +85,8 @@ fn pause_races_with_a_transferred_seat() {
     wind_up(queue);
 }
 
-/// Calls `cancel_all` while an item runs and is also pending. If `anew` is set, the pending item is
-/// first cancelled and then queued, and may return to its old position.
+/// Cancels all items of a queue during a run of an item that is queued again. If `anew` is set, the
+/// item is cancelled before it is queued again, so that it may return to its old position.
 fn cancel_all_races_with_a_run(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -194,8 +194,8 @@ pub struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// Calls `start` to start the threads. Until all threads have ended, calls `meanwhile` with the
-    /// elapsed time.
+    /// Starts the threads with `start`, and waits until they have ended. During the wait, calls
+    /// `meanwhile` repeatedly with the time since the start.
     pub fn run(
         round: &Round<'_>,
         mut meanwhile: impl FnMut(Duration),

@@ -23,12 +23,7 @@ fn max_active_holds_over_all_pools_together() {
 #[test]
 fn a_helper_waits_for_a_seat_as_a_worker_does() {
     let queue = queue("helped").max_active(1).on(&registry("1 core"));
-    let (plug, (work, count)) = (plug_into(&queue), counted());
-    queue.enqueue(&work);
-    let flusher = flush_begun(&work);
-    assert_eq!((count.get(), queue.stats().helped), (0, 0));
-    plug.release_and_join(flusher).unwrap();
-    assert_eq!(count.get(), 1);
+    joiner_waits_for_a_seat(&queue, &queue);
 }
 
 #[test]

@@ -156,12 +156,7 @@ fn thread_that_blocks_keeps_its_seat() {
 #[test]
 fn joiner_runs_no_item_of_a_full_group() {
     let (_group, first, second) = one_seat_on(&registry("4 core"), true);
-    let (plug, (work, count)) = (plug_into(&first), counted());
-    second.enqueue(&work);
-    let flusher = flush_begun(&work);
-    assert_eq!((count.get(), second.stats().helped), (0, 0));
-    plug.release_and_join(flusher).unwrap();
-    assert_eq!(count.get(), 1);
+    joiner_waits_for_a_seat(&first, &second);
     // A joiner inside of the group lends its seat.
     // The only worker is in the outer item, and no other one is requested.
     let (group, first, second) = one_seat_on(&unwatched("1 core"), true);

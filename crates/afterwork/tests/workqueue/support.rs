@@ -456,6 +456,16 @@ pub fn take_a_batch(queue: &Workqueue, other: &Workqueue, rest: impl FnOnce(&Wor
     plug
 }
 
+/// Checks that a joiner runs no item of `queue` while an item of `full` holds the only seat.
+pub fn joiner_waits_for_a_seat(full: &Workqueue, queue: &Workqueue) {
+    let (plug, (work, count)) = (plug_into(full), counted());
+    queue.enqueue(&work);
+    let flusher = flush_begun(&work);
+    assert_eq!((count.get(), queue.stats().helped), (0, 0));
+    plug.release_and_join(flusher).unwrap();
+    assert_eq!(count.get(), 1);
+}
+
 /// Starts a flush on another thread, and returns when the flush sleeps.
 pub fn flush_begun(work: &Work) -> thread::JoinHandle<Result<bool, FlushError>> {
     let flusher = beside(work, |work| work.flush());

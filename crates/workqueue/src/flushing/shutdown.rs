@@ -183,10 +183,10 @@ fn one(left: Vec<StillBusy>) -> Result<(), DrainError> {
 fn cancel_rest(queues: &[&Workqueue], delayed: Vec<LeftItems>) -> Vec<StillBusy> {
     let rest = queues[1..].iter().map(|queue| queue.inner.close_in_background());
     let delayed: Vec<_> = [delayed].into_iter().chain(rest).collect();
-    let left = queues.iter().zip(delayed).enumerate().map(|(place, (queue, delayed))| {
+    let left = queues.iter().zip(delayed).map(|(queue, delayed)| {
         let left = queue.inner.left_and(delayed);
-        // A busy queue may have no listed item. The first queue was not drained in time.
-        let is_busy = left.nr_left > 0 || place == 0 || !queue.inner.drain_by(Some(0));
+        // A busy queue may have no listed item.
+        let is_busy = left.nr_left > 0 || !queue.inner.drain_by(Some(0));
         queue.inner.cancel_in_background();
         is_busy.then_some(left)
     });
